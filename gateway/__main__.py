@@ -5,8 +5,8 @@ import gc
 
 def main() -> None:
     """Entry point of the command."""
-    # Modules are made to stay, and looking for garbage among them, again and again, is a fifth of a start's time.
-    # The command line switches it on again when all is loaded.
+    # Modules stay loaded, and collecting garbage among them again and again takes a fifth of the start-up time.
+    # The command line turns collection back on once everything is loaded.
     gc.disable()
     try:
         from gateway.cli.app import main as run_command

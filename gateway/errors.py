@@ -1,40 +1,40 @@
 """Every error that the gateway raises on purpose, as one tree.
 
-Callers catch the branch whose way out they know; `message` is written for the person who reads it: it names the thing,
+Callers catch the branch that they can handle; `message` is written for the person who reads it: it names the thing,
 says what was expected and what to do next.
 
 GatewayError
 ├── ConfigError                 a setting is wrong; nothing was started            exit code 3
 │   └── UnknownFormat           no tool-call format of that name (gateway.toolcalls)
 ├── EngineError                 the engine did not do what was asked
-│   ├── EngineUnavailable       it is away, or left in the middle of an answer     exit code 4
-│   │   ├── EngineBusy          it has more to do already than may wait
-│   │   └── EngineLost          it left where no other engine can go on
+│   ├── EngineUnavailable       it can't be reached, or broke off an answer        exit code 4
+│   │   ├── EngineBusy          it has all the work it can take, and the queue is full
+│   │   └── EngineLost          it broke off where no other engine can continue
 │   ├── EngineRefused           it answered with an error of its own
-│   │   └── GrammarRefused      it does not take a request's grammar
+│   │   └── GrammarRefused      it does not accept a request's grammar
 │   ├── TemplateRefused         its chat template can't express the conversation
-│   └── MapDiffers              its tokenizer is not the map's: ids would lie      exit code 4
+│   └── MapDiffers              its tokenizer differs from that of the map         exit code 4
 ├── UpstreamError               an MCP server behind us failed
 │   ├── UpstreamUnavailable     it is not running, or its connection broke
-│   │   ├── SessionGone         a session of it is gone: the request can be put again (gateway.proxy.upstream)
-│   │   └── NoCommonEra         it speaks no revision of MCP that we do (gateway.proxy.upstream)
+│   │   ├── SessionGone         its session is gone: the request can be sent again (gateway.proxy.upstream)
+│   │   └── NoCommonEra         it speaks no revision of MCP that we speak (gateway.proxy.upstream)
 │   └── UpstreamTimeout         it did not answer in time
-├── RpcError                    a JSON-RPC error that a client or a server is to be sent
+├── RpcError                    a JSON-RPC error to be sent to a client or a server
 ├── UnknownTool                 no upstream offers a tool of that name
 ├── RequestInvalid              a client asked for something we can't do
-│   ├── NotStored               an id names no response that is kept for it (gateway.serve.responses)
+│   ├── NotStored               no response with this id is kept for the client (gateway.serve.responses)
 │   ├── ModelUnknown            it names a model that no engine serves
-│   ├── NotHere                 an address names nothing that the console has (gateway.serve.console)
+│   ├── PageNotFound            the console has nothing at this address (gateway.serve.console)
 │   ├── ContextExceeded         its conversation does not fit into the engine's context
 │   ├── BodyOverLimit           its body is too large (gateway.serve.http)
-│   └── BodyUnread              its body is in a form that is not read (gateway.serve.http)
+│   └── BodyUnread              its body is in a form that is not accepted (gateway.serve.http)
 ├── NotAnswered                 another replica did not answer a request
-│   ├── OwnerGone               the one that has what it names is gone
-│   └── ReplicaBusy             it can't be asked for now
+│   ├── OwnerGone               the replica that has what the request names is gone
+│   └── ReplicaBusy             that replica can't be asked just now
 └── MapUnknown                  a client named a map that is not on the allow-list
 
-Some exceptions stand outside the tree, because none of them leaves its package: whoever raises one and whoever catches
-it are neighbours, and a caller beyond them gets an error of the tree, or an answer of the protocol in hand.
+Some exceptions stand outside the tree, because none of them leaves its package: they are raised and caught by
+neighbouring modules, and callers further up get an error of the tree, or an answer in the protocol at hand.
 
 http1                   NoAnswer, LinkLost
 benchmark               AnswerFault
@@ -60,7 +60,7 @@ class GatewayError(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence for the person who reads it."""
+        """The sentence for the person who reads the error."""
         return str(self.args[0]) if self.args else type(self).__name__
 
 
@@ -77,11 +77,14 @@ class EngineUnavailable(EngineError):
 
 
 class EngineBusy(EngineUnavailable):
-    """The engine is there, and has more to do already than may wait."""
+    """The engine is there, but it has all the work it can take and the queue is full."""
 
 
 class EngineLost(EngineUnavailable):
-    """The engine was lost in the middle of an answer that a grammar holds: no other can go on. What came stands."""
+    """The engine was lost in the middle of an answer that a grammar constrains, so no other can continue it.
+
+    What was generated until then stands.
+    """
 
 
 class EngineRefused(EngineError):
@@ -93,7 +96,7 @@ class EngineRefused(EngineError):
 
 
 class GrammarRefused(EngineRefused):
-    """The engine does not take the grammar of a request. Nothing was generated."""
+    """The engine does not accept the grammar of a request. Nothing was generated."""
 
 
 class TemplateRefused(EngineError):
@@ -101,7 +104,7 @@ class TemplateRefused(EngineError):
 
 
 class MapDiffers(EngineError):
-    """The engine's tokenizer gives other ids than the map: the engine route stays closed."""
+    """The engine's tokenizer gives different ids than the map: the route to the engine stays closed."""
 
     def __init__(self, message: str, *, sample: str, map_ids: list[int], engine_ids: list[int]) -> None:
         super().__init__(message)
@@ -123,11 +126,11 @@ class UpstreamUnavailable(UpstreamError):
 
 
 class UpstreamTimeout(UpstreamError):
-    """The upstream did not answer within the call's time."""
+    """The upstream did not answer within the time limit of the call."""
 
 
 class RpcError(GatewayError):
-    """What a request is answered with: a JSON-RPC error object (`code`, `message`, maybe `data`)."""
+    """A JSON-RPC error object (`code`, `message`, maybe `data`) as the answer to a request."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(str(error.get("message", "")))
@@ -139,7 +142,7 @@ class UnknownTool(GatewayError):
 
 
 class RequestInvalid(GatewayError):
-    """A client's request can't be served as it is; `param` names the field at fault, if one is."""
+    """A client's request can't be served as it is; `param` names the field at fault, if there is one."""
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
@@ -154,7 +157,7 @@ class ModelUnknown(RequestInvalid):
 
 
 class ContextExceeded(RequestInvalid):
-    """A conversation that the engine's context can't hold: `tokens` of it, where `context` is the most."""
+    """A conversation of `tokens` ids does not fit into the engine's context of `context` ids."""
 
     def __init__(self, message: str, tokens: int, context: int) -> None:
         super().__init__(message, param="messages")
@@ -166,17 +169,17 @@ class NotAnswered(GatewayError):
     """Another replica did not answer a request that was to be sent on to it."""
 
     def __init__(self, message: str, *, asked: bool = False) -> None:
-        """`asked`: it may have begun to."""
+        """`asked`: whether it may have begun to answer."""
         super().__init__(message)
         self.asked = asked
 
 
 class OwnerGone(NotAnswered):
-    """The replica that has what a request names is gone, and what it names with it."""
+    """The replica that has what a request names is gone, and the named thing with it."""
 
 
 class ReplicaBusy(NotAnswered):
-    """A request could not be sent on to the replica that has what it names, for want of connections; it may be soon."""
+    """No connection was free to the replica that has what a request names; a later try may succeed."""
 
 
 class MapUnknown(GatewayError):
@@ -184,7 +187,7 @@ class MapUnknown(GatewayError):
 
 
 def first_of_ours(group: BaseExceptionGroup[BaseException]) -> GatewayError:
-    """The error of ours in a group; a group without one is a fault of the program and is raised as it is."""
+    """The first `GatewayError` in a group. A group without one is a bug, and is raised as it is."""
     ours = group.subgroup(GatewayError)
     while isinstance(ours, BaseExceptionGroup):
         ours = ours.exceptions[0]

@@ -47,9 +47,7 @@ def test_the_glossary_names_parts_of_all_sections() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_use_no_word_that_was_given_up(path: Path) -> None:
-    allowed = {"face"} if path.parent.name == "observe" else set[str]()  # a key of the audit log, which users read
-
-    assert not words_of(path) & (GIVEN_UP - allowed)
+    assert not words_of(path) & GIVEN_UP
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,7 +1,7 @@
-"""The agent: conversations that are opened, answered, and remembered.
+"""The agent: it opens, answers and remembers conversations.
 
-Turns a request's messages into a conversation with its prompt, and a conversation into an answer (`turn.py`), with one
-engine and one proxy. It speaks in events and knows no HTTP.
+Turns a request's messages into a conversation with its prompt, and a conversation into an answer (`turn.py`), using one
+pool of engines and one proxy. It emits events and knows no HTTP.
 """
 
 import json
@@ -27,7 +27,7 @@ from gateway.engine.readiness import ReadyEngine
 from gateway.engine.template_options import NO_OPTIONS, checked_options
 from gateway.errors import ContextExceeded
 from gateway.observe.metrics import Metrics
-from gateway.observe.trajectories import Trajectories
+from gateway.observe.trajectories import TrajectoryLog
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import CallClosed, ToolSpec
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Agent:
-    """Answers requests with one engine and one proxy."""
+    """Answers requests with one pool of engines and one proxy."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Agent:
         *,
         show_calls: bool = False,
         volatile: Sequence[str] = (),
-        trajectories: Trajectories | None = None,
+        trajectories: TrajectoryLog | None = None,
         shared: "SharedMemory | None" = None,
     ) -> None:
         """`volatile`: see `EngineConfig`; `show_calls`: see `AgentConfig`; `shared`: what other replicas remember."""
@@ -75,12 +75,12 @@ class Agent:
         """The conversation that `messages` (see `history.checked_messages`) begin, as prompt ids.
 
         The gateway's own tools are those that `principal` may call and `gateway_tools` holds. `bare`: without them, and
-        remembered by nobody. `options`: what the chat template is to be told; those that it does not name are left out.
-        `continues`: the answer goes on with the last message, the model's own; it is remembered by nobody either.
-        `model`: which is asked for, where there are several.
+        not remembered. `options`: variables for the chat template; those that it does not use are left out.
+        `continues`: the answer continues the last message, which is the model's own; this is not remembered either.
+        `model`: the model that is asked for, where there are several.
 
-        Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, `ModelUnknown`, and `ContextExceeded` when it does
-        not fit.
+        Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, `ModelUnknown`, and `ContextExceeded` when the
+        conversation does not fit.
         """
         ready = self._pool.ready(model)
         if options:
@@ -118,9 +118,9 @@ class Agent:
     async def call(
         self, calls: Sequence[CallClosed], conversation: Conversation, scope: ToolScope
     ) -> list[tuple[str, ToolFinished]]:
-        """Make calls of the gateway's tools that a client has approved; gives what the model is told of each.
+        """Make calls of the gateway's tools that a client has approved; return what the model is told of each.
 
-        `conversation`: the one that their results will stand in; `scope`: the tools that the client wants.
+        `conversation`: the one that will hold their results; `scope`: the tools that the client wants.
         """
         ready, principal = conversation.ready, conversation.principal
         offered = self.offers.specs(principal, scope)
@@ -148,7 +148,7 @@ class Agent:
                 finished = await answer.run()
             ended = finished.reason
         finally:
-            # Before anybody hears that it is complete: the next request may come at once.
+            # Before anybody learns that the answer is complete: the next request may arrive at once.
             shared = self.recall.keep(conversation, ended)
         if shared is not None:
             await shared
@@ -165,11 +165,11 @@ def _too_long(conversation: Conversation) -> str:
         return words
     return (
         f"{words}. The definitions of {len(tools)} tools take about {taken} of them: send fewer, offer fewer "
-        '(`include`, `exclude`), or let the model look for those of the gateway (`tool_search = "auto"`)'
+        '(`include`, `exclude`), or let the model search for the gateway\'s tools (`tool_search = "auto"`)'
     )
 
 
 def _merged(ours: Sequence[ToolSpec], theirs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """The gateway's tools and the client's; where names clash the client's counts, since it is told of that call."""
+    """The gateway's tools and the client's; where names clash the client's wins, since the client gets that call."""
     names = {tool.name for tool in theirs}
     return (*theirs, *(tool for tool in ours if tool.name not in names))

@@ -1,10 +1,10 @@
 """The ids in which a model wrote a call's arguments, for a tool that reads ids.
 
-Turns the ids of a call's region, markers and all, into the run of them that spells nothing but a JSON object: the
-arguments, or the whole call as most models write it. The run must begin and end where tokens do, and must say what the
-parser understood; where it does not (arguments in tags, a repaired brace, a marker that shares a token with the object)
-there is none, and the arguments go out as text. Nothing is encoded or decoded for it: the bytes of each token are
-looked up, as the parser did. It knows no server.
+Turns the ids of a call's region, markers included, into the run of them that spells just a JSON object: the arguments,
+or the whole call as most models write it. The run must begin and end on token boundaries and must mean what the parser
+read; where it does not (arguments in tags, a repaired brace, a marker that shares a token with the object) there is no
+run, and the arguments go out as text. Nothing is encoded or decoded for this: the bytes of each token are looked up, as
+the parser does. It knows no server.
 """
 
 import json
@@ -15,21 +15,21 @@ from typing import Any, Final, NamedTuple, cast
 from leaf_sdk.vocab import TokenMap
 
 _NO_TEXT: Final = b"\xff"
-"""In place of an id that the map does not have: no JSON holds it."""
+"""Stands for an id that the map does not have: no JSON contains this byte."""
 
 
-class Spelled(NamedTuple):
+class CallIds(NamedTuple):
     """Ids that spell an object."""
 
     ids: tuple[int, ...]
     name: str | None
-    """The tool's name in them, where they spell a whole call; None: they spell the arguments alone."""
+    """The tool's name, where the ids spell a whole call; None: they spell only the arguments."""
 
 
 def spelled_arguments(
     region: Sequence[int], token_map: TokenMap, name: str, arguments: Mapping[str, Any]
-) -> Spelled | None:
-    """The ids of `region` between its markers, if they spell this call.
+) -> CallIds | None:
+    """The ids between the markers of `region`, if they spell this call.
 
     Args:
         region: a closed call's ids, both markers included.
@@ -46,19 +46,19 @@ def spelled_arguments(
     last = next(n for n, at in enumerate(ends) if at >= end)
     ids = tuple(region[first : last + 1])
     before, after = text[ends[first] - len(pieces[first]) : start], text[end : ends[last]]
-    # Whitespace may share a token with the object: JSON does not mind it.
+    # Whitespace may share a token with the object: JSON ignores it.
     if before.strip() or after.strip() or not token_map.special_ids.isdisjoint(ids):
         return None
     return _judged(ids, text[start:end], name, arguments)
 
 
-def _judged(ids: tuple[int, ...], written: bytes, name: str, arguments: Mapping[str, Any]) -> Spelled | None:
+def _judged(ids: tuple[int, ...], written: bytes, name: str, arguments: Mapping[str, Any]) -> CallIds | None:
     try:
         said: object = json.loads(written)
     except (ValueError, RecursionError):
         return None
     if said == arguments:
-        return Spelled(ids, None)
+        return CallIds(ids, None)
     whole = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
     is_call = whole.get("name") == name and whole.get("arguments", whole.get("parameters")) == arguments
-    return Spelled(ids, name) if is_call else None
+    return CallIds(ids, name) if is_call else None

@@ -1,8 +1,8 @@
 """From a closed call to the ids that go back to the model.
 
-Starts each call of the gateway's tools the moment it is closed, while the model may still be writing the next, and
-turns every outcome (a result, an error result, an unknown tool, arguments that don't fit) into ids of ordinary text,
-cut to the limit. It does not know the template or the engine's stream.
+Starts each call of a gateway tool as soon as it is closed, while the model may still be writing the next one, and turns
+every outcome (a result, an error result, an unknown tool, arguments that don't fit) into ids of ordinary text, cut to
+the limit. It does not know the template or the engine's stream.
 """
 
 import json
@@ -34,17 +34,17 @@ from gateway.toolcalls import CallClosed, ToolSpec, validate_call
 from leaf_sdk.vocab import TokenMap
 
 _UNREAD: Final = 2000
-"""Ids of a result that are kept unread until somebody wants its text."""
+"""Most ids of a result that are left undecoded until somebody wants its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
-    """One call that is over: what goes into the context, and what is told to the client."""
+    """One finished call: what goes into the context, and what the client is told."""
 
     pieces: tuple[IdPiece, ...]
     finished: ToolFinished
     ids_seconds: float
-    """Time from the result to its ids."""
+    """Seconds that it took to turn the result into ids."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -63,7 +63,7 @@ class CallRunner:
         audit: Audit | None = None,
         costs: DefinitionCosts | None = None,
     ) -> None:
-        """`costs`: of the tools' definitions; estimated when unset."""
+        """`costs`: what the tools' definitions cost; estimated when unset."""
         self._proxy = proxy
         self.offers = ToolOffers(proxy, costs or DefinitionCosts(lambda: None))
         self._tokens = tokens
@@ -78,11 +78,11 @@ class CallRunner:
         map_id: str = "",
         allows: Callable[[str], bool] = lambda name: True,
     ) -> AsyncGenerator["RunningCalls"]:
-        """Calls that may be started inside the context; it is left when all of them are over.
+        """A context in which calls may be started; it exits when all of them are over.
 
-        `offered`: the tools that this request knows, of which it may call those that `allows` is true of. `map_id`: the
-        engine's, which tools may be told (`wanted_ids`).
-        An error inside cancels what still runs, and is raised as is.
+        `offered`: the tools that this request knows; it may call those for which `allows` is true. `map_id`: the
+        engine's map, which tools may be told (`wanted_ids`).
+        An error inside the context cancels the calls that are still running, and is raised unchanged.
         """
         failure: Exception | None = None
         calls: RunningCalls | None = None
@@ -109,7 +109,7 @@ class CallRunner:
         map_id: str = "",
         allows: Callable[[str], bool] = lambda name: True,
     ) -> "Answered":
-        """Run one call; what goes wrong is an answer too."""
+        """Run one call; an error is an answer too."""
         started = time.perf_counter()
         try:
             arguments = _arguments(call.arguments, _allowed(call.name, offered, allows))
@@ -132,7 +132,7 @@ class CallRunner:
     def _found(
         self, call: CallClosed, asked: Mapping[str, Any], principal: Principal
     ) -> tuple[CallClosed, dict[str, Any]]:
-        """The call of a tool that a search found, as if the model had written its name. Raises as `call` catches."""
+        """The call of a tool that a search found, as if the model had named it. Raises only what `call` catches."""
         name = str(asked.get("name"))
         tool = next((spec_of(each.definition) for each in self._proxy.tools(principal) if each.name == name), None)
         if tool is None:
@@ -148,7 +148,7 @@ class CallRunner:
         return WrittenIds(ids, name)
 
     def finish(self, answered: "Answered", token_map: TokenMap, most: int) -> FinishedCall:
-        """Make ids of an answer, at most `most`."""
+        """Turn an answer into ids, at most `most`."""
         began = time.perf_counter()
         call, outcome = answered.call, answered.outcome
         shortened = False
@@ -176,13 +176,13 @@ class CallRunner:
         return FinishedCall(kept, finished, time.perf_counter() - began)
 
     def share(self, room: int, calls: int) -> int:
-        """How many ids one of several results may take where all together may take `room`."""
+        """How many ids each of several results may take if all of them together may take `room`."""
         return min(self._limits.result_tokens, room // max(calls, 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A call that was run: its outcome, or in words of our own why there is none."""
+    """A call that was run: its outcome, or the gateway's own text that says why there is none."""
 
     call: CallClosed
     outcome: CallOutcome | str
@@ -212,17 +212,17 @@ class RunningCalls:
         self.wanted = False
         """Whether somebody will ask for the outcomes."""
         self.ended = 0.0
-        """When the last outcome came."""
+        """When the last outcome arrived, by `time.perf_counter`."""
         self._over: anyio.Event | None = None
 
     def start(self, call: CallClosed) -> None:
-        """Start a call; it runs while the caller goes on."""
+        """Start a call; it runs in the background."""
         self._started.append(call)
         self._answered.append(None)
         self._tasks.start_soon(self._run, len(self._answered) - 1, call)
 
     def closing(self) -> anyio.Event:
-        """Say that no call is started any more; gives what is set once all are over."""
+        """Declare that no more calls will be started; return an event that is set once all of them are over."""
         self._over = anyio.Event()
         self._note_end()
         return self._over
@@ -234,15 +234,15 @@ class RunningCalls:
         self.ended = time.perf_counter()
 
     def note_lost(self) -> None:
-        """Leave a trace of calls whose outcomes nobody will ask for."""
+        """Record the calls whose outcomes nobody will ask for."""
         for call, answered in zip(self._started, self._answered, strict=True):
             if not self.wanted or answered is None:
                 self._runner.ledger.lost(self._principal, call, None if answered is None else answered.seconds)
 
     def finished(self, token_map: TokenMap, room: int) -> list[FinishedCall]:
-        """Make ids of all results, in the order in which the calls were started. To be asked when they are over.
+        """Turn all results into ids, in the order in which the calls were started. Call it once they are over.
 
-        `room`: ids that all results may take together.
+        `room`: ids that all results together may take.
         """
         answered = [one for one in self._answered if one is not None]
         share = self._runner.share(room, len(answered))
@@ -263,7 +263,7 @@ class RunningCalls:
 
 
 def _allowed(name: str, offered: Mapping[str, ToolSpec], allows: Callable[[str], bool]) -> ToolSpec:
-    """The tool of a call. Raises `UnknownTool` where there is none, or none that may be called now."""
+    """The tool of a call. Raises `UnknownTool` if there is no such tool, or it may not be called now."""
     tool = offered.get(name)
     if tool is not None and allows(name):
         return tool
@@ -288,7 +288,7 @@ def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
 
 
 def _said(result: Mapping[str, Any]) -> str | Callable[[], str]:
-    """The text blocks of a result, as a person reads them; of ids that are few enough to be kept, what reads them."""
+    """The text blocks of a result, for people; where there are few undecoded ids, a function that decodes them."""
     texts = [part for part in read_parts(result) if not isinstance(part, OtherPart)]
     unread = sum(len(part.ids) for part in texts if isinstance(part, UnreadText))
 

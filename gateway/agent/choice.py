@@ -1,8 +1,8 @@
-"""tool_choice: which tools may be called and whether one must, and the grammar that holds one generation to it.
+"""tool_choice: which tools may be called, whether one must be, and the grammar that holds one generation to it.
 
 A required or named call is held from the first id; where the format has reasoning, that may come first. A model that
-decides for itself is held, where the configuration wants that, from the token with which a call begins; before it and
-without it, it writes freely. Knows nothing of engines or streams.
+decides for itself is held, where the configuration asks for it, from the token that begins a call; before that token,
+or without it, it writes freely. Knows nothing of engines or streams.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,22 +15,22 @@ from gateway.errors import RequestInvalid
 from gateway.toolcalls import AnswerForm, CallTrigger, ToolSpec, answer_grammar, call_grammar, call_triggers, loosened
 
 _SHOWN: Final = 20
-"""Names of tools that a message lists."""
+"""Most tool names that an error message lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Which tools may be called, and whether the model decides. Definitions of all stand in the prompt all the same."""
+    """Which tools may be called, and whether the model decides. The prompt defines all tools in any case."""
 
     mode: Literal["auto", "none", "required"] = "auto"
     names: tuple[str, ...] | None = None
-    """Those that may be called; None: all."""
+    """The tools that may be called; None: all."""
     lasts: bool = True
-    """Whether `names` count for the whole answer, or for its first generation alone."""
+    """Whether `names` apply to the whole answer, or only to its first generation."""
 
     @classmethod
     def named(cls, name: str) -> "ToolChoice":
-        """Give the choice of one tool, which is called first; what comes after its result is for the model to say."""
+        """Return the choice that has one tool called first; after its result the model decides."""
         return cls("required", (name,), lasts=False)
 
     @property
@@ -43,7 +43,7 @@ class ToolChoice:
         return self.may_call and (self.names is None or name in self.names)
 
     def after_first(self) -> "ToolChoice":
-        """Give the choice for the generations behind the first: nothing must be called any more."""
+        """Return the choice for the generations after the first: no call is required any more."""
         if not self.may_call:
             return self
         return ToolChoice(names=self.names if self.lasts else None)
@@ -54,25 +54,25 @@ FREE: Final = ToolChoice()
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The grammar of some tools, and the tokens that arm it; without any, it holds from the first id."""
+    """A grammar for some tools, and the tokens that trigger it; without triggers it holds from the first id."""
 
     tools: tuple[ToolSpec, ...]
-    """Those that may be called, as the grammar holds them."""
+    """The tools that may be called, as the grammar holds them."""
     write: Callable[[Sequence[ToolSpec]], str]
-    """Gives the grammar of some of them."""
+    """Returns the grammar for some of them."""
     triggers: tuple[CallTrigger, ...] = ()
     loose: frozenset[str] = frozenset()
-    """Names of those whose arguments may be any object, since the engine takes no grammar of their schemas."""
+    """Names of tools whose arguments may be any object, since the engine refuses the grammar of their schemas."""
     formed: bool = False
-    """Whether the answer has a form too, which comes in the place of a call."""
+    """Whether the grammar also allows, instead of a call, an answer in the form that the client asked for."""
 
     @property
     def grammar(self) -> str:
-        """The grammar of all of them."""
+        """The grammar for all of them."""
         return self.write(self.tools)
 
     def loosening(self, too_much: Callable[[ToolSpec], bool]) -> "Hold":
-        """Give a hold that is loose for those of its tools that are too much."""
+        """Return a hold that is loose for those of its tools for which `too_much` is true."""
         tools = tuple(loosened(tool) if too_much(tool) else tool for tool in self.tools)
         found = (tool.name for tool in self.tools if too_much(tool))
         return replace(self, tools=tools, loose=self.loose.union(found))
@@ -89,17 +89,17 @@ def check_choice(choice: ToolChoice, tools: Sequence[ToolSpec]) -> None:
         raise RequestInvalid("tool_choice allows no tool; name one, or say 'none'", param="tool_choice")
     missing = next((name for name in choice.names if name not in names), None)
     if missing is not None:
-        raise RequestInvalid(f"tool_choice names {missing!r}; the tools are {listed(names)}", param="tool_choice")
+        raise RequestInvalid(f"tool_choice names {missing!r}, but the tools are {listed(names)}", param="tool_choice")
 
 
 def listed(names: Sequence[str]) -> str:
-    """Name some tools, the first of them where there are many."""
+    """List the names of some tools; only the first ones where there are many."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN]) or 'none'}{more}"
 
 
 def prompt_tail(conversation: Conversation) -> str:
-    """Give the end of the prompt as text: it says whether the model's turn begins inside reasoning."""
+    """Return the end of the prompt as text: it shows whether the model's turn begins inside reasoning."""
     ids = conversation.ids[: len(conversation.ids) - len(conversation.begun)]
     return conversation.ready.token_map.decode(ids[-PROMPT_TAIL:])
 
@@ -112,11 +112,12 @@ def hold_for(
     always: bool,
     form: AnswerForm | None = None,
 ) -> Hold | None:
-    """Give what holds the next generation, None where it is free.
+    """Return what holds the next generation; None where it is free.
 
-    Where a call must be made there is no answer yet, and `form`, which an answer must have, does not count.
-    `parallel` lets a required call have others beside it, and False forbids them to a model that decides for itself.
-    `always` is the configuration's wish to hold those too: done where the format's calls begin with a special token.
+    Where a call must be made there is no answer yet, so `form`, the form that an answer must have, is ignored.
+    `parallel`: True allows more calls beside a required one; False allows a model that decides for itself only one.
+    `always`: the configuration wants the calls of such a model held too; done where the format's calls begin with a
+    special token.
     """
     fmt = conversation.format
     tools = tuple(tool for tool in conversation.tools if choice.allows(tool.name))
@@ -126,7 +127,7 @@ def hold_for(
     if form is None and choice.mode != "required":
         hold = _hold_of_calls(conversation, tools, parallel=parallel) if always else None
         return None if hold is None else hold.loosening(too_much)
-    # Whether reasoning may come first: a model that does not reason would begin to because a grammar lets it.
+    # Decides whether reasoning may come first: a model that does not reason would start to if a grammar allowed it.
     begun = {"prompt_tail": prompt_tail(conversation), "template": conversation.ready.facts.chat_template}
     if choice.mode != "required" and form is not None:
         several = parallel is not False
@@ -137,7 +138,7 @@ def hold_for(
 
 
 def _hold_of_calls(conversation: Conversation, tools: tuple[ToolSpec, ...], *, parallel: bool | None) -> Hold | None:
-    """Give what holds calls that a model makes of itself; None where the format or the engine knows no such thing."""
+    """Return what holds calls that a model decides to make; None where the format or the engine does not support it."""
     fmt, ready = conversation.format, conversation.ready
     waits = ready.facts.can.lazy_grammar and not ready.loose.refuses_lazy
     triggers = call_triggers(fmt, ready.token_map) if waits else ()

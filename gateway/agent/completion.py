@@ -1,7 +1,7 @@
-"""A prompt continued, and nothing else: no template, no tools, no turns.
+"""Continues a prompt, and nothing else: no template, no tools, no turns.
 
 Turns a text or ids into one generation's events. The prompt is the client's own, so markers in its text count, and ids
-may be special; an id that the map does not have never reaches the engine. Text is only made where somebody reads it.
+may be special; an id that the map does not have never reaches the engine. Text is decoded only where somebody reads it.
 """
 
 import time
@@ -29,18 +29,18 @@ from gateway.toolcalls import Content
 from leaf_sdk.vocab import Detokenizer
 
 _BEGINNING: Final = 64
-"""Ids of a prompt that say where it is at home."""
+"""Ids at the start of a prompt that decide which engine is its home (`engine/homes.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt as ids, and the engine that they are for."""
+    """A prompt as ids, and the engine it is for."""
 
     ready: ReadyEngine
     ids: list[int]
-    """A list, since slots hold lists, and a tuple is never equal to one."""
+    """A list, since slots hold lists, and a tuple never equals a list."""
     principal: Principal = ANYBODY
-    """Who asks."""
+    """Who is asking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class CompletionOptions:
 
 
 class Completer:
-    """Continues prompts with one engine."""
+    """Continues prompts with the engines of one pool."""
 
     def __init__(self, pool: EnginePool, limits: LimitsConfig, metrics: Metrics) -> None:
         self._pool = pool
@@ -65,10 +65,10 @@ class Completer:
         self._metrics = metrics
 
     def open(self, prompt: str | Sequence[int], principal: Principal = ANYBODY, model: str | None = None) -> Prompt:
-        """Give the prompt's ids, with what the engine itself puts before a text. `model`: as `Agent.open`.
+        """Return the prompt's ids, with those that the engine itself puts before a text. `model`: see `Agent.open`.
 
-        Raises `EngineUnavailable`, `MapDiffers`, `ModelUnknown`, and `RequestInvalid` when it is empty, too long or has
-        unknown ids.
+        Raises `EngineUnavailable`, `MapDiffers`, `ModelUnknown`, and `RequestInvalid` when the prompt is empty, is too
+        long or has unknown ids.
         """
         ready = self._pool.ready(model)
         if isinstance(prompt, str):
@@ -78,7 +78,7 @@ class Completer:
         if unknown is not None:
             raise RequestInvalid(f"prompt: the map {ready.token_map.map_id!r} has no id {unknown!r}", param="prompt")
         if not ids:
-            raise RequestInvalid("prompt: expected a text or ids, got none", param="prompt")
+            raise RequestInvalid("prompt: expected a text or token ids, got none", param="prompt")
         if len(ids) >= ready.facts.context:
             raise RequestInvalid(
                 f"the prompt has {len(ids)} tokens; the engine's context holds {ready.facts.context}", param="prompt"
@@ -86,7 +86,7 @@ class Completer:
         return Prompt(ready, ids, principal)
 
     async def answer(self, prompt: Prompt, options: CompletionOptions, emit: Emit) -> Finished:
-        """Generate until the model ends, a stop string comes or a limit is reached; `Finished` is emitted last.
+        """Generate until the model ends, a stop string appears or a limit is reached; `Finished` is emitted last.
 
         Raises `EngineUnavailable` and `EngineRefused` when the engine fails; what was emitted before stands.
         """
@@ -135,7 +135,7 @@ class _Completion:
         self._guessed = False
         self._started = time.perf_counter()
         self.end: GenerationEnd | None = None
-        """None when a stop string cut it short."""
+        """None when a stop string cut the generation short."""
         self.ttft = 0.0
         self.seconds = 0.0
 
@@ -155,7 +155,7 @@ class _Completion:
         return finished
 
     async def _run(self) -> tuple[GenerationEnd | None, Place | None]:
-        """Go on with the engine that there is, behind what others have generated already."""
+        """Continue on the current engine, after the ids that earlier engines generated."""
         ready, principal, options = self._stay.ready, self._prompt.principal, self._options
         context = [*self._prompt.ids, *self._ids] if self._ids else self._prompt.ids
         self._answered = False
@@ -170,7 +170,7 @@ class _Completion:
                 reuse=place.reuse,
                 salt=place.salt,
                 session=self._home,
-                # Where a stop string may end it, no id must be read before the one ahead of it has been judged.
+                # Where a stop string may end it, each id must be checked before the next one is read.
                 gather=not options.stops,
             )
             end: GenerationEnd | None = None
@@ -179,16 +179,16 @@ class _Completion:
                     events = await self._stay.wait(generating.enter_async_context(ready.engine.generate(request)))
                     end = await self._follow(self._stay.each(events))
             finally:
-                told = end is not None and end.told
+                reported = end is not None and end.reported
                 answered = end is not None or self._answered
-                place.slot.holds([*self._prompt.ids, *self._ids], at_rest=told, answered=answered)
+                place.slot.holds([*self._prompt.ids, *self._ids], at_rest=reported, answered=answered)
         return end, place
 
     async def _rewind(self, _error: EngineError) -> tuple[GenerationEnd, None] | None:
-        """Make ready to go on from the ids that are there; give the end where nothing is left to generate."""
+        """Prepare to continue from the ids so far; return the end where nothing is left to generate."""
         self._hold.drop()
         if len(self._ids) >= self._most:
-            end = GenerationEnd.untold(len(self._ids))
+            end = GenerationEnd.unreported(len(self._ids))
             await self._close(end)
             return end, None
         self._moved += 1
@@ -212,7 +212,7 @@ class _Completion:
             await self._take(self._hold.feed(event.ids))
             if self._stop.hit:
                 return None
-        raise EngineUnavailable("the engine's stream ended without an end; ask again")
+        raise EngineUnavailable("the engine's stream broke off before the generation was complete; ask again")
 
     async def _take(self, ids: Sequence[int]) -> None:
         if not ids:

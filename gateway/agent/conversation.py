@@ -1,8 +1,8 @@
 """One conversation as ids, and nothing but ids.
 
-`ids` is everything that the model was given or wrote, in order. It only ever grows at its end: that is what keeps the
-engine's KV cache alive. Contents are spliced in between the template's own pieces (`engine/template.py`), those that it
-writes behind a turn such as the model's last one was. It does not generate and does not run tools.
+`ids` is everything that the model was given or wrote, in order. It only ever grows at its end, so the engine's KV cache
+stays valid. Contents are spliced in between the pieces that the template writes after a turn like the model's last one
+(`engine/template.py`). It does not generate and does not run tools.
 """
 
 import secrets
@@ -25,22 +25,22 @@ from gateway.toolcalls import Format, Reasoning, ToolSpec, parser_for
 T = TypeVar("T")
 
 PROMPT_TAIL = 64
-"""Ids of the prompt's end: enough to tell whether the template opened a reasoning block."""
+"""Ids at the end of the prompt: enough to tell whether the template opened a reasoning block."""
 
 
 @dataclass(slots=True)
 class Spliced:
-    """What was appended since the last generation, counted by where it came from."""
+    """What was appended since the last generation. Counts are ids, by where they came from."""
 
     leaf: int = 0
     shim: int = 0
     scaffold: int = 0
     prefilled: int = 0
-    """Ids of the scaffold that the engine has processed already."""
+    """Ids of the scaffold that the engine has already processed."""
     prefilled_seconds: float = 0.0
-    """The engine's, for those."""
+    """Seconds that the engine took to process those."""
     seconds: float = 0.0
-    """Time it took to make ids of contents and to splice them: part of the time to the next token."""
+    """Seconds it took to tokenize contents and to splice them: part of the time to the next token."""
 
 
 @dataclass(slots=True)
@@ -56,55 +56,56 @@ class Conversation:
     principal: Principal = ANYBODY
     """On whose behalf the gateway's tools are called."""
     earlier: tuple[int, ...] = ()
-    """Calls of each turn that has some, the last turn left out."""
+    """Number of calls in each earlier turn that made any; the last turn is left out."""
     turn: LivedTurn = field(default_factory=LivedTurn)
     held: int = 0
     """Ids of the last generation's prompt and output; 0 before the first."""
     guessed: bool = False
-    """The last generation holds ids that were found by choice."""
+    """Whether the last generation has ids that were guessed (engine/llama_cpp/repair.py)."""
     spliced: Spliced = field(default_factory=Spliced)
     history: History | None = None
-    """The messages that it began with, as a memory compares them; None: nothing of it is remembered."""
+    """The messages that it began with, as a memory compares them; None: it is not remembered."""
     before: Remembered | None = None
-    """The answer that it goes on from."""
+    """The remembered answer that it continues from."""
     kept: int = 0
-    """Ids of that answer with which the prompt begins."""
-    miss: Miss | None = None
-    """Why it goes on from none."""
+    """Ids of that answer that are the beginning of the prompt."""
+    recall_miss: Miss | None = None
+    """Why it continues from no remembered answer."""
     lived: LivedAnswer = field(default_factory=LivedAnswer)
     """The answer that is being made."""
     begun: tuple[int, ...] = ()
-    """Ids at the end of the prompt with which the model's turn was begun for it."""
+    """Ids at the end of the prompt that already begin the model's turn."""
     may_call: bool = True
-    """Whether a call may be made; where not, its definitions stand in the prompt all the same."""
+    """Whether calls may be made; if not, the prompt still holds the tools' definitions."""
     answer_id: str = field(default_factory=lambda: secrets.token_hex(12))
     """The answer's name, for its client and in trajectories."""
     trail: Trail | None = None
-    """Where its ids came from; None: nobody asks."""
+    """Where its ids came from; None: nobody asks for it."""
     notes: Notes | None = None
-    """How its answer is made; None: nobody looks."""
+    """How its answer is made; None: nobody is watching."""
     home: bytes = b""
-    """What decides on which of several engines it is answered (`engine/homes.py`)."""
+    """The key that decides which of several engines answers it (`engine/homes.py`)."""
     stay: Stay | None = None
-    """Where its answer is being made."""
+    """The engine on which its answer is being made, and what can take its place."""
 
-    def place(self) -> Stay:
-        """Give where its answer is made; its own engine, where no pool has said."""
+    def current_stay(self) -> Stay:
+        """Return its stay; one with its own engine alone, where no pool has set one."""
         self.stay = self.stay or Stay(self.ready)
         return self.stay
 
     @property
     def room(self) -> int:
-        """Ids that still fit into the engine's context."""
+        """How many more ids fit into the engine's context."""
         return self.ready.facts.context - len(self.ids)
 
     def begin_turn(self, text: str) -> None:
-        """Begin the model's turn for it. Raises `RequestInvalid` where its text would be reasoning."""
+        """Begin the model's turn with a given text. Raises `RequestInvalid` where that text would be reasoning."""
         tail, begun = self.ids[-PROMPT_TAIL:], self.ready.token_map.encode(text)
         parser = parser_for(self.format, self.ready.token_map, (), prompt_tail=self.ready.token_map.decode(tail))
         if any(isinstance(event, Reasoning) for event in [*parser.feed(begun), *parser.close()]):
             raise RequestInvalid(
-                "continue_final_message: this model's turn begins with reasoning, which text of yours can't go on from",
+                "continue_final_message: this model's turn begins with reasoning, so your text would become reasoning; "
+                "leave continue_final_message out",
                 param="continue_final_message",
             )
         self.begun = tuple(begun)
@@ -112,25 +113,25 @@ class Conversation:
 
     async def ask(self, question: str) -> None:
         """Append the next user turn to a conversation whose last turn is the model's."""
-        # What its client knows ends here.
+        # The client does not know of what follows, so it can be neither remembered nor recorded.
         self.history = self.trail = None
         scaffold = await self.around_question()
         self.splice(scaffold, [scaffold.fitted(0, self.ready.token_map.encode(question), self.ready.token_map)])
 
     async def asked(self, question: Callable[[ReadyEngine], Awaitable[T]]) -> T:
-        """Ask its engine something that any other of its kind can be asked; with that one it goes on, if need be."""
-        stay = self.place()
+        """Ask its engine something that any engine of its kind can answer; continue with another one if need be."""
+        stay = self.current_stay()
         answer = await stay.ask(question)
         self.ready = stay.ready
         return answer
 
     async def around_question(self) -> Scaffold:
-        """Give what stands around the next user turn."""
+        """Return the scaffold of the next user turn."""
         shape, end = self.last_turn()
         return await self.ready.template.scaffold(shape, end, "user")
 
     async def around_results(self) -> Scaffold:
-        """Give what stands around the results of the last turn's calls."""
+        """Return the scaffold of the results of the last turn's calls."""
         started = time.perf_counter()
         shape, end = self.last_turn()
         scaffold = await self.asked(lambda ready: ready.template.scaffold(shape, end, "tool", len(self.turn.calls)))
@@ -140,9 +141,9 @@ class Conversation:
     def splice(
         self, scaffold: Scaffold, contents: Sequence[Sequence[int]], sources: Sequence[Sequence[Span]] = ()
     ) -> None:
-        """Append contents with what stands around them, and so open the model's next turn.
+        """Append contents and the scaffold around them, which opens the model's next turn.
 
-        `sources`: of each content; they are read where a trail is kept.
+        `sources`: the spans of each content; they are read only where a trail is kept.
         """
         started = time.perf_counter()
         self.ids += scaffold.pieces[0]
@@ -159,7 +160,7 @@ class Conversation:
         self.spliced.seconds += time.perf_counter() - started
 
     def last_turn(self) -> tuple[TurnShape, TurnEnd]:
-        """Give the model's last turn as a template takes it: where it is taught by a preamble, calls are words."""
+        """Return the shape and end of the model's last turn; calls that a preamble taught count as its content."""
         turn, token_map, taught = self.turn, self.ready.token_map, self.ready.tool_format.preamble
         calls = () if taught else turn.calls
         shape = TurnShape(
@@ -175,5 +176,5 @@ class Conversation:
 
 
 def calls_of_turns(messages: Sequence[Message]) -> tuple[int, ...]:
-    """Count the calls of each turn of a history that has some."""
+    """Return the number of calls in each turn of a history that makes any."""
     return tuple(len(message["tool_calls"]) for message in messages if message.get("tool_calls"))

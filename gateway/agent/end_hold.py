@@ -1,7 +1,7 @@
-"""Which ids of a generation surely belong to it: the last one may be the end of turn, which does not.
+"""Which ids of a generation certainly belong to it: the last one may be the end of turn, which does not.
 
-Turns ids as they come into ids that may be shown and remembered, holding a special id back until another follows it or
-the engine says what ended it. It knows no text and no call.
+Turns ids as they arrive into ids that may be shown and remembered. It holds back a special id until another id follows
+or the engine says what ended the generation. It knows no text and no calls.
 """
 
 from collections.abc import Container, Sequence
@@ -11,12 +11,12 @@ class EndHold:
     """Holds back the id that may be the end of turn."""
 
     def __init__(self, specials: Container[int]) -> None:
-        """`specials`: the ids that could be one."""
+        """`specials`: the ids that could end a turn."""
         self._specials = specials
         self._held: Sequence[int] = ()
 
     def feed(self, ids: Sequence[int]) -> Sequence[int]:
-        """Take at least one id; give those that surely are no end of turn."""
+        """Take at least one id; return those that are certainly not the end of turn."""
         if not self._held and ids[-1] not in self._specials:
             return ids
         ids = [*self._held, *ids]
@@ -24,11 +24,11 @@ class EndHold:
         return ids[: len(ids) - len(self._held)]
 
     def close(self, ended_by: int | None) -> Sequence[int]:
-        """Give what is held, without the id that ended the turn if one did."""
+        """Return what is held, without the id that ended the turn, if one did."""
         held, self._held = self._held, ()
         return held if ended_by is None else held[:-1]
 
     def drop(self) -> int:
-        """Forget what is held; gives how many ids that was."""
+        """Forget what is held; return how many ids that was."""
         dropped, self._held = len(self._held), ()
         return dropped

@@ -1,7 +1,7 @@
 """What happens while a request is answered, in order, as the endpoints above see it.
 
-The tool-call parser's events go through as they are, with `index` counted over the whole response; the agent adds what
-it did itself. Nothing here knows OpenAI's JSON.
+The tool-call parser's events pass through unchanged, except that `index` counts over the whole response; the agent adds
+events for what it did itself. Nothing here knows OpenAI's JSON.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,14 +21,14 @@ FinishReason = Literal["stop", "length", "tool_calls"]
 
 @dataclass(frozen=True, slots=True)
 class IdsGenerated:
-    """The next ids that the model wrote and that stay in the context (an end-of-turn id does not)."""
+    """The next ids that the model wrote and that stay in the context (an end-of-turn id does not stay)."""
 
     ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """An id that was sampled: the logarithm of its probability (None: the engine did not tell), and the likeliest."""
+    """A sampled id, the logarithm of its probability (None: the engine did not report it), and the likeliest ids."""
 
     token_id: int
     logprob: float | None
@@ -37,14 +37,14 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class ContentSampled:
-    """The ids that the content told next was read from. Comes only to who asked for it."""
+    """The ids from which the next `Content` was read. Emitted only on request."""
 
     tokens: tuple[TokenLogprob, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SplicedPart:
-    """Ids put into the context that the model did not write. `call_id`: the call that they answer, if they do."""
+    """Ids put into the context that the model did not write. `call_id`: the call that they answer, if any."""
 
     ids: tuple[int, ...]
     source: Literal["leaf", "shim", "scaffold"]
@@ -60,13 +60,13 @@ class IdsSpliced:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A call of one of the gateway's tools is over. Counts are ids spliced into the context."""
+    """A call of one of the gateway's tools has finished. Counts are ids spliced into the context."""
 
     call_id: str
     name: str
     arguments: str
     said: str | Callable[[], str]
-    """What the tool said, for people, or what makes it; the model gets the ids."""
+    """What the tool said, for people, or a function that returns it; the model gets the ids."""
     source: Source
     leaf_ids: int
     shim_ids: int
@@ -75,22 +75,22 @@ class ToolFinished:
 
     @property
     def text(self) -> str:
-        """What the tool said. Where it said ids they are read for this: for whoever shows it, and nobody else."""
+        """What the tool said. Ids that came without a text are decoded when this is first read."""
         return self.said if isinstance(self.said, str) else self.said()
 
 
 @dataclass(frozen=True, slots=True)
 class PromptCompared:
-    """What of an earlier request's context this one found in the engine. Counts are ids."""
+    """How much of an earlier request's context this one found in the engine. Counts are ids."""
 
     held: int
-    """What the engine held at the end of the answer that the conversation goes on from, or nearly does."""
+    """What the engine held at the end of the answer that the conversation continues from, or almost does."""
     reused: int
     """The part of the prompt that the engine did not process again."""
     reason: LossReason | None = None
-    """Why not all that was held has been reused; None where it has."""
-    miss: Miss | None = None
-    """What the client has changed, where that is why."""
+    """Why some of what was held was not reused; None where all of it was."""
+    recall_miss: Miss | None = None
+    """Details where no earlier answer was recalled, such as what the client changed."""
 
     @property
     def lost(self) -> int:
@@ -100,12 +100,12 @@ class PromptCompared:
 
 @dataclass(frozen=True, slots=True)
 class GenerationFinished:
-    """One generation is over. Counts are ids, times are seconds."""
+    """One generation has finished. Counts are ids, times are seconds."""
 
     prompt: int
     """Ids that the model was given, reused ones included."""
     generated: int
-    """Ids that the model wrote and that stay in the context (an end-of-turn id does not)."""
+    """Ids that the model wrote and that stay in the context (an end-of-turn id does not stay)."""
     reinjected_leaf: int
     """Result ids spliced in before this generation, as the tool sent them."""
     reinjected_shim: int
@@ -114,25 +114,25 @@ class GenerationFinished:
     held: int
     """Ids of the previous generation's prompt and output: what could be reused."""
     timings: Timings | None
-    """None when a stop string cut the generation short, before the engine's own account."""
+    """None when a stop string cut the generation short, before the engine reported its timings."""
     ttft: float
-    """To the first id, from the moment the results (or the question) were there: making and splicing ids included."""
+    """Time to the first id since the results (or the question) were there; includes making and splicing their ids."""
     guessed: bool
-    """Some ids of this generation were lost by the stream and found by choice (engine/llama_cpp/repair.py)."""
+    """Whether the stream lost some ids of this generation and they were guessed (engine/llama_cpp/repair.py)."""
     reasoning: int = 0
-    """Part of `generated`: ids up to and with those of reasoning, its opening marker included."""
+    """Part of `generated`: the ids of reasoning, its opening marker included."""
     prefilled: int = 0
-    """Ids of the scaffold that were processed while the tools worked: part of those that `timings` calls processed."""
+    """Ids of the scaffold that were processed while the tools worked; `timings` counts them as processed."""
     prefilled_seconds: float = 0.0
-    """The engine's, for those: hidden behind the tools, and part of no other time here."""
+    """Seconds that the engine took for those, while the tools worked; no other time here includes them."""
     moved: int = 0
-    """Engines that were lost over it, each with another that went on from the ids that were there."""
+    """How many engines were lost during it; each time another one continued from the ids so far."""
 
     @property
     def reuse(self) -> float | None:
         """Share of the previous turn's ids that the engine found in its KV cache; None for a first turn.
 
-        A slot file may have brought more than those: an earlier conversation of the same words.
+        At most 1, although a slot file may have restored more: an earlier conversation with the same text.
         """
         if not self.held or self.timings is None:
             return None
@@ -141,7 +141,7 @@ class GenerationFinished:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The answer is complete. Ids are summed over its generations: each one is a prompt of its own to the engine."""
+    """The answer is complete. Counts are sums over its generations: to the engine each one has a prompt of its own."""
 
     reason: FinishReason
     prompt_ids: int
@@ -156,6 +156,6 @@ class Finished:
 AgentEvent = (
     Event | IdsGenerated | ContentSampled | IdsSpliced | ToolFinished | PromptCompared | GenerationFinished | Finished
 )
-"""Events of ids come only to who asked for them: with the prompt, they are the whole context, id by id."""
+"""Events of ids are emitted only on request: together with the prompt, they are the whole context, id by id."""
 Emit = Callable[[AgentEvent], Awaitable[None]]
-"""Takes one event; slow takers slow the generation down."""
+"""Takes one event; a slow receiver slows the generation down."""

@@ -1,6 +1,6 @@
-"""One generation: the conversation's ids go to the engine, events come out, and the conversation grows by what came.
+"""One generation: sends the conversation's ids to the engine, emits events, and appends what the model wrote.
 
-What comes is read by `model_output.py`. The ids that the conversation grows by are those that the engine's cache holds
+`model_output.py` reads what the engine generates. The ids that are appended are those that the engine's cache holds
 when the model has ended its turn: the end-of-turn id, which the engine samples but never processes, is left out, and
 the template's own turn end takes its place.
 """
@@ -27,16 +27,16 @@ from gateway.toolcalls import CallClosed
 
 @dataclass(frozen=True, slots=True)
 class GenerationResult:
-    """How it ended, and the calls that were closed."""
+    """How the generation ended, and the calls that were closed."""
 
     stopped: bool
-    """The model (or a stop string, or the one call that may be) ended it; False: it ran into a length limit."""
+    """True: the model, a stop string or the only call allowed ended it; False: it ran into a length limit."""
     calls: tuple[CallClosed, ...]
     started: int
-    """Calls that were told of, those that broke off included: each has an index of the response."""
+    """Calls that the client was told of, including those that broke off: each takes an index of the response."""
     stats: GenerationFinished
     stop: str | None = None
-    """The stop string that ended it."""
+    """The stop string that ended it, if one did."""
 
 
 class Generation:
@@ -49,18 +49,18 @@ class Generation:
         self._metrics = metrics
         self._output = ModelOutput(conversation, options)
         self._ttft = 0.0
-        self._stay = conversation.place()
+        self._stay = conversation.current_stay()
         self._moved = 0
-        """Engines that were lost over it."""
+        """How many engines were lost during it."""
         self._answered = False
-        """Whether the engine that it has now has given an id."""
+        """Whether the current engine has given an id."""
         self._held_by: Hold | None = None
-        """What holds it there: not always what was asked for, since an engine may refuse that."""
+        """The hold in use there: not always the one that was asked for, since an engine may refuse that."""
 
     async def run(self) -> GenerationResult:
-        """Generate until the model stops, a stop string comes or a limit is reached.
+        """Generate until the model stops, a stop string appears or a limit is reached.
 
-        Raises `EngineUnavailable` and `EngineRefused`; what came before stays emitted, and the ids are kept.
+        Raises `EngineUnavailable` and `EngineRefused`; what was emitted before stands, and its ids are kept.
         """
         started = time.perf_counter()
         run = partial(self._run, self._options.hold, started)
@@ -72,7 +72,7 @@ class Generation:
         return self._finish(*done, time.perf_counter() - started)
 
     async def _run(self, hold: Hold | None, started: float) -> tuple[GenerationEnd | None, Place | None]:
-        """Generate with the engine that there is, behind what others have generated already."""
+        """Generate on the current engine, after the ids that earlier engines generated."""
         conversation, principal = self._conversation, self._conversation.principal
         conversation.ready, self._answered = self._stay.ready, False
         taken = conversation.ready.slots.take(self._context, principal.name, alone=principal.alone)
@@ -89,9 +89,9 @@ class Generation:
                     hold = await self._stay.wait(loosened_hold(hold, request, conversation.ready, self._metrics))
                     end = await self._generate(place, hold, started)
             finally:
-                told = end is not None and end.told
+                reported = end is not None and end.reported
                 held = [*conversation.ids, *self._output.ids]
-                place.slot.holds(held, at_rest=told, answered=end is not None or self._answered)
+                place.slot.holds(held, at_rest=reported, answered=end is not None or self._answered)
         return end, place
 
     async def _generate(self, place: Place, hold: Hold | None, started: float) -> GenerationEnd | None:
@@ -105,27 +105,27 @@ class Generation:
             return await self._follow(self._stay.each(events), started)
 
     async def _rewind(self, error: EngineError) -> tuple[GenerationEnd, None] | None:
-        """Make ready to go on from the ids that are there; give the end where nothing is left to generate.
+        """Prepare to continue from the ids so far; return the end where nothing is left to generate.
 
-        Raises `EngineLost` where a grammar holds what is there: another engine would begin it anew.
+        Raises `EngineLost` where a grammar is active: another engine would start it from the beginning.
         """
         self._output.rewind()
         hold, ids = self._held_by, self._output.ids
         if len(ids) >= self._options.max_tokens:
-            end = GenerationEnd.untold(len(ids))
+            end = GenerationEnd.unreported(len(ids))
             await self._tell(self._output.close(end.ended_by))
             return end, None
         if ids and hold is not None and (not hold.triggers or any(each.token_id in ids for each in hold.triggers)):
             raise EngineLost(
-                "the engine was lost while a grammar held its answer, and no other can go on there: what came stands; "
-                f"ask again ({error.message})"
+                "the engine was lost during an answer under a grammar, which no other engine can continue; "
+                f"keep the part that has arrived, or ask again ({error.message})"
             )
         self._moved += 1
         return None
 
     @property
     def _context(self) -> list[int]:
-        """What the engine is given: the prompt, and what a lost one has generated."""
+        """The ids that the engine is given: the prompt, and what lost engines generated."""
         ids = self._conversation.ids
         return [*ids, *self._output.ids] if self._output.ids else ids
 
@@ -147,7 +147,7 @@ class Generation:
         )
 
     async def _follow(self, events: AsyncIterator[GenerationEvent], started: float) -> GenerationEnd | None:
-        """Feed the parser until the end; None when a stop string or the one call that may be cut it short."""
+        """Feed the parser until the end; return None when a stop string or the only call allowed cut it short."""
         async for event in events:
             if isinstance(event, GenerationEnd):
                 await self._tell(self._output.close(event.ended_by))
@@ -159,7 +159,7 @@ class Generation:
             await self._tell(self._output.feed(event))
             if self._output.over:
                 return None
-        raise EngineUnavailable("the engine's stream ended without an end; ask again")
+        raise EngineUnavailable("the engine's stream broke off before the generation was complete; ask again")
 
     async def _tell(self, events: list[AgentEvent]) -> None:
         for event in events:
@@ -169,11 +169,11 @@ class Generation:
         conversation, output = self._conversation, self._output
         timings = place.shown(end.timings) if end is not None and place is not None else None
         if timings is not None and self._moved:
-            # Of what was processed there, the ids of this answer were no prompt.
+            # The new engine's prompt included ids of this answer; only the part before them is the prompt.
             timings = replace(timings, cache_n=min(timings.cache_n, output.prompt))
         prefilled = 0
         if timings is not None:
-            # The last id that was held may not be told of. If the slot is lost, so is what was processed ahead of time.
+            # `+ 1`: the last id that was held may not be counted. If the slot is lost, so is what was prefilled.
             prefilled = max(min(conversation.spliced.prefilled, timings.cache_n + 1 - conversation.held), 0)
             timings = timings.counting(prefilled)
         stats = GenerationFinished(
@@ -192,7 +192,7 @@ class Generation:
             moved=self._moved,
         )
         self._count(end, seconds)
-        # The last id before a length limit was sampled, but not processed any more.
+        # The last id before a length limit was sampled, but never processed.
         conversation.held = len(conversation.ids) - (end is not None and end.reason == "length")
         conversation.spliced = Spliced()
         conversation.guessed = output.guessed

@@ -1,4 +1,4 @@
-"""What one generation is asked to do: by the request, by the agent's rules, and by who hears of its calls."""
+"""What one generation is asked to do: by the request, by the agent's rules, and by whoever receives its calls."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ class GenerationOptions:
     hold: Hold | None = None
     stops: tuple[str, ...] = ()
     one_call: bool = False
-    """End behind the first call, whatever the model goes on with."""
+    """Whether to end after the first call, whatever the model would write next."""
     ids: bool = False
-    """Whether ids are emitted as they come, before what they say."""
+    """Whether ids are emitted as they arrive, before the events that are read from them."""
     logprobs: int | None = None
-    """How many of the likeliest ids are told with each that content is read from; None: nothing of it is."""
+    """How many of the likeliest ids are reported for each id of the content; None: no probabilities are reported."""
     first_index: int = 0
-    """Calls that the response already shows: indexes are counted over the whole response."""
+    """Number of calls that the response already shows: indexes count over the whole response."""
     tells: Callable[[str], bool] = lambda name: True
-    """Whether the events of a tool's calls are told; others run in silence."""
+    """Whether the events of a tool's calls are emitted; other calls run silently."""
     shows: Callable[[str], bool] = lambda name: True
-    """Whether its calls are part of the answer that a client sends back."""
+    """Whether a tool's calls are part of the answer that a client sends back."""
     on_call: Callable[[CallClosed, int], None] = lambda call, room: None
-    """Hears of each call the moment it is closed, while the model may still be writing, and of the ids of context that
-    are then left."""
+    """Takes each call as soon as it is closed, while the model may still be writing, and the ids of context that are
+    left at that moment."""

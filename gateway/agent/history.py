@@ -1,7 +1,8 @@
 """Messages as a client sends them, made ready for the engine's template.
 
-Checks OpenAI's message shapes, flattens text parts, and, for templates that know no tools, moves the tool definitions
-into a system preamble and writes earlier calls as the text that the model would have written. It renders nothing.
+Checks OpenAI's message shapes, flattens text parts, and, for templates without support for tools, moves the tool
+definitions into a system preamble and writes earlier calls as the text that the model would have written. It renders
+nothing.
 """
 
 import json
@@ -20,21 +21,21 @@ from gateway.toolcalls import Format, ToolSpec, call_text, system_preamble
 _CHARACTERS_PER_ID = 64
 _SHOWN = 100
 _DEEPEST = 200
-"""Levels of the arguments of a call, as in JSON that comes by itself."""
+"""Most levels of nesting in the arguments of a call, about as many as a JSON body itself may have."""
 
 MOST_MESSAGES = 10_000
-"""Messages of a conversation, and calls in them: each costs work of its own, however short it is."""
+"""Most messages of a conversation, counting the calls in them: each costs work, however short it is."""
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 def checked_messages(messages: object) -> list[dict[str, Any]]:
-    """OpenAI's `messages` with every `content` a string. Raises `RequestInvalid` that names the place."""
+    """OpenAI's `messages` with every `content` a string. Raises `RequestInvalid`, which names the place."""
     if not isinstance(messages, list) or not messages:
         raise RequestInvalid("'messages' must be a list of at least one message", param="messages")
     given = cast("list[object]", messages)
     if len(given) + sum(map(_count_calls, given)) > MOST_MESSAGES:
-        raise RequestInvalid(f"'messages' holds more than {MOST_MESSAGES} messages and calls in them", param="messages")
+        raise RequestInvalid(f"'messages' holds more than {MOST_MESSAGES} messages and calls in all", param="messages")
     return [checked_message(message, f"messages[{n}]") for n, message in enumerate(given)]
 
 
@@ -50,7 +51,7 @@ def tool_definitions(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def with_preamble(messages: Sequence[Message], fmt: Format, tools: Sequence[ToolSpec]) -> list[Message]:
-    """The conversation for a template that knows no tools: definitions and earlier calls become text."""
+    """The conversation for a template without support for tools: definitions and earlier calls become text."""
     plain = [_call_as_text(message, fmt) for message in messages]
     if not tools:
         return plain
@@ -61,11 +62,11 @@ def with_preamble(messages: Sequence[Message], fmt: Format, tools: Sequence[Tool
 
 
 def checked_message(message: object, where: str) -> dict[str, Any]:
-    """One message with its content a string. Raises `RequestInvalid` naming the place, which begins with `where`."""
+    """One message with its content a string. Raises `RequestInvalid`, which names the place, starting with `where`."""
     if not isinstance(message, Mapping):
         raise RequestInvalid(f"{where} must be an object with 'role' and 'content'", param=where)
     fields = dict(cast("Mapping[str, Any]", message))
-    # Not a client's to say: only what reads a client's pieces.
+    # Clients may not set this key; only the code that assembles a message from a client's pieces does.
     fields.pop(RETOLD, None)
     role = fields.get("role")
     if role not in ROLES:
@@ -106,9 +107,9 @@ def _text(content: object, where: str) -> str:
             raise RequestInvalid(words, param=where)
         text: object = cast("Mapping[str, Any]", part).get("text")
         if not isinstance(text, str):
-            raise RequestInvalid(f"{where} holds a text part whose text is no string", param=where)
+            raise RequestInvalid(f"{where} holds a text part whose 'text' is not a string", param=where)
         texts.append(text)
-    # As llama.cpp joins them.
+    # Joined as llama.cpp does.
     return "\n".join(texts)
 
 
@@ -135,7 +136,7 @@ def _check_call(call: object, where: str) -> None:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name:.40} is no number in JSON")
+    raise ValueError(f"{name:.40} is not a JSON number")
 
 
 def _number(written: str) -> float:
@@ -146,7 +147,7 @@ def _number(written: str) -> float:
 
 
 def _is_deep(value: object) -> bool:
-    """Whether what reads it later, deeper in the stack, could fail on it."""
+    """Whether it is nested so deeply that later recursive code could fail on it."""
     level: list[object] = [value]
     for _ in range(_DEEPEST + 1):
         below: list[object] = []
@@ -171,7 +172,7 @@ def _call_as_text(message: Message, fmt: Format) -> Message:
 
 
 def check_size(messages: Sequence[Message], context: int) -> None:
-    """Refuse what can't fit before it is tokenized: no tokenizer packs so many characters into an id."""
+    """Refuse messages that can't fit before they are tokenized: no tokenizer packs so many characters into an id."""
     told = (each for message in messages for each in retold(message))
     check_length(sum(len(str(each.get("content") or "")) for each in told), context, "messages")
 
@@ -185,18 +186,18 @@ def check_length(characters: int, context: int, param: str) -> None:
 
 
 def begun_text(messages: Sequence[Message]) -> str:
-    """Give the text of a last message that the model is to go on with. Raises `RequestInvalid` where it can't."""
+    """Return the text of the last message, which the model is to continue. Raises `RequestInvalid` where it can't."""
     last = messages[-1]
     if len(messages) < 2 or last["role"] != "assistant" or last.get("tool_calls") or not last["content"]:
         raise RequestInvalid(
-            "continue_final_message: the last of several messages must be the model's own, with text and without calls",
+            "continue_final_message: the last of several messages must be the assistant's, with text and without calls",
             param="continue_final_message",
         )
     return last["content"]
 
 
 def without_volatile(messages: Sequence[Message], volatile: re.Pattern[str] | None) -> Sequence[Message]:
-    """Cut out of system messages what changes from session to session, and a system message of nothing else."""
+    """Cut what changes from session to session out of system messages; drop those that then hold nothing else."""
     if volatile is None:
         return messages
     kept: list[Message] = []

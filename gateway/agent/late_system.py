@@ -1,8 +1,8 @@
-"""System messages behind the beginning of a conversation, for templates that have no place for them there.
+"""System messages after the beginning of a conversation, for templates that have no place for them there.
 
-Agents send them: what happened meanwhile, what is not to be forgotten. A third of templates drops such a message
-without a word, refuses it, or moves it to the front, which takes the engine's cache with it. For these its words stand
-at the end of the message before it, which came with it, so that nothing that was processed changes.
+Agents send them: what happened in the meantime, what must not be forgotten. A third of templates silently drop such a
+message, refuse it, or move it to the front, which invalidates the engine's cache. For these templates its text is
+appended to the message before it, which arrived together with it, so nothing that was already processed changes.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from gateway.engine.template import ChatTemplate
 
 
 async def in_their_places(messages: Sequence[Message], template: ChatTemplate) -> Sequence[Message]:
-    """The messages as the template shows all of them, each where it stands."""
+    """The messages in a form in which the template shows each of them at its place."""
     later = dropwhile(_is_system, messages)
     if not any(map(_is_system, later)) or await template.shows_late_system():
         return messages
@@ -21,9 +21,9 @@ async def in_their_places(messages: Sequence[Message], template: ChatTemplate) -
 
 
 def merged(messages: Sequence[Message]) -> list[Message]:
-    """The messages, each late system message within the one before it; behind an answer it is the user's."""
+    """The messages, each late system message merged into the one before it; after an answer it becomes the user's."""
     kept = list(takewhile(_is_system, messages))
-    # Words that stand at the end of the last one kept, joined once.
+    # Texts to append to the last message kept, joined only once.
     behind: list[str] = []
     for message in messages[len(kept) :]:
         if _is_system(message) and kept[-1]["role"] != "assistant":

@@ -1,7 +1,7 @@
 """The agent's tool calls in the audit log.
 
-Turns a call that is over, and the ids that were made of its result, into one line. A call whose result nobody will see
-any more (the client left, the engine failed) has a line too. It runs nothing.
+Turns a finished call, and the ids that were made of its result, into one line. A call whose result nobody will see
+(the client left, the engine failed) has a line too. It runs nothing.
 """
 
 import json
@@ -17,14 +17,14 @@ from gateway.toolcalls import CallClosed
 
 
 class Ledger:
-    """Notes calls, where an audit log is configured."""
+    """Records calls, where an audit log is configured."""
 
     def __init__(self, proxy: Proxy, audit: Audit | None) -> None:
         self._proxy = proxy
         self._audit = audit
 
     def told(self, principal: Principal, finished: ToolFinished, map_id: str, outcome: str) -> None:
-        """A call whose result became ids. `outcome`: how it ended; `refused`: no server was asked."""
+        """Record a call whose result became ids. `outcome`: how it ended; `refused`: no server was asked."""
         if self._audit is None:
             return
         both = finished.leaf_ids and finished.shim_ids
@@ -32,7 +32,7 @@ class Ledger:
         self._audit.record(
             AuditLine(
                 principal=principal.name,
-                face="v1",
+                endpoint="v1",
                 method="tools/call",
                 outcome=outcome,
                 server=self.server_of(finished.name),
@@ -49,13 +49,13 @@ class Ledger:
         )
 
     def lost(self, principal: Principal, call: CallClosed, seconds: float | None) -> None:
-        """A call whose result goes nowhere. `seconds`: None where it did not end by itself."""
+        """Record a call whose result is not used. `seconds`: None where it did not end by itself."""
         if self._audit is None:
             return
         self._audit.record(
             AuditLine(
                 principal=principal.name,
-                face="v1",
+                endpoint="v1",
                 method="tools/call",
                 outcome="cancelled",
                 server=self.server_of(call.name),
@@ -68,12 +68,12 @@ class Ledger:
         )
 
     def server_of(self, name: str) -> str | None:
-        """The server of a tool; None where there is none such."""
+        """The server of a tool; None where there is no such tool."""
         return next((entry.server for entry in self._proxy.tools() if entry.name == name), None)
 
 
 def _read(arguments: str) -> Mapping[str, Any]:
-    """What the model wrote, as an object where it is one."""
+    """The arguments that the model wrote: the object, or their text under `text` where they are no object."""
     try:
         value: object = json.loads(arguments)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """What the model writes in one generation: its ids, and what they say.
 
-Turns ids as the engine gives them into the events of an answer, up to a stop string or the one call that may be, and in
+Turns ids as the engine gives them into the events of an answer, up to a stop string or the only call allowed, and at
 the end into the turn that memory and trajectories keep. It joins the tool-call parser, the stop strings and the hold on
 the id that may be the end of turn, which don't know each other. It knows no engine and never waits.
 """
@@ -27,7 +27,7 @@ log = get_logger("agent")
 
 
 class ModelOutput:
-    """What has come of one generation. Feed it what the engine gives, close it, then let it remember."""
+    """The output of one generation. Feed it what the engine gives, close it, then call `remember`."""
 
     def __init__(self, conversation: Conversation, options: GenerationOptions) -> None:
         self._conversation = conversation
@@ -38,55 +38,56 @@ class ModelOutput:
             ready.token_map,
             conversation.tools if conversation.may_call else (),
             prompt_tail=prompt_tail(conversation),
-            # It takes any tokens that spell a marker, since not every server's grammars know tokens.
+            # A grammar lets any tokens spell a marker, since not every server's grammars know tokens.
             by_text=options.hold is not None and not options.hold.triggers,
-            # Where nothing may be called nothing is a call, whatever the model writes.
+            # Where nothing may be called, nothing is a call, whatever the model writes.
             policy=None if conversation.tools and conversation.may_call else Policy(unknown_tool="content"),
             formed=options.hold is not None and options.hold.formed,
         )
-        # What was begun for the model is read, so that what it writes is read as what follows; it is told of nothing.
+        # The parser reads the begun text too, so that it reads what the model writes as its continuation; no events
+        # are emitted for it.
         self._parser.feed(conversation.begun)
         self._begun, conversation.begun = bool(conversation.begun), ()
         self._stop = StopFilter(options.stops)
         self._hold = EndHold(ready.token_map.special_ids)
         self.prompt = len(conversation.ids)
-        """Ids before it."""
+        """Ids of the context before it."""
         self.ids: list[int] = []
-        """Those that stay in the context."""
+        """Its ids that stay in the context."""
         self.calls: list[CallClosed] = []
         self.over = False
-        """Nothing more is wanted: a stop string has come, or the one call that may be."""
+        """Whether no more output is wanted: a stop string appeared, or the only call allowed was made."""
         self.guessed = False
         self._started = 0
         self._known = 0
-        """Calls among them that a client sends back."""
+        """Started calls that a client sends back."""
         self._shown: dict[int, int] = {}
-        """Indexes of calls that are told of, in this generation and in the response."""
+        """The index of each reported call in this generation, and its index in the response."""
         self._logprobs: list[float | None] = []
-        """Of all ids that came, those that end a turn as well."""
+        """Log-probabilities of all ids that arrived, including those that end a turn."""
         self._weighed: list[TokenLogprob] = []
-        """Ids since the last that was told, where probabilities are asked for."""
+        """Ids since the last reported text, where probabilities are asked for."""
         self._content: list[str] = []
         self._reasoning: list[str] = []
         self.reasoned = 0
         """Ids of reasoning."""
         self._reasoned_to = self._said_before = 0
-        """Ids up to its last piece; pieces of other things before that."""
+        """Ids up to the last piece of reasoning; pieces of content and calls before it."""
         self._told: list[str] = []
         """Content that has passed the stop strings."""
 
     @property
     def shown(self) -> int:
-        """Calls that were told of, those that broke off included."""
+        """How many calls were reported, including those that broke off."""
         return len(self._shown)
 
     @property
     def stop(self) -> str | None:
-        """The stop string that ended it."""
+        """The stop string that ended it, if one did."""
         return self._stop.found
 
     def feed(self, generated: Generated) -> list[AgentEvent]:
-        """Take the next ids, at least one; give what they say."""
+        """Take the next ids, at least one; return the events that they give."""
         self.guessed |= generated.guessed
         if generated.logprobs:
             self._weigh(generated)
@@ -99,19 +100,22 @@ class ModelOutput:
         return told
 
     def close(self, ended_by: int | None) -> list[AgentEvent]:
-        """The engine has ended it, the model by an id where one is given: what was held back till then."""
+        """Take the end of the generation; return the events of what was held back.
+
+        `ended_by`: the id with which the model ended its turn, if it did.
+        """
         told = self._read(self._hold.close(ended_by))
         self._tell(self._parser.close(), told)
         self._show(self._stop.close(), told)
         return told
 
     def rewind(self) -> None:
-        """Forget what was sampled and told nobody of: it is sampled again."""
+        """Forget ids that were sampled but not reported: they are sampled again."""
         dropped = self._hold.drop()
         del self._logprobs[len(self.ids) :], self._weighed[len(self._weighed) - min(dropped, len(self._weighed)) :]
 
     def _weigh(self, event: Generated) -> None:
-        """Keep how probable ids were, for a trajectory and for the client."""
+        """Keep the ids' probabilities, for a trajectory and for the client."""
         self._logprobs += event.logprobs
         if self._options.logprobs is not None:
             self._weighed += starmap(TokenLogprob, zip_longest(event.ids, event.logprobs, event.tops, fillvalue=()))
@@ -136,7 +140,7 @@ class ModelOutput:
                 self._content.append(event.text)
                 self._show(self._stop.feed(event.text), told)
             elif not self._stop.hit:
-                # A stop string does not reach over what is no content: what was held for one stands before it.
+                # A stop string never spans other events: content held back for one comes before this event.
                 self._show(self._stop.close(), told)
                 if (shown := self._indexed(event)) is not None:
                     told.append(shown)
@@ -152,7 +156,7 @@ class ModelOutput:
         told.append(Content(text))
 
     def _indexed(self, event: Event) -> Event | None:
-        """The event as the response tells it; None where it belongs to a call that is not shown."""
+        """The event as the response reports it; None where it belongs to a call that is not reported."""
         if isinstance(event, Diagnostic) and event.cause is not None:
             name = self._conversation.format.name
             log.error("the parser of a tool-call format failed", tool_format=name, exc_info=event.cause)
@@ -174,7 +178,7 @@ class ModelOutput:
         return replace(event, index=index)
 
     def _note_reasoning(self, text: str) -> None:
-        """Keep it, and count its ids: all since the last piece of it, unless other things were said between."""
+        """Keep reasoning and count its ids: all since its last piece, or just one if other things came in between."""
         said, ids = len(self._content) + self._started, len(self.ids)
         before, self._said_before = self._said_before, said
         self.reasoned += ids - self._reasoned_to if said == before else 1
@@ -182,7 +186,7 @@ class ModelOutput:
         self._reasoning.append(text)
 
     def remember(self, end: GenerationEnd | None) -> None:
-        """Whatever happened, the context is the prompt and what was generated after it."""
+        """Append the ids to the conversation and note the turn, however the generation ended."""
         conversation = self._conversation
         conversation.ids += self.ids
         conversation.turn = LivedTurn(
@@ -203,7 +207,7 @@ class ModelOutput:
         return Sampled(self.prompt, len(self.ids), ended_by, guessed, logprobs)
 
     def _note_turn(self, *, cut: bool) -> None:
-        """Note what was lived, and shown. `cut`: the client was shown less than the model wrote."""
+        """Note the turn as the model lived it and as the client saw it. `cut`: the client saw less of it."""
         conversation, lived = self._conversation, self._conversation.lived
         content, reasoning, told = "".join(self._content), "".join(self._reasoning), "".join(self._told)
         lived.content.append(told)
@@ -214,7 +218,7 @@ class ModelOutput:
         if cut:
             ids = cut_turn(self.ids, content, told, conversation.ready.token_map)
             content = told
-        # Of one that broke off the client may make what it likes, if it knows of it; behind others it has no form.
+        # A client that knows of a call that broke off may send anything back; after other calls it can't be rendered.
         astray = conversation.turn.broken and (self.calls or self._known)
         if ids is None or astray or (cut and self.calls):
             lived.whole = False

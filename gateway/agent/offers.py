@@ -1,7 +1,7 @@
-"""Which of the gateway's tools a request is told of.
+"""Which of the gateway's tools a request is offered.
 
 Turns the proxy's tools, a caller's rights and the request's own wish into the definitions that stand in its prompt: all
-that it wants to see, or the search and the call in their place where they would take too much of the context.
+tools that it wants to see, or just the search tool and the call tool where all would take too much of the context.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,10 +20,10 @@ class ToolScope:
     """Which of the gateway's tools a request wants to see."""
 
     servers: Mapping[str, frozenset[str] | None] | None = None
-    """By server, names of its tools (public ones or its own), None for all that it has. None: every server's."""
+    """By server, names of its tools (public ones or its own), or None for all of its tools. None: every server."""
 
     def holds(self, entry: ToolEntry) -> bool:
-        """Whether a tool is among them."""
+        """Whether a tool is in the scope."""
         if self.servers is None:
             return True
         if entry.server not in self.servers:
@@ -44,27 +44,27 @@ class ToolOffers:
         self._costs = costs
 
     def entries(self, principal: Principal) -> Sequence[ToolEntry]:
-        """The tools that can be called now on somebody's behalf, with their servers."""
+        """The tools that can be called now on a principal's behalf, with their servers."""
         return self._proxy.tools(principal)
 
     def servers(self, principal: Principal) -> frozenset[str]:
-        """Names of the servers that exist for somebody."""
+        """Names of the servers that a principal may see."""
         return frozenset(each.name for each in self._proxy.statuses() if principal.sees(each.name))
 
     def specs(self, principal: Principal = ANYBODY, scope: ToolScope = EVERY_TOOL) -> tuple[ToolSpec, ...]:
-        """The tools that can be called now on somebody's behalf, as the parser and the grammar take them."""
+        """The tools that can be called now on a principal's behalf, as the parser and the grammar take them."""
         return tuple(spec_of(entry.definition) for entry in self._proxy.tools(principal) if scope.holds(entry))
 
     def to(
         self, principal: Principal, context: int, named: Collection[str] = (), scope: ToolScope = EVERY_TOOL
     ) -> tuple[ToolSpec, ...]:
-        """The tools that a conversation is told of: all, or the search and the call in their place (`tool_search`).
+        """The tools that a conversation is offered: all, or the search and call tools instead of them (`tool_search`).
 
         Args:
             principal: on whose behalf they would be called.
             context: ids that the engine's context holds.
-            named: tools that the request names; they are told of in any case.
-            scope: those that the request wants to see. Where it chooses servers, it knows what it gets: no search.
+            named: tools that the request names; they are always offered.
+            scope: the tools that the request wants to see. A request that chooses servers gets no search tool.
         """
         entries = self._proxy.tools(principal)
         if scope.servers is not None or not self._are_searched(entries, context):
@@ -72,7 +72,7 @@ class ToolOffers:
         return (*_FINDERS, *(spec_of(tool.definition) for tool in entries if tool.name in named))
 
     def server_of(self, tool: str) -> str | None:
-        """The server of a tool, by the tool's public name; None: it is nobody's."""
+        """The server of a tool, by the tool's public name; None: no server has it."""
         return self._proxy.server_of(tool)
 
     def _are_searched(self, entries: Sequence[ToolEntry], context: int) -> bool:

@@ -1,7 +1,7 @@
-"""What stands before a tool's result is processed while the tool works.
+"""Has the engine process what stands before a tool's result while the tool works.
 
-Turns a turn whose calls run into the ids that are sure to follow it, whatever the tools say: the template's, up to the
-first result. `engine/prefill.py` has them processed. Nothing waits for it but a result that comes in the middle.
+Turns a turn whose calls are running into the ids that will follow it whatever the tools say: the template's, up to the
+first result. `engine/prefill.py` has them processed. Only a result that arrives in the middle of it has to wait.
 """
 
 import time
@@ -14,21 +14,21 @@ from gateway.observe.metrics import Metrics
 
 
 async def prefill(conversation: Conversation, calls: RunningCalls, room: int, metrics: Metrics) -> None:
-    """Return when the calls are over, or all is processed that may be; a piece is always done to its end.
+    """Return when the calls are over, or everything that may be processed is; a piece is never left unfinished.
 
-    `room`: ids that what follows the turn may take; where the template's own take more, no result will be spliced.
+    `room`: ids that what follows the turn may take; where the template's own ids fill it, no result will be spliced.
     """
     ahead = conversation.ready.prefill
-    # A turn with ids that were guessed may not be what the engine holds.
+    # The engine may hold other ids than those of a turn with guessed ids.
     if ahead is None or conversation.guessed or (over := calls.closing()).is_set():
         return
     try:
-        # What reads a result writes around it as that wants it.
+        # A template that reads results may write different text around each of them.
         if await conversation.ready.template.reads_results():
             return
         scaffold = await conversation.around_results()
     except GatewayError:
-        # Whoever splices the results is told.
+        # The caller meets the same error when it splices the results.
         return
 
     def told(ids: int, seconds: float) -> None:
@@ -37,10 +37,10 @@ async def prefill(conversation: Conversation, calls: RunningCalls, room: int, me
         metrics.ids_prefilled(ids)
 
     if scaffold.size < room and ahead.pays(len(scaffold.pieces[0])):
-        # One that is lost meanwhile is left by whoever generates next.
+        # If the engine is lost meanwhile, the next generation moves to another one.
         with suppress(EngineUnavailable):
-            await conversation.place().wait(
+            await conversation.current_stay().wait(
                 ahead.run(conversation.ids, scaffold.pieces[0], conversation.principal.name, over, told)
             )
-    # Only what the results have waited for is time to the next token.
+    # Only the time that finished results had to wait counts as time to the next token.
     conversation.spliced.seconds = time.perf_counter() - calls.ended if over.is_set() else 0.0

@@ -1,8 +1,8 @@
-"""From messages to the ids of a prompt: what is remembered of a conversation goes on with the ids that it has.
+"""From messages to the ids of a prompt: a remembered conversation keeps the ids that it has.
 
 A conversation that its template only appends to is not rendered again: what the template writes around the new messages
-stands behind the ids that the engine holds. Any other is rendered, as the model lived it, and each turn that the
-rendering shows whole keeps its ids (the law of recall, docs/architecture.md). It does not generate.
+is appended to the ids that the engine holds. Any other conversation is rendered as the model lived it, and each turn
+that the rendering shows whole keeps its ids (the law of recall, docs/architecture.md). It does not generate.
 """
 
 import json
@@ -32,16 +32,16 @@ from leaf_sdk.vocab import TokenMap
 log = get_logger("agent")
 
 _NUMBERS: Final = count()
-"""Of conversations."""
+"""Numbers for conversations."""
 
 
 def new_number() -> int:
-    """The number of another conversation."""
+    """The number for a new conversation."""
     return next(_NUMBERS)
 
 
 async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
-    """Render messages, with the ids of those that were lived where the template shows them whole.
+    """Render messages; lived ones keep their ids where the template shows them whole.
 
     Raises `EngineUnavailable`, `TemplateRefused`.
     """
@@ -67,7 +67,7 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
 
 
 async def begin(conversation: Conversation, messages: Sequence[Message], recalled: Recalled | None = None) -> None:
-    """Give a conversation its prompt: behind what is remembered of it, or from its messages alone.
+    """Give a conversation its prompt: continuing what is remembered of it, or from its messages alone.
 
     Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
     """
@@ -76,25 +76,25 @@ async def begin(conversation: Conversation, messages: Sequence[Message], recalle
         try:
             await _go_on(conversation, recalled, held)
         except TemplateRefused:
-            # What was lived has turns that the client does not know of: its own words may do.
-            log.warning("the template refuses a conversation as it was lived; it is rendered as its client tells it")
+            # What was lived has turns that the client does not know of: its own messages may still be accepted.
+            log.warning("the template refuses a remembered conversation; the client's messages are rendered instead")
         else:
             conversation.before, conversation.held = recalled.last, recalled.last.held
             conversation.kept = shared_prefix(held, conversation.ids)
             if conversation.trail is not None:
                 last = recalled.last
-                conversation.trail.goes_on(last.answer_id, min(conversation.kept, last.written))
+                conversation.trail.goes_on(last.answer_id, min(conversation.kept, last.original_ids))
             return
         lost = any(turn.lived is not None and turn.lived.turn is None for turn in recalled.lived)
-        conversation.miss = Miss("template_rewrote", recalled.last.held, results_lost=lost)
+        conversation.recall_miss = Miss("template_rewrote", recalled.last.held, results_lost=lost)
     messages = [each for message in messages for each in retold(message)]
     conversation.ids = (await render(conversation, [*map(Turn, messages)])).ids
     conversation.earlier = calls_of_turns(messages)
 
 
 def compared(conversation: Conversation, cached: int) -> PromptCompared:
-    """Say what of the answer before the engine has found again. `cached`: ids that it did not process."""
-    before, miss = conversation.before, conversation.miss
+    """Compare what the engine reused with what it held for the answer before. `cached`: ids it did not process."""
+    before, miss = conversation.before, conversation.recall_miss
     if before is None:
         held = miss.held if miss is not None else 0
         return PromptCompared(held, cached, miss.reason if miss is not None else None, miss)
@@ -103,7 +103,7 @@ def compared(conversation: Conversation, cached: int) -> PromptCompared:
             lived.turn is not None and lived.turn.reasoning for node in before.chain() for lived in node.lived
         )
         return PromptCompared(before.held, cached, "reasoning_dropped" if thought else "template_rewrote")
-    # Where ids are reused in blocks, the last block of what is held may not be whole.
+    # Where ids are reused in blocks, the last block of what was held may be incomplete.
     if cached + conversation.ready.facts.can.reuse_block > before.held:
         return PromptCompared(before.held, cached)
     ready = conversation.ready
@@ -132,7 +132,7 @@ async def _go_on(conversation: Conversation, recalled: Recalled, held: Sequence[
 
 
 async def _appended(conversation: Conversation, recalled: Recalled, held: Sequence[int]) -> Conversation | None:
-    """What is held with what the template writes around the new messages; None where these are no simple turn."""
+    """The held ids with the new messages and their scaffold appended; None where these are not a simple turn."""
     last, new = recalled.lived[-1].lived, recalled.new
     turn = last.turn if last is not None else None
     results = [each for each in new if each.message["role"] == "tool"]
@@ -164,7 +164,7 @@ async def _appended(conversation: Conversation, recalled: Recalled, held: Sequen
 
 
 def _is_json(turn: Turn) -> bool:
-    # Of a lived result only the ids are there: it may be.
+    # Only the ids of a lived result are kept, so it may be JSON.
     return turn.message["role"] == "tool" and (turn.lived is not None or is_json_result(turn.message))
 
 
@@ -177,7 +177,7 @@ def _shape(conversation: Conversation, recalled: Recalled) -> Shape:
         {**turn.message, "content": "."} if turn.lived is not None and turn.lived.turn is None else turn.message
         for turn in (*recalled.lived, *recalled.new)
     ]
-    # Turns that the model went on from within one answer: nothing was rendered behind them.
+    # Turns that the model continued from within one answer: nothing was rendered after them.
     turns = ([each for each in node.lived if each.turn is not None] for node in recalled.last.chain())
     spliced = {id(turn) for lived in turns for turn in lived[:-1]}
     inside = {number for number, turn in enumerate(recalled.lived) if id(turn.lived) in spliced}
@@ -190,7 +190,7 @@ def _shape(conversation: Conversation, recalled: Recalled) -> Shape:
 
 
 def _message(lived: Lived, text: str, fmt: Format, *, taught: bool) -> Message:
-    """A lived message for the template: a result with its text, a turn whose calls are none for it as its words."""
+    """A lived message for the template: a result with its text, a turn whose calls it can't show as its text."""
     role = {key: value for key, value in lived.message.items() if key != "tool_calls"}
     if lived.turn is None:
         return {**role, "content": text}
@@ -202,7 +202,7 @@ def _message(lived: Lived, text: str, fmt: Format, *, taught: bool) -> Message:
 
 
 def _words(message: Message, text: str, fmt: Format) -> str | None:
-    """What a turn says and calls, as it was written, without what stood before; None where that is not to be told."""
+    """A turn's content and calls as they were written, without its reasoning; None where that can't be determined."""
     thought = str(message.get("reasoning_content") or "").strip()
     calls = text.find(fmt.opening, max(text.find(thought), 0) + len(thought)) if fmt.opening else -1
     if calls < 0:

@@ -1,7 +1,7 @@
-"""Conversations of one gateway from request to request: begun behind what is remembered, kept, and compared.
+"""Conversations of one gateway from request to request: continued from what is remembered, kept, and compared.
 
-Puts the memory, the prompt and the reasons of what was lost together for the agent. Of each request that carries a
-conversation on it keeps a line of figures, without any text, for who runs the gateway.
+Joins the memory, the prompt and the reasons for lost ids for the agent. For the operator it keeps figures of the last
+requests that continued a conversation, and no text except the few words around what a client changed.
 """
 
 import json
@@ -36,7 +36,7 @@ from gateway.agent.trail import Trail
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Message, Timings
 from gateway.observe.logs import get_logger
-from gateway.observe.trajectories import Trajectories
+from gateway.observe.trajectories import TrajectoryLog
 
 if TYPE_CHECKING:
     from gateway.agent.shared_memory import SharedMemory
@@ -56,12 +56,12 @@ class LossMetrics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One request that carried a conversation on."""
+    """One request that continued a conversation."""
 
     when: datetime
     principal: str
     conversation: int | None
-    """Its number; None where nothing was recalled."""
+    """The conversation's number; None where nothing was recalled."""
     told: PromptCompared
 
 
@@ -72,10 +72,10 @@ class Recall:
         self,
         limits: LimitsConfig,
         metrics: LossMetrics,
-        trajectories: Trajectories | None = None,
+        trajectories: TrajectoryLog | None = None,
         shared: "SharedMemory | None" = None,
     ) -> None:
-        """`shared`: what other replicas remember; None: each has its own."""
+        """`shared`: what other replicas remember; None: replicas share nothing."""
         self._memory = ConversationMemory(limits.memory_bytes * 7 // 8, limits.principal_share)
         self._misses = Misses(limits.memory_bytes // 8)
         self._metrics = metrics
@@ -84,17 +84,17 @@ class Recall:
         self._keys = [secrets.token_bytes(32)] if shared is None else shared.keys
         self._last: deque[Comparison] = deque(maxlen=_LINES)
         self._watched: Callable[[], bool] = lambda: False
-        """Whether somebody looks. Until it is told, nobody does."""
+        """Whether somebody is watching; until `watch` is called, nobody is."""
 
     async def begin(self, conversation: Conversation, messages: Sequence[Message]) -> None:
-        """Give a conversation its prompt, behind what is remembered of it.
+        """Give a conversation its prompt, continuing what is remembered of it.
 
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
         """
         history = conversation.history = History(self._root(conversation, self._keys[0]), messages)
         recalled = await self._recalled(conversation, history)
         if recalled is None and history.answers:
-            conversation.miss = self._miss(conversation, history)
+            conversation.recall_miss = self._miss(conversation, history)
         watched = self.is_watched
         if self._trajectories is not None or watched:
             conversation.trail = Trail(self._trajectories is not None and self._trajectories.logprobs)
@@ -107,19 +107,19 @@ class Recall:
         behind = -1 if recalled is None else recalled.last.place
         if self._shared is None or not history.answers or history.answers[-1][0] <= behind:
             return recalled
-        # By a secret that was exchanged it has other digests.
+        # Under earlier secrets the same history has other digests.
         others = [History(self._root(conversation, key), history.messages) for key in self._keys[1:]]
         more = await self._shared.recall(self._memory, owner, [history, *others], behind, new_number)
         return self._memory.recall(owner, history, schemas) if more else recalled
 
     def keep(self, conversation: Conversation, ended: str) -> Awaitable[object] | None:
-        """Remember an answer that is over, and write its trajectory. `ended`: how.
+        """Remember a finished answer, and write its trajectory. `ended`: how it ended.
 
-        Gives what can be waited for until other replicas remember it too; None: none will.
+        Returns what can be awaited until the answer is in the shared store; None: it is not written there.
         """
         if self._trajectories is not None and (answer := answer_of(conversation, ended)) is not None:
             self._trajectories.record(answer)
-        # Who looked when it began may have gone since.
+        # Whoever was watching when the answer began may have left since.
         record = record_of(conversation, ended) if self.is_watched else None
         node, history = _remember(self._memory, conversation, record), conversation.history
         if node is not None and history is not None:
@@ -128,9 +128,9 @@ class Recall:
         return None if node is None or self._shared is None else self._shared.keep(node)
 
     def compare(self, conversation: Conversation, timings: Timings | None) -> PromptCompared | None:
-        """Say what the first prompt has found again and why not more; None where there was nothing to be found.
+        """Say how much of the held context the first prompt reused, and why not more; None where nothing was held.
 
-        `timings`: the engine's account as the principal may see it; None where it gave none.
+        `timings`: the engine's timings as the principal may see them; None where it gave none.
         """
         if timings is None or conversation.history is None or not conversation.history.answers:
             return None
@@ -140,38 +140,38 @@ class Recall:
         self._last.append(Comparison(datetime.now(UTC), conversation.principal.name, number, told))
         if told.lost and told.reason is not None:
             self._metrics.prompt_ids_lost(told.reason, told.lost)
-            place = {} if told.miss is None else {"message": told.miss.message, "at": told.miss.at}
-            log.info("ids of a prompt were lost", reason=told.reason, ids=told.lost, **place)
+            place = {} if told.recall_miss is None else {"message": told.recall_miss.message, "at": told.recall_miss.at}
+            log.info("ids that the engine had held were not reused", reason=told.reason, ids=told.lost, **place)
         return told
 
     @property
     def changes(self) -> tuple[int, datetime | None]:
-        """What is another value once there is more or less to be told of conversations."""
+        """A value that changes whenever what can be reported of conversations does."""
         return self._memory.changes, self._last[-1].when if self._last else None
 
     def last(self) -> list[Comparison]:
-        """The last requests that carried conversations on, the latest first."""
+        """The last requests that continued conversations, the latest first."""
         return list(reversed(self._last))
 
     def watch(self, watched: Callable[[], bool]) -> None:
-        """Keep with each answer how it was made, where somebody looks (`watched`) from its beginning to its end."""
+        """Record how each answer is made, if somebody is watching (`watched`) both when it begins and when it ends."""
         self._watched = watched
 
     def forget_records(self) -> None:
-        """Keep the answers, and no longer how they were made."""
+        """Forget how answers were made; keep the answers."""
         self._memory.forget_records()
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody looks."""
+        """Whether somebody is watching."""
         return self._watched()
 
     def conversations(self, most: int) -> list[Remembered]:
-        """The last answers of conversations that are remembered, of all principals, the latest first."""
+        """The last answers of the remembered conversations of all principals, the latest first; at most `most`."""
         return self._memory.conversations(most)
 
     def branches(self, number: int) -> list[Remembered]:
-        """The last answers of one conversation, the latest first; empty where nothing of it is remembered."""
+        """The last answer of each branch of one conversation, the latest first; empty where none is remembered."""
         return self._memory.branches(number)
 
     def _miss(self, conversation: Conversation, history: History) -> Miss:
@@ -181,7 +181,7 @@ class Recall:
         return self._misses.explain(conversation.principal.name, history.root, history.messages)
 
     def _root(self, conversation: Conversation, key: bytes) -> bytes:
-        """What two histories must have in common, besides their messages."""
+        """A digest of what two histories must have in common besides their messages."""
         ready, tools = conversation.ready, json.dumps(tool_definitions(conversation.tools))
         if ready.template.options:
             tools += json.dumps(ready.template.options)
@@ -189,19 +189,19 @@ class Recall:
 
 
 def _remember(memory: ConversationMemory, conversation: Conversation, record: AnswerRecord | None) -> Remembered | None:
-    """Keep an answer that is over, however it ended, if its client can come back to it. `record`: how it was made."""
+    """Keep a finished answer, however it ended, if its client can continue it. `record`: how it was made."""
     lived, history, last = conversation.lived, conversation.history, conversation.lived.last
     if history is None or last is None or not lived.whole:
         return None
     before, shown = conversation.before, lived.shown
-    # What is kept is a part of the prompt, and the last turn comes behind that.
+    # `kept` ids are the beginning of the prompt; the last turn follows the rest of it.
     added = array("I", conversation.ids[conversation.kept : lived.start]) + last.ids
     node = Remembered(
         owner=conversation.principal.name,
         before=before,
         place=len(history.messages),
         shown=shown,
-        # Read now, not between a call and its result.
+        # The form is read here, where no call is waiting for its result.
         lived=tuple(each.formed(conversation.ready.token_map) for each in lived.messages),
         kept=conversation.kept,
         added=added,
@@ -210,7 +210,7 @@ def _remember(memory: ConversationMemory, conversation: Conversation, record: An
         engine_name=conversation.ready.name,
         number=before.number if before is not None else new_number(),
         answer_id=conversation.answer_id,
-        written=lived.start + last.own,
+        original_ids=lived.start + last.own,
         model=conversation.ready.facts.model,
         map_id=conversation.ready.token_map.map_id,
         made=monotonic(),

@@ -1,7 +1,7 @@
-"""How an answer was made, gathered while it is: for who looks at it afterwards.
+"""How an answer was made, recorded while it is made, for whoever looks at it afterwards.
 
-Turns what the agent tells of generations, calls and prompts into the record that the memory keeps with the answer.
-Nothing of it is made unless somebody looks. Pure.
+Turns what the agent reports of generations, calls and prompts into the record that the memory keeps with the answer.
+Nothing is recorded unless somebody is watching. Pure.
 """
 
 from array import array
@@ -16,7 +16,7 @@ from gateway.observe.trajectories import Span
 
 
 def note_generation(conversation: Conversation, stats: GenerationFinished) -> None:
-    """Keep the figures of a generation that is over."""
+    """Keep the figures of a finished generation."""
     if (notes := conversation.notes) is None or conversation.trail is None:
         return
     timings = stats.timings
@@ -41,7 +41,7 @@ def note_generation(conversation: Conversation, stats: GenerationFinished) -> No
 
 
 def note_call(conversation: Conversation, outcome: FinishedCall, server_of: Callable[[str], str | None]) -> None:
-    """Keep the figures of a call that is over."""
+    """Keep the figures of a finished call."""
     if conversation.notes is None:
         return
     told = outcome.finished
@@ -53,17 +53,17 @@ def note_call(conversation: Conversation, outcome: FinishedCall, server_of: Call
 
 
 def note_prompt(conversation: Conversation, told: PromptCompared) -> None:
-    """Keep what the answer's prompt has found again."""
+    """Keep how much of the held context the answer's prompt reused."""
     if conversation.notes is not None:
-        conversation.notes.found.append(Found(told.held, told.reused, told.lost, told.reason, told.miss))
+        conversation.notes.found.append(Found(told.held, told.reused, told.lost, told.reason, told.recall_miss))
 
 
 def record_of(conversation: Conversation, ended: str) -> AnswerRecord | None:
-    """Give the record of an answer that is over, as it is remembered; None where nobody looked."""
+    """Return the record of a finished answer, as it is remembered; None where nobody was watching."""
     notes, trail, last = conversation.notes, conversation.trail, conversation.lived.last
     if notes is None or trail is None or last is None:
         return None
-    # Its last turn may be remembered as its client saw it, cut.
+    # Its last turn may be remembered cut, as its client saw it.
     before = _cut(trail.spans, conversation.lived.start - trail.kept)
     spans = (*before, *(last.spans or (Span("model", len(last.ids)),)))
     found = notes.found[0] if notes.found else None

@@ -1,8 +1,8 @@
-"""A grammar that the engine refuses: which tools are to blame, and what holds the request in its place.
+"""A grammar that the engine refuses: which tools are to blame, and what holds the request instead.
 
-Asks the engine with grammars of fewer tools, in the slot that the generation has, an id each. What it finds is kept
-with the engine, so that no other request meets it. `toolcalls.grammar.loosened` looks by halves. Calls that a model
-decides on are free, as without `hold_calls`, where the engine takes no grammar that waits for them.
+Tries grammars of fewer tools on the engine, in the generation's own slot, generating one id each time. What it finds is
+kept with the engine, so that no other request meets the refusal. `toolcalls.grammar.loosened` bisects the tools. Where
+the engine takes no grammar that waits for a call, calls that a model decides on are free, as without `hold_calls`.
 """
 
 from collections.abc import Sequence
@@ -18,23 +18,23 @@ from gateway.observe.metrics import Metrics
 from gateway.toolcalls import Diagnostic, ToolSpec, too_much
 
 _PLAINEST: Final = ToolSpec("f", "", {"type": "object"})
-"""The tool whose grammar is refused by engines alone that refuse every one."""
-_LOOSE: Final = "the engine takes no grammar of the arguments of {}: they may be any JSON object"
+"""A tool whose grammar is refused only by engines that refuse every grammar."""
+_LOOSE: Final = "the engine refuses the grammar for the arguments of {}: any JSON object is accepted there"
 
 log = get_logger("agent")
 
 
 async def loosened_hold(hold: Hold, request: GenerateRequest, ready: ReadyEngine, metrics: Metrics) -> Hold | None:
-    """Give what holds `request` in place of a hold whose grammar was refused; None where nothing does.
+    """Return what holds `request` in place of a hold whose grammar was refused; None where nothing does.
 
-    Raises `RequestInvalid` where it is the form of the answer that the engine takes no grammar of.
+    Raises `RequestInvalid` where the engine refuses the grammar of the answer's form.
     """
 
     async def takes(tools: Sequence[ToolSpec]) -> bool:
         grammar = replace(hold, tools=tuple(tools)).grammar
         try:
             async with ready.engine.generate(replace(request, grammar=grammar, max_tokens=1)) as events:
-                # To its end: the slot is at rest then.
+                # Read to the end, so that the slot is at rest afterwards.
                 async for _ in events:
                     pass
         except GrammarRefused:
@@ -44,14 +44,17 @@ async def loosened_hold(hold: Hold, request: GenerateRequest, ready: ReadyEngine
     def note(tool: ToolSpec) -> None:
         ready.loose.note(tool)
         metrics.grammar_refused()
-        log.warning("the engine refuses the grammar of a tool; its calls are held loosely from now on", tool=tool.name)
+        log.warning("the engine refuses the grammar of a tool; its arguments may be any JSON object", tool=tool.name)
 
     if hold.formed and not await takes(()):
-        raise RequestInvalid("the engine takes no grammar of this form of answer: ask for a simpler or smaller schema")
+        raise RequestInvalid("the engine refuses the grammar for this form of answer; send a simpler or smaller schema")
     if hold.triggers and not await takes((_PLAINEST,)):
         ready.loose.note_lazy()
         metrics.grammar_refused()
-        log.warning("the engine takes no grammar that waits for a call; calls are held where they are required alone")
+        log.warning(
+            "the engine refuses grammars that begin only at a call (`hold_calls`); "
+            "only calls that `tool_choice` requires are held from now on"
+        )
         return None
     found = await too_much(hold.tools, takes, note)
     loose = hold.loosening(found.__contains__)
@@ -59,7 +62,7 @@ async def loosened_hold(hold: Hold, request: GenerateRequest, ready: ReadyEngine
 
 
 def looseness(hold: Hold | None) -> list[Diagnostic]:
-    """Tell which tools' calls are held loosely, if any are."""
+    """Report which tools' calls are held loosely, if any are."""
     if hold is None or not hold.loose:
         return []
     return [Diagnostic("loose", _LOOSE.format(", ".join(map(repr, sorted(hold.loose)))))]

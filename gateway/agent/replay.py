@@ -1,8 +1,8 @@
-"""A generation that goes on with another engine when its own is lost.
+"""A generation that continues on another engine when its own is lost.
 
-Turns one run of a generation into as many as it takes: each goes on from the prompt and the ids that are there, so that
-nobody is told an id twice, and none is left out. It knows neither ids nor events; what may be gone on from, whoever
-generates says (`rewind`).
+Turns one run of a generation into as many as it takes: each continues from the prompt and the ids so far, so that no id
+is reported twice, and none is left out. It knows neither ids nor events; the caller decides whether and where the
+generation can continue (`rewind`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,15 +17,15 @@ T = TypeVar("T")
 async def replayed(
     stay: Stay, run: Callable[[], Awaitable[T]], rewind: Callable[[EngineError], Awaitable[T | None]]
 ) -> T:
-    """Run until it comes to an end.
+    """Run until one run completes; return its outcome.
 
     Args:
         stay: the engine, and those that can take its place.
-        run: generates with the engine that there is.
-        rewind: makes ready to go on from what is there; gives the outcome where nothing is left to do, and raises where
-            it can't be gone on from.
+        run: generates on the current engine.
+        rewind: prepares to continue from what was generated; returns the outcome where nothing is left to do, and
+            raises where the generation can't continue.
 
-    Raises `EngineError`: what the last engine was lost of, or what no other could do better.
+    Raises `EngineError`: the reason that the last engine was lost, or an error that another engine would give too.
     """
     while True:
         try:

@@ -1,7 +1,7 @@
-"""A tool's result cut to the ids that there is room for, the model told of it.
+"""Cuts a tool's result to the ids that there is room for, and tells the model that it did.
 
 Turns a raw result into a shorter one before it is tokenized, and pieces of ids into fewer, never in the middle of a
-character. It decides nothing about how much room there is.
+character. It does not decide how much room there is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ from gateway.proxy.result_parts import content_of, is_legacy, is_text
 from leaf_sdk.vocab import TokenMap
 
 _LONGEST_TOKEN = 32
-"""Characters: more of a result than this for each id that may be shown is not even tokenized."""
+"""Characters of a result that are tokenized for each id that may be shown; the rest is dropped before."""
 
 
 def shorten(result: Mapping[str, Any], most: int) -> Mapping[str, Any]:
-    """The result with its text blocks cut to what `most` ids can spell, so that what nobody will see is not tokenized.
+    """The result with its text blocks cut to what `most` ids can spell: text that nobody sees need not be tokenized.
 
-    A block that is cut loses its leaf ids, which spell the whole of it.
+    A block that is cut loses its leaf ids, which spell the whole block.
     """
     longest = most * _LONGEST_TOKEN
     content = content_of(result)
@@ -36,9 +36,9 @@ def shorten(result: Mapping[str, Any], most: int) -> Mapping[str, Any]:
 
 
 def cut(pieces: Sequence[IdPiece], most: int, token_map: TokenMap, *, shortened: bool) -> tuple[IdPiece, ...]:
-    """At most `most` ids, the model told that it does not see all; never cut inside a character.
+    """At most `most` ids of the pieces, with a note for the model where they are cut; never cut inside a character.
 
-    `shortened`: the pieces are not the whole result any more.
+    `shortened`: whether the pieces are already only a part of the result.
     """
     if not shortened and sum(len(piece.ids) for piece in pieces) <= most:
         return tuple(pieces)

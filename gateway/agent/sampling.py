@@ -1,8 +1,8 @@
 """Sampling requests of MCP servers (`sampling/createMessage`), answered by our own engine.
 
 Turns MCP's messages into the engine's and its answer into a CreateMessageResult. No tools are offered and none are run:
-what a server asks here is one generation. It knows no server and no budget: `proxy/upstream/sampling.py` counts.
-`turn.py` does the generating; `app` joins the two.
+a sampling request is one generation. It knows no server and no budget: `proxy/upstream/sampling.py` does the counting.
+`turn.py` generates; `app` joins the two.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,13 +25,13 @@ class EngineSampler:
     """Answers sampling requests (`proxy.upstream.sampling.Sampler`)."""
 
     def __init__(self, agent: Callable[[], Agent]) -> None:
-        """`agent`: asked for when it is needed, because it stands on the proxy that samples by it."""
+        """`agent`: returns the agent; called only when needed, since the agent needs the proxy that needs this."""
         self._agent = agent
 
     async def sample(
         self, params: Mapping[str, Any], most: int, payer: Principal = ANYBODY
     ) -> tuple[dict[str, Any], int]:
-        """The CreateMessageResult, and the tokens that were generated.
+        """The CreateMessageResult, and the number of tokens that were generated.
 
         Raises:
             RpcError: the messages hold something other than text, or the engine can't answer.
@@ -62,7 +62,7 @@ class EngineSampler:
 
 
 def engine_messages(params: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The messages of a CreateMessageRequest in the engine's shape. Raises `RpcError` for what is no text."""
+    """The messages of a CreateMessageRequest in the engine's shape. Raises `RpcError` for what is not text."""
     messages: list[dict[str, Any]] = []
     system: object = params.get("systemPrompt")
     if isinstance(system, str) and system:
@@ -74,7 +74,7 @@ def engine_messages(params: Mapping[str, Any]) -> list[dict[str, Any]]:
             raise _refused("each message needs the role 'user' or 'assistant'")
         messages.append({"role": fields["role"], "content": _text(fields.get("content"))})
     if not any(message["role"] == "user" for message in messages):
-        raise _refused("there is no message to answer")
+        raise _refused("at least one message must have the role 'user'")
     return messages
 
 

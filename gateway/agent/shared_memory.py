@@ -1,8 +1,8 @@
-"""Conversations that other replicas remember: written to the shared store, and read where this one remembers less.
+"""Conversations that other replicas remember: written to the shared store, and read where this replica knows less.
 
-Turns an answer that is kept here into a record, behind the answer itself, and a history that goes further than what is
-remembered here into the answers that are missing, in one question. What comes back is taken over only where each of it
-stands in the history at its place.
+Turns an answer that is kept here into a record, written once the answer is complete, and a history that goes further
+than what is remembered here into the missing answers, with one query. What comes back is accepted only where every
+answer stands in the history at its place.
 """
 
 import secrets
@@ -11,26 +11,26 @@ from functools import partial
 from typing import Final
 
 from gateway.agent.memory import ConversationMemory, History, Remembered
-from gateway.agent.memory.written import read, written
+from gateway.agent.memory.serialization import deserialize, serialize
 from gateway.config import LimitsConfig
 from gateway.shared import Bounds, Record, Shared
 
 _LAST: Final = 64
-"""Answers of a history, its last ones, by which it is looked for."""
+"""How many of a history's last answers are looked up."""
 
 
 class SharedMemory:
     """What all replicas remember."""
 
     def __init__(self, shared: Shared, keys: Sequence[bytes], limits: LimitsConfig, ttl: float) -> None:
-        """`keys`: of digests, that to be used first."""
+        """`keys`: for the digests, the current one first; `ttl`: seconds for which an unused record is kept."""
         self.keys: Final = keys
         self._shared = shared
         self._bounds = Bounds.of(limits.memory_bytes, limits.principal_share, ttl)
         self._process = secrets.token_bytes(8)
 
     def keep(self, node: Remembered) -> Awaitable[object]:
-        """Write an answer that is remembered here. Gives what can be waited for."""
+        """Write an answer that is remembered here to the store. Returns what can be awaited until that is done."""
         return self._shared.keep("memory", node.owner, self._record(node), self._bounds, partial(self._before, node))
 
     async def recall(
@@ -41,12 +41,14 @@ class SharedMemory:
         behind: int,
         number: Callable[[], int],
     ) -> bool:
-        """Have a memory remember more of a conversation. Gives whether it does.
+        """Add the missing answers of a conversation to a memory. Returns whether any were found.
 
         Args:
-            histories: the same one, by each key.
+            memory: where they are added.
+            owner: the principal whose conversation it is.
+            histories: the same history under each key.
             behind: the place of the last answer that is remembered here; -1: none is.
-            number: gives that of a conversation that is new here.
+            number: returns the number for a conversation that is new here.
         """
         places = [place for place, _ in reversed(histories[0].answers) if place > behind][:_LAST]
         digests = [dict(each.answers) for each in histories]
@@ -56,7 +58,7 @@ class SharedMemory:
         before: Remembered | None = None
         for record in await self._shared.find_alias("memory", owner, aliases, self._bounds):
             mine = number() if before is None else before.number
-            node = read(record.value, owner, record.id, before, mine, self._process)
+            node = deserialize(record.value, owner, record.id, before, mine, self._process)
             if not any(by_place.get(node.place) == node.digest for by_place in digests):
                 return False
             digest = digests[0][node.place]
@@ -65,7 +67,7 @@ class SharedMemory:
 
     def _record(self, node: Remembered) -> Record:
         before = None if node.before is None else node.before.answer_id
-        return Record(node.answer_id, before, written(node, self._process), (node.digest.hex(),))
+        return Record(node.answer_id, before, serialize(node, self._process), (node.digest.hex(),))
 
     def _before(self, node: Remembered) -> list[Record]:
         return [self._record(each) for each in node.chain()[:-1]]

@@ -1,8 +1,8 @@
-"""Whose the ids of a prompt are, and the trajectory's line of an answer.
+"""Where the ids of a prompt come from, and the trajectory's line for an answer.
 
 Turns the parts of a rendering into spans: the template's own text, the messages by their roles, and turns and results
-that keep their ids as they were lived. Where it is not exact, it goes by rule: names, definitions and arguments that a
-template writes are its own, and so is all of a rendering in which it reads or rewrites contents. Pure.
+that keep their ids as they were lived. Where the source is not exact, a rule decides: names, definitions and arguments
+that a template writes count as its own, and so does a whole rendering in which it reads or rewrites contents. Pure.
 """
 
 from array import array
@@ -18,7 +18,7 @@ from gateway.observe.trajectories import Answer, Span
 
 
 def spans_of_rendering(prompt: Prompt, turns: Sequence[Turn], moved: int) -> list[Span]:
-    """Give the sources of a rendering's ids. `moved`: messages that were put before the turns."""
+    """Return the sources of a rendering's ids. `moved`: number of messages that were put before the turns."""
     names = _tool_names([turn.message for turn in turns])
     spans: list[Span] = []
     for part in prompt.parts:
@@ -28,7 +28,7 @@ def spans_of_rendering(prompt: Prompt, turns: Sequence[Turn], moved: int) -> lis
         number, shown = prompt.form[part.message]
         place = None if number is None else number - moved
         if place is None or place < 0:
-            # A message that was put before the client's, or is no single one of them.
+            # A message that was put before the client's messages, or made of several of them.
             spans.append(spans_of_text(shown["role"], part.ids, names.get(str(shown.get("tool_call_id")))))
         else:
             spans += _spans_of_turn(turns[place], part.ids, names, held=part.held)
@@ -36,7 +36,7 @@ def spans_of_rendering(prompt: Prompt, turns: Sequence[Turn], moved: int) -> lis
 
 
 def spans_of_new(recalled: Recalled, contents: Sequence[Sequence[int]]) -> list[Sequence[Span]]:
-    """Give the sources of the new messages of a conversation that goes on, with these ids."""
+    """Return the sources of a continued conversation's new messages. `contents`: their ids."""
     names = _tool_names([turn.message for turn in recalled.lived[-1:]])
     return [
         _spans_of_turn(turn, len(ids), names, held=turn.lived is not None and ids is turn.lived.ids)
@@ -45,7 +45,7 @@ def spans_of_new(recalled: Recalled, contents: Sequence[Sequence[int]]) -> list[
 
 
 def spans_of_result(outcome: FinishedCall, server: str | None) -> tuple[Span, ...]:
-    """Give the sources of the ids of a call's result."""
+    """Return the sources of the ids of a call's result."""
     finished = outcome.finished
     if finished.is_error:
         return (Span("error", len(outcome.ids), finished.name, server),)
@@ -53,7 +53,7 @@ def spans_of_result(outcome: FinishedCall, server: str | None) -> tuple[Span, ..
 
 
 def answer_of(conversation: Conversation, ended: str) -> Answer | None:
-    """Give the trajectory's line of an answer that is over; None where there is none to be written."""
+    """Return the trajectory's line for a finished answer; None where none is to be written."""
     trail, ready = conversation.trail, conversation.ready
     if trail is None or not trail.sampled:
         return None
@@ -72,13 +72,13 @@ def answer_of(conversation: Conversation, ended: str) -> Answer | None:
 
 
 def _tool_names(messages: Sequence[Message]) -> dict[str, str]:
-    """The names of tools by the ids of their calls."""
+    """The names of the called tools by the ids of the calls."""
     calls = (call for message in messages for call in message.get("tool_calls") or ())
     return {str(call.get("id")): str(call["function"]["name"]) for call in calls}
 
 
 def _spans_of_turn(turn: Turn, count: int, names: Mapping[str, str], *, held: bool) -> Sequence[Span]:
-    """The sources of one turn's ids. `held`: they are those that it was lived with."""
+    """The sources of one turn's ids. `held`: whether the ids are those that it was lived with."""
     lived, role = turn.lived, str(turn.message["role"])
     if lived is not None and held:
         return lived.spans or (Span("model", count),)

@@ -1,7 +1,7 @@
-"""Results made ready for the place where they are spliced, and what a splice put into the context, part by part.
+"""Fits results to the place where they are spliced, and lists what a splice puts into the context, part by part.
 
-A template may strip results, write them as JSON strings, or read them; then a tool's own ids are not what it shows, and
-others are made. Appends nothing itself: `conversation.py` does.
+A template may strip results, write them as JSON strings, or read them; then it does not show a tool's own ids, and
+other ids are made. Appends nothing itself: `conversation.py` does.
 """
 
 from collections.abc import Sequence
@@ -16,20 +16,20 @@ from gateway.proxy import IdPiece
 from leaf_sdk.vocab import TokenMap
 
 _BEGINNING = 8
-"""Ids in which the first sign of a result that is JSON stands."""
+"""Ids that are decoded to find the first character of a result, which tells whether it is JSON."""
 
 
 async def fitted(
     conversation: Conversation, scaffold: Scaffold, outcomes: Sequence[FinishedCall], most: int
 ) -> tuple[Scaffold, list[FinishedCall]]:
-    """Give results as the template shows them, at most `most` ids each, and what stands around them."""
+    """Return the scaffold and the results as the template shows them, at most `most` ids each."""
     token_map = conversation.ready.token_map
-    # Asked first, and once in an engine's life: where it is not so, no result is read here.
+    # Asked first, and only once for each engine: where the template reads no results, none is decoded here.
     if await conversation.asked(_reads_results) and any(_is_json(outcome, token_map) for outcome in outcomes):
         shape, end = conversation.last_turn()
         texts = [token_map.decode(outcome.ids) for outcome in outcomes]
         whole = await conversation.asked(lambda ready: ready.template.scaffold_with(shape, end, texts))
-        # The results are inside.
+        # The scaffold contains the results.
         pieces = (*whole.pieces, *((),) * len(outcomes))
         return Scaffold(pieces, ()), [_with_ids(outcome, (), most) for outcome in outcomes]
     return scaffold, [
@@ -47,7 +47,7 @@ def _is_json(outcome: FinishedCall, token_map: TokenMap) -> bool:
 
 
 def parts_of(scaffold: Scaffold, outcomes: Sequence[FinishedCall]) -> tuple[SplicedPart, ...]:
-    """Give the parts of one splice, in order."""
+    """Return the parts of one splice, in order."""
     parts = [SplicedPart(scaffold.pieces[0], "scaffold")]
     for outcome, after in zip(outcomes, scaffold.pieces[1:], strict=True):
         call_id = outcome.finished.call_id
@@ -57,7 +57,7 @@ def parts_of(scaffold: Scaffold, outcomes: Sequence[FinishedCall]) -> tuple[Spli
 
 
 def _with_ids(outcome: FinishedCall, ids: Sequence[int], most: int) -> FinishedCall:
-    """The outcome with other ids than its own, which then are the gateway's."""
+    """The outcome with these ids; if they are not its own, they count as the gateway's."""
     if ids == outcome.ids:
         return outcome
     made = tuple(ids[:most])

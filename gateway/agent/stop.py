@@ -1,7 +1,7 @@
-"""Stop strings over streamed text.
+"""Stop strings in streamed text.
 
 The engine is never given stop strings, since it withholds ids for them; they are found here, in the content. Text that
-may be the beginning of a stop string is held until it is decided. Pure.
+may be the beginning of a stop string is held until that is decided. Pure.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ class StopFilter:
         self._stops = [stop for stop in stops if stop]
         self._held: str = ""
         self.hit = False
-        """A stop string has come; nothing passes any more."""
+        """Whether a stop string has been found; nothing passes any more then."""
         self.found: str | None = None
-        """The one that came."""
+        """The stop string that was found."""
 
     def feed(self, text: str) -> str:
-        """Take text; returns what may be shown now."""
+        """Take text; return what may be shown now."""
         if self.hit:
             return ""
         text = self._held + text
@@ -27,7 +27,7 @@ class StopFilter:
         if found:
             self.hit = True
             self._held = ""
-            # The one that is complete first counts, so that it does not matter how the text was split.
+            # The stop string that is complete first counts, so that it does not matter how the text was split.
             _, at, self.found = min(found)
             return text[:at]
         keep = self._undecided(text)
@@ -35,7 +35,7 @@ class StopFilter:
         return text[: len(text) - keep]
 
     def close(self) -> str:
-        """The text is over: returns what was held."""
+        """End the text; return what was held."""
         held = self._held
         self._held = ""
         return held

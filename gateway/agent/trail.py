@@ -1,6 +1,6 @@
-"""Where the ids of a conversation came from, noted while it grows; only where somebody asks for it.
+"""Where the ids of a conversation came from, recorded while it grows, and only where somebody asks for it.
 
-`spans` stand for the ids behind the first `kept`, which are those of the answer before it.
+`spans` describe the ids after the first `kept`; those belong to the answer before.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ class Trail:
     logprobs: bool = False
     """Whether the engine is asked how probable its ids were."""
     before: str | None = None
-    """The answer that it goes on from."""
+    """The id of the answer that it continues from."""
     kept: int = 0
     spans: list[Span] = field(default_factory=list[Span])
     sampled: list[Sampled] = field(default_factory=list[Sampled])
@@ -36,14 +36,14 @@ class Trail:
                 self.spans.append(span)
 
     def wrote(self, turn: Sampled) -> None:
-        """Note a turn of the model, which is appended."""
+        """Note the model's turn that is appended."""
         self.sampled.append(turn)
         self.add([Span("model", turn.count)])
 
     def goes_on(self, before: str, same: int) -> None:
-        """Note what it goes on from. `same`: ids with which it begins as that answer ended.
+        """Note the answer that it continues from. `same`: ids at its beginning that are the same as that answer's.
 
-        Ids between these and `kept` are words of a turn that was cut, tokenized here.
+        Ids between these and `kept` are the text of a turn that was cut, tokenized here.
         """
         cut, left = self.kept - same, same - self.kept
         spans, self.spans = self.spans, []
@@ -57,7 +57,7 @@ class Trail:
 
 
 def spans_of_text(role: str, count: int, name: str | None = None) -> Span:
-    """The source of ids that were made of a message's text. `name`: of the tool whose result it is."""
+    """The source of ids that were made from a message's text. `name`: the tool whose result it is."""
     match role:
         case "user" | "assistant":
             return Span(role, count)

@@ -1,8 +1,8 @@
 """The turn: from a prompt to its answer, through as many generations and tool calls as it takes.
 
 This is the data path of docs/architecture.md in one place. It generates, runs the calls of the gateway's tools, splices
-their ids and generates again, until the model is done, a limit is reached, or a call belongs to the client. It speaks
-in events and knows no HTTP.
+the ids of their results and generates again, until the model is done, a limit is reached, or a call belongs to the
+client. It emits events and knows no HTTP.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ from gateway.observe.trajectories import Span
 from gateway.toolcalls import AnswerForm, CallClosed
 
 NO_MORE = "no more calls may be made for this answer; answer without another"
-"""What the model is told of calls beyond those that may be made."""
+"""What the model is told about calls beyond `max_calls`."""
 ANSWER_ROOM = 64
-"""Ids of context that results leave to the model's answer."""
+"""Ids of context that results leave free for the model's answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +40,20 @@ class AnswerOptions:
     sampling: Sampling = Sampling()
     stops: tuple[str, ...] = ()
     parallel: bool | None = None
-    """Whether a turn may hold more than one call. Not said: a constrained one may not, a free one may."""
+    """Whether a turn may hold more than one call. None: a turn with a required call may not, a free one may."""
     form: AnswerForm | None = None
-    """What the answer's text must be; a turn that calls has none."""
+    """The form that the answer's text must have; a turn that makes calls has none."""
     ids: bool = False
-    """Whether the ids of the context are told as events too."""
+    """Whether the ids of the context are emitted as events too."""
     show_calls: bool | None = None
-    """Whether calls that the gateway runs are part of the answer too; None: as the configuration has it."""
+    """Whether calls that the gateway runs are part of the answer too; None: as configured."""
     tell_calls: bool = False
-    """Whether their events come although they are no part of it, for APIs that have another place for them. A call
-    that `choice` does not allow is told by its `ToolFinished` alone."""
+    """Whether their events are emitted even if they are not part of it, for APIs that have another place for them.
+    For a call that `choice` does not allow, only `ToolFinished` is emitted."""
     logprobs: int | None = None
-    """How many of the likeliest ids are told with each that content was read from (`ContentSampled`); None: nothing."""
+    """How many of the likeliest ids are reported for each id of the content (`ContentSampled`); None: nothing is."""
     max_calls: int | None = None
-    """How many calls the gateway may make; it answers those beyond without making them."""
+    """How many calls the gateway may make; further calls are answered without being made. None: no limit."""
 
 
 class Answer:
@@ -86,7 +86,7 @@ class Answer:
         self._generations: list[GenerationFinished] = []
 
     async def run(self) -> Finished:
-        """Generate, call and splice until it is complete.
+        """Generate, call and splice until the answer is complete.
 
         Raises `EngineUnavailable` and `EngineRefused` when the engine fails; what was emitted before stands.
         """
@@ -104,15 +104,15 @@ class Answer:
                         self._start_ours(call, calls)
                 if result.stopped and result.calls and not (last or mixed):
                     await prefill(held, calls, held.room - ANSWER_ROOM, self._metrics)
-            # All calls that were started are over here. The client's choice of a call is for the first generation.
+            # All calls that were started are over here. A call that the client requires is for the first generation.
             self._choice = self._choice.after_first()
             if mixed:
-                # The client answers its own calls; it finds ours answered when it comes back.
+                # The client answers its own calls; when it comes back, ours are already answered.
                 await self._tell(calls.finished(self._conversation.ready.token_map, self._context))
                 reason = "tool_calls"
                 break
             if not result.stopped or not result.calls:
-                # What a limit cut off may have had whole calls before it; they have run, and are told.
+                # A generation that a limit cut off may have completed calls before; they have run, and are reported.
                 await self._tell(calls.finished(self._conversation.ready.token_map, 0))
                 reason, stop = "stop" if result.stopped else "length", result.stop
                 break
@@ -121,7 +121,7 @@ class Answer:
         return self._finished(reason, stop)
 
     async def _generate(self, calls: RunningCalls | None) -> GenerationResult:
-        """Generate once. `calls` runs each call of ours from when it is closed; None: none is run yet."""
+        """Generate once. `calls` runs each of our calls as soon as it is closed; None: none is run yet."""
 
         def start(call: CallClosed, room: int) -> None:
             if calls is not None and room > ANSWER_ROOM:
@@ -153,7 +153,7 @@ class Answer:
         return self._choice.allows(name) and (self._show_calls or name in self._conversation.client_tools)
 
     def _is_client_s(self, call: CallClosed) -> bool:
-        # One of them that may not be called now is answered here, as what is no tool at all is.
+        # A client's tool that may not be called now is answered here, like a name that is not a tool at all.
         return self._choice.allows(call.name) and call.name in self._conversation.client_tools
 
     def _start_ours(self, call: CallClosed, calls: RunningCalls) -> None:
@@ -171,11 +171,11 @@ class Answer:
         return self._conversation.ready.facts.context
 
     def _left(self) -> int:
-        """Ids that may still be generated: the client's limit over the whole answer, and the context."""
+        """Ids that may still be generated, by the client's limit on the whole answer and by the context."""
         return min(self._budget - sum(g.generated for g in self._generations), self._conversation.room)
 
     def _hold(self) -> Hold | None:
-        """What holds the next generation."""
+        """The hold for the next generation."""
         parallel, form, always = (
             self._options.parallel,
             self._options.form,
@@ -184,7 +184,7 @@ class Answer:
         return hold_for(self._conversation, self._choice, parallel=parallel, always=always, form=form)
 
     async def _splice(self, calls: RunningCalls) -> bool:
-        """Tell the results of all calls and splice them in the calls' order; False when there is no room for them."""
+        """Report the results of all calls and splice them in the calls' order; False when there is no room for them."""
         conversation = self._conversation
         scaffold = await conversation.around_results()
         room = conversation.room - scaffold.size - ANSWER_ROOM

@@ -1,5 +1,5 @@
-"""One gateway process, put together: its services, its start, reload, drain and end.
+"""One gateway process: its services put together, and its start, reload, drain and end.
 
-`services.py` is the composition root, with `mcp_services.py` for what `stdio` has of it: nothing else creates what
-lives as long as the process.
+`services.py` is the composition root; `mcp_services.py` is the part of it that `stdio` needs. Nothing else creates
+objects that live as long as the process.
 """

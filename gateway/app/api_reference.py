@@ -1,7 +1,7 @@
 """The page docs/api-fields.md: `python -m gateway.app.api_reference > docs/api-fields.md`.
 
-Turns the models of the APIs' requests into one table each: what is served and what it takes, what is refused and what
-to do instead, what is accepted without effect. A test compares the page with this output, so that the two can't drift.
+Turns each request model of the APIs into a table: what is served and what it takes, what is refused and what to do
+instead, what is accepted without effect. A test compares the page with this output, so that the two can't drift.
 """
 
 import sys
@@ -48,7 +48,7 @@ _BOUNDS: Final = {
 
 
 def render_page() -> str:
-    """Give the page."""
+    """Return the page."""
     return _HEAD + "".join(_section(path, model) for path, model in _PATHS)
 
 
@@ -62,7 +62,7 @@ def _section(path: str, model: type[RequestModel]) -> str:
 
 
 def _takes(part: dict[str, Any], root: dict[str, Any]) -> str:
-    """Say in a few words what a schema takes."""
+    """Describe in a few words what a schema accepts."""
     if "$ref" in part:
         part = root["$defs"][part["$ref"].rpartition("/")[2]]
     if options := part.get("anyOf") or part.get("oneOf"):

@@ -1,8 +1,8 @@
 """Each conversation of `/v1` is answered by one of several workers, in which it is remembered: its home.
 
-An ASGI layer before the endpoints. Turns the first question of a conversation and who asks it into a worker
-(`engine/homes.py`), and sends the request on to it. A worker that is away is nobody's home meanwhile: the request is
-answered here. One that names a stored response goes where that lives, which is its endpoint's to say.
+An ASGI layer before the endpoints. Turns the first question of a conversation and the principal who asks it into a
+worker (`engine/homes.py`), and sends the request on to it. If that worker can't be reached, the request is answered
+here. A request that names a stored response is left to its endpoint, which knows where that response lives.
 """
 
 import json
@@ -17,8 +17,8 @@ from gateway.errors import GatewayError, NotAnswered
 from gateway.replicas import Replica, Replicas
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.http.body import read_body
-from gateway.serve.http.elsewhere import Elsewhere
 from gateway.serve.http.errors import SOON, error_answer, error_response
+from gateway.serve.http.replica_answer import ReplicaAnswer
 from gateway.serve.http.request_id import new_request_id
 from gateway.serve.messages.form import form_of
 from gateway.serve.openai.form import OPENAI
@@ -40,21 +40,21 @@ _BROKEN: Final[Mapping[str, Callable[[NotAnswered, int], bytes]]] = {
     "/v1/messages": _broken_messages,
     "/v1/responses": broken_off,
 }
-"""What ends a stream that broke off, for each path that has conversations."""
+"""For each path that serves conversations: makes the events that end a stream that broke off."""
 
 
 class AtHome:
     """Wraps the endpoints of one of several workers."""
 
     def __init__(self, app: ASGIApp, replicas: Replicas, peers: Sequence[str], most: int) -> None:
-        """`peers`: addresses of all workers; `most`: bytes of a body."""
+        """`peers`: addresses of all workers; `most`: how many bytes a body may have."""
         self._app = app
         self._replicas = replicas
         self._peers = peers
         self._most = most
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Answer a request, or have it answered."""
+        """Answer a request here, or send it on to the home of its conversation."""
         if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in _BROKEN:
             return self._app(scope, receive, send)
         return self._choose(scope, receive, send)
@@ -73,14 +73,14 @@ class AtHome:
             return lambda scope, _, send: self._app(scope, _replay(parts, receive), send)
 
         broken = _BROKEN[scope["path"]]
-        await Elsewhere(self._replicas, home, None, unanswered=unanswered, broken=broken)(scope, again, send)
+        await ReplicaAnswer(self._replicas, home, None, unanswered=unanswered, broken=broken)(scope, again, send)
 
     async def _home(self, scope: Scope, receive: Receive) -> Replica | None:
-        """The other worker that is the home of what is asked; None: this one, or there is none."""
+        """The other worker that is the home of the conversation. None: the request is answered here."""
         try:
             asked = json.loads(await read_body(Request(scope, receive), self._most))
         except (GatewayError, ValueError, RecursionError):
-            # Its endpoint says what is wrong with it.
+            # The endpoint says what is wrong with the request.
             return None
         question = _first_question(cast("dict[str, Any]", asked)) if isinstance(asked, dict) else None
         if question is None:
@@ -89,15 +89,15 @@ class AtHome:
 
 
 def home_of(principal: str, question: str, workers: int) -> int:
-    """The number of the worker that is the home of a conversation. By number: addresses are others at each start."""
+    """The number of the worker that is the home of a conversation. Numbers, because addresses change at each start."""
     return int(order_of(key_of(principal, question), map(str, range(workers)))[0])
 
 
 def _first_question(asked: Mapping[str, Any]) -> str | None:
-    """What a conversation's home hangs on: all that comes behind, and what stands beside, may change."""
+    """The question that decides a conversation's home: all that follows it or stands beside it may change."""
     given = asked.get("input")
-    if "stream_format" in asked or named_by(asked.get("previous_response_id"), given).place is not None:
-        # Frames are no events: they are made where they are asked for.
+    if "stream_format" in asked or named_by(asked.get("previous_response_id"), given).routing_id is not None:
+        # Frames are not events: the worker that is asked for them makes them.
         return None
     if isinstance(given, str):
         return given
@@ -109,7 +109,7 @@ def _first_question(asked: Mapping[str, Any]) -> str | None:
 
 
 def _text(content: object) -> str:
-    """The words of a message, without what clients put beside them for one request."""
+    """The text of a message, without what clients add to it for a single request."""
     if isinstance(content, str):
         return content
     parts = cast("list[Any]", content) if isinstance(content, list) else []
@@ -117,7 +117,7 @@ def _text(content: object) -> str:
 
 
 async def _read(receive: Receive, most: int) -> list[Message]:
-    """The parts of a body, to its end or a little beyond the bound."""
+    """The parts of a body, up to its end or a little beyond the bound."""
     parts: list[Message] = []
     size = 0
     while not parts or (parts[-1].get("more_body", False) and size <= most):
@@ -127,7 +127,7 @@ async def _read(receive: Receive, most: int) -> list[Message]:
 
 
 def _replay(parts: Sequence[Message], receive: Receive) -> Receive:
-    """A request that is read from its beginning."""
+    """A `Receive` that gives a request again from its beginning: first these parts, then what follows them."""
     unread = iter(parts)
 
     async def read() -> Message:

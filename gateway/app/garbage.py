@@ -1,19 +1,19 @@
-"""How often the process looks for garbage, once everything that lives as long as itself is there.
+"""How often Python collects garbage, once everything that lives as long as the process has been created.
 
-Every call makes some hundred short-lived objects, and Python's collector, left to its defaults, walks all of modules,
-tools and maps again every few hundred calls. What is there at the start is taken out of its sight, and it looks less
-often: a call costs about a fifth less CPU so (bench/results/mcp.json).
+Every call makes a few hundred short-lived objects, and with its default thresholds Python's collector walks all
+modules, tools and maps again every few hundred calls. What exists at the start is hidden from the collector, which also
+runs less often. A call then takes about a fifth less CPU (bench/results/mcp.json).
 """
 
 import gc
 from typing import Final
 
 _YOUNG: Final = 20_000
-"""New objects between two looks at the youngest: about a hundred calls, some megabytes."""
+"""New objects between two collections of the youngest generation: about a hundred calls, a few megabytes."""
 
 
 def settle_memory() -> None:
-    """Call once, when the gateway is ready."""
+    """Hide what exists now from the collector, and run it less often. Call once, when the gateway is ready."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, 20, 20)

@@ -1,7 +1,7 @@
-"""The services that stand without an engine: servers, their results' ids, and what is written down of calls.
+"""The services that need no engine: servers, the ids of their results, and the records of calls.
 
-Turns the settings and the accepted maps into a proxy and all that it needs. `stdio` has no more; with an engine,
-`services.py` puts the agent on top. Apart from it because a desktop client waits for what is imported.
+Turns the settings and the accepted maps into a proxy and all that it needs. `stdio` has only these; with an engine,
+`services.py` adds the agent. The two are separate modules because a desktop client has to wait for every import.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -37,10 +37,10 @@ class McpServices:
     records: Records
     replicas: Replicas
     shared: Shared | None
-    """What all replicas ask; None: each has what it has."""
+    """The store that all replicas share; None: there is none, and each keeps its own state."""
 
     def mcp_endpoint(self, session_map: str | None = None) -> McpEndpoint:
-        """The endpoint of these clients; `session_map`: of those that name none."""
+        """Create the endpoint for MCP clients. `session_map`: the map of those that name none."""
         return McpEndpoint(
             self.proxy,
             self.proxy.config,
@@ -64,12 +64,12 @@ async def open_mcp_services(
     sampler: Sampler | None = None,
     shared: SharedConfig = NOTHING_SHARED,
 ) -> AsyncGenerator[McpServices]:
-    """Wire the proxy, which is to be entered yet. Raises `ConfigError`.
+    """Wire up the proxy, which the caller has yet to enter. Raises `ConfigError`.
 
     Args:
         proven: whether an engine has proved the maps by now.
-        sampler: generates for the servers that the operator lets sample.
-        shared: the store of all replicas.
+        sampler: generates for the servers that the operator allows to sample.
+        shared: the store that all replicas share.
     """
     metrics = Metrics()
     notices = TokenNotices(get_logger("tokens"))
@@ -85,10 +85,10 @@ async def open_mcp_services(
 
 
 def replicas_of(config: ReplicasConfig) -> Replicas:
-    """The others, as the settings have them. Raises `ConfigError` for a secret that can't be read."""
+    """The other replicas, as the settings describe them. Raises `ConfigError` if the secret can't be read."""
     if config.address is None:
         return ALONE
-    # Cryptography, which a gateway alone does not need, takes its time.
+    # Importing the cryptography takes time, and a gateway without replicas does not need it.
     from gateway.replicas.connected import Connected
     from gateway.replicas.keys import ReplicaKeys
 

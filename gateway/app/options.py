@@ -1,7 +1,7 @@
-"""What `serve` was given on its command line, and the settings that this comes to.
+"""The options of a `serve` command, and the settings that they result in.
 
-Turns flags and the files that they name into a `GatewayConfig`, at the start and whenever the files change; and itself
-into JSON and back, so that another process reads the same.
+Turns flags and the files that they name into a `GatewayConfig`, at the start and whenever the files change. Turns the
+options into JSON and back, so that another process can read the same settings.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from gateway.serve.auth.token import ensure_token
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """The options of one `serve`."""
+    """The options of one `serve` command."""
 
     config: Path | None
     flags: Mapping[str, object]
@@ -27,7 +27,7 @@ class ServeOptions:
     log_level: str
 
     def read(self) -> GatewayConfig:
-        """The settings, as they are now. Raises `ConfigError`."""
+        """Read the settings as they are now. Raises `ConfigError`."""
         settings = load_config(self.config, self.flags)
         if self.engines is not None:
             settings = copies(settings, self.engines)
@@ -42,13 +42,13 @@ class ServeOptions:
         return self.flags.get("tokens.map") is not None
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values; paths start from the current folder, as here."""
+        """The options as JSON values. Relative paths stay relative to the current folder."""
         flags = {key: str(value) if isinstance(value, Path) else value for key, value in self.flags.items()}
         config = None if self.config is None else str(self.config)
         return {"config": config, "flags": flags, "engines": self.engines, "log_level": self.log_level}
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> "ServeOptions":
-        """What `as_json` gave."""
+        """Read what `as_json` returned."""
         config = None if values["config"] is None else Path(values["config"])
         return ServeOptions(config, values["flags"], values["engines"], values["log_level"])

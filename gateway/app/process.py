@@ -1,7 +1,7 @@
 """One gateway process, from its settings to its end.
 
-Opens the services (`services.py`), listens, and stops in order: readiness goes first, running requests finish or are
-told, then upstreams and the engine end.
+Opens the services (`services.py`), listens, and stops in order: readiness is withdrawn, running requests finish or are
+told that their time is over, then upstreams and the engine end.
 """
 
 from collections.abc import AsyncGenerator, Awaitable
@@ -16,9 +16,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app.at_home import AtHome
 from gateway.app.garbage import settle_memory
-from gateway.app.place import ALONE, Place
 from gateway.app.refuse_while_stopping import stopping
 from gateway.app.reload import Reloader, Reread
+from gateway.app.role import ALONE, ProcessRole
 from gateway.app.services import Services, open_services
 from gateway.app.signals import Shutdown
 from gateway.config import GatewayConfig
@@ -56,7 +56,7 @@ log = get_logger("serve")
 
 @asynccontextmanager
 async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[tuple[ASGIApp, McpEndpoint]]:
-    """The endpoints as one ASGI app (/v1 and /mcp, behind the token and the host check), and that of MCP itself."""
+    """Yield all endpoints as one ASGI app (/v1 and /mcp, behind the token and the host check), and the MCP endpoint."""
     mcp = services.mcp_endpoint()
     offer = WireOffer.of(config.wire)
     frames = FrameResponder(offer, services.metrics.wire, config.wire.minimum_version)
@@ -94,7 +94,7 @@ def _is_mcp(scope: Scope) -> bool:
 
 
 class _Shortcut:
-    """One path that does not pass through the router: a request of MCP costs 30 µs less so (bench/results/mcp.json)."""
+    """Takes one path past the router, which saves 30 µs for each MCP request (bench/results/mcp.json)."""
 
     def __init__(self, path: str, endpoint: ASGIApp, rest: ASGIApp) -> None:
         self._path = path
@@ -106,35 +106,35 @@ class _Shortcut:
         return app(scope, receive, send)
 
 
-async def run_gateway(config: GatewayConfig, reread: Reread, place: Place = ALONE) -> None:
-    """Serve until SIGINT or SIGTERM, then drain. `reread` builds the configuration anew when its files change.
+async def run_gateway(config: GatewayConfig, reread: Reread, role: ProcessRole = ALONE) -> None:
+    """Serve until SIGINT or SIGTERM, then drain. `reread` builds the configuration again when its files change.
 
-    Raises `ConfigError` when a port is taken or a setting can't work, and KeyboardInterrupt when Ctrl-C comes before
-    the gateway is ready.
+    Raises `ConfigError` when a port is taken or a setting can't work, and KeyboardInterrupt when Ctrl-C is pressed
+    before the gateway is ready.
     """
     reloader = Reloader(config, reread)
     shutdown = Shutdown(anyio.CancelScope(), reloader.ask)
     with shutdown.scope:
         async with anyio.create_task_group() as tasks:
             await tasks.start(shutdown.watch)
-            tasks.start_soon(place.follow, shutdown)
-            await _run(config, reloader, shutdown, place)
+            tasks.start_soon(role.follow, shutdown)
+            await _run(config, reloader, shutdown, role)
             tasks.cancel_scope.cancel()
     if shutdown.interrupted:
         raise KeyboardInterrupt
 
 
-async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, place: Place) -> None:
+async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, role: ProcessRole) -> None:
     limit = raise_file_limit(config.serve.connections.total)
     async with AsyncExitStack() as stack:
-        sockets = stack.enter_context(place.listening(config.serve))
+        sockets = stack.enter_context(role.listening(config.serve))
         services = await stack.enter_async_context(open_services(config))
         inner, mcp = await stack.enter_async_context(open_app(services, config))
-        app = Drain(inner, stopping, judges=_is_mcp, waits=lambda: mcp.unfinished)
+        app = Drain(inner, stopping, app_refuses=_is_mcp, waits=lambda: mcp.unfinished)
         await stack.enter_async_context(services.replicas.listening(app, sockets.replicas))
         counted = services.metrics.connections
         clients = _connections(config.serve, counted, limit)
-        # The admin page of a worker is asked by its parent alone, over a socket of its own.
+        # Only the parent reads a worker's admin pages, over a socket of its own.
         private = config.worker is not None
         pages = admin_app(services.metrics, services.readiness, services.status.make, private=private)
         admin: ASGIApp = guard_admin(pages, config.serve)
@@ -151,7 +151,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, pl
         async def drain() -> None:
             services.readiness.drain()
             if config.worker is not None:
-                # Others listen on the same socket: they take who comes now, and who comes back.
+                # Other workers listen on the same socket: they take new clients, and those that come back.
                 servers[0].send_clients_away()
             services.replicas.leave()
             mcp.stop_listening()
@@ -165,7 +165,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, pl
         settle_memory()
         admin_url = url_of_socket(config.serve.admin_host, sockets.admin)
         await _announce(config, services, url_of_socket(config.serve.host, sockets.faces), admin_url, console)
-        place.ready()
+        role.ready()
         async with anyio.create_task_group() as following:
             besides = {PinFile().path: services.proxy.list_again}
             following.start_soon(reloader.follow, services.proxy.reload, besides)
@@ -189,7 +189,7 @@ async def _announce(
         engine=config.engine.kind if not config.engines else f"{len(config.engines)} engines",
     )
     if console is not None and (once := console.start_url(admin)) is not None:
-        log.info("the console, by this address once and within ten minutes", url=once)
+        log.info("sign in to the console at this address, once, within ten minutes", url=once)
     if (advice := (await services.status.make())["definition_advice"]) is not None:
         log.warning(advice)
 
@@ -202,6 +202,6 @@ def _connections(serve: ServeConfig, metrics: ConnectionMetrics, limit: FileLimi
 
 
 def admin_connections(serve: ServeConfig, metrics: ConnectionMetrics) -> Connections:
-    """Few, and from the part of the open files that clients can't use up."""
+    """Bounds for the admin port: few connections, from the part of the open files that clients can't use up."""
     few = replace(serve.connections, total=_MOST_OF_ADMIN, per_address=_MOST_OF_ADMIN)
     return Connections(few, metrics)

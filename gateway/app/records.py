@@ -1,6 +1,6 @@
-"""What is written down, opened for the life of one gateway: the audit log, the traces, and trajectories of answers.
+"""What a gateway records for as long as it lives: the audit log, the traces, and trajectories of answers.
 
-Turns the settings into them; each may be None, and then nothing is written.
+Turns the settings into the objects that write them. Each may be None, and then nothing is written.
 """
 
 from collections.abc import AsyncGenerator, Generator
@@ -15,7 +15,7 @@ from gateway.engine.swapper import model_digest
 from gateway.observe.access_metrics import AccessMetrics
 from gateway.observe.audit import Audit
 from gateway.observe.telemetry import open_tracing
-from gateway.observe.trajectories import Trajectories
+from gateway.observe.trajectories import TrajectoryLog
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Where calls are written down."""
+    """Where calls are recorded."""
 
     audit: Audit | None = None
     tracing: "Tracing | None" = None
@@ -44,7 +44,7 @@ async def open_records(config: GatewayConfig, metrics: AccessMetrics) -> AsyncGe
 
 
 @contextmanager
-def open_trajectories(config: GatewayConfig, metrics: AccessMetrics) -> Generator[Trajectories | None]:
+def open_trajectories(config: GatewayConfig, metrics: AccessMetrics) -> Generator[TrajectoryLog | None]:
     """Open the file of trajectories; what was recorded is written before the context ends.
 
     Raises:
@@ -52,7 +52,7 @@ def open_trajectories(config: GatewayConfig, metrics: AccessMetrics) -> Generato
     """
 
     def digest() -> str | None:
-        # What file another's engine has loaded is not known here.
+        # Which file an engine that is not embedded has loaded is not known here.
         engines = config.members.values()
         models = {embedded_model(each) for each in engines if each.kind == "embedded"}
         known = len(models) == 1 and all(each.kind == "embedded" for each in engines)
@@ -62,7 +62,7 @@ def open_trajectories(config: GatewayConfig, metrics: AccessMetrics) -> Generato
         yield None
         return
     secrets, logprobs = secrets_of(config), config.trajectories.logprobs
-    with Trajectories(
+    with TrajectoryLog(
         config.trajectories.path, metrics, logprobs=logprobs, secrets=secrets, model_digest=digest
     ) as trajectories:
         yield trajectories

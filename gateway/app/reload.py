@@ -1,9 +1,9 @@
-"""A changed configuration, taken over while the gateway runs.
+"""Takes over a changed configuration while the gateway runs.
 
-Looks at the files' state every second (a `stat`, which works on every file system), and at once when it is asked to
-(SIGHUP); reads and checks everything anew, and only then hands the new configuration to the services. A configuration
-that is wrong changes nothing, and the log says what is wrong. What can't change in a running process (addresses,
-engine, maps, limits) is named and waits for a restart.
+Looks at the files every second (with `stat`, which works on every file system), and at once on SIGHUP. Reads and checks
+everything again, and only then hands the new configuration to the services. A configuration that is wrong changes
+nothing, and the log says what is wrong. The log also names changes that have to wait for a restart, because a running
+process can't make them (addresses, engine, maps, limits).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from gateway.observe.logs import get_logger
 
 _EVERY: Final = 1.0
 _LIVE: Final = frozenset({"upstreams", "separator", "prefix", "tool_search", "files", "warnings"})
-"""What a running gateway takes over; the rest needs a restart."""
+"""Settings that a running gateway takes over; the rest needs a restart."""
 
 Reread = Callable[[], GatewayConfig]
 Apply = Callable[[GatewayConfig], Awaitable[None]]
@@ -27,10 +27,10 @@ log = get_logger("serve")
 
 
 class Reloader:
-    """Follows the files of one configuration."""
+    """Watches the files of one configuration."""
 
     def __init__(self, config: GatewayConfig, reread: Reread) -> None:
-        """To be made as soon as the configuration was read: what changes from now on is seen.
+        """Create it as soon as the configuration has been read: it sees what changes from then on.
 
         `reread` builds the configuration as at the start.
         """
@@ -40,15 +40,15 @@ class Reloader:
         self._asked = anyio.Event()
 
     def ask(self) -> None:
-        """Read everything anew, whether or not it looks changed; before `follow` it is remembered."""
+        """Have everything read again, whether or not it looks changed. `follow` also does what was asked before it."""
         self._asked.set()
 
     async def follow(self, apply: Apply, besides: Mapping[Path, Callable[[], None]]) -> None:
-        """Take over every change, one after the other, for ever.
+        """Take over every change, one after another, for ever.
 
         Args:
-            apply: serves a configuration from now on.
-            besides: files of others, and what is to be called when one of them changed.
+            apply: puts a configuration into effect.
+            besides: other files to watch, and what to call when one of them changes.
         """
         seen = {path: state_of([path]) for path in besides}
         while True:
@@ -65,20 +65,22 @@ class Reloader:
                     changed()
 
     async def _reload(self, apply: Apply, cause: str) -> None:
-        """Read everything anew and take it over; what is wrong changes nothing."""
-        # Looked at before it is read, so that what changes meanwhile is seen the next time.
+        """Read everything again and take it over; a wrong configuration changes nothing."""
+        # Noted before the files are read, so that a change made meanwhile is seen the next time.
         self._seen = state_of(self._config.files)
         try:
             fresh = await anyio.to_thread.run_sync(self._reread)
         except ConfigError as error:
-            log.error("configuration not taken over: it is wrong, and nothing changed", cause=error.message)
+            log.error(
+                "configuration not taken over: it is invalid, and the previous one stays in effect", cause=error.message
+            )
             return
         if fresh.files != self._config.files:
             self._seen = state_of(fresh.files)
         late = [f.name for f in fields(fresh) if f.name not in _LIVE and _differs(fresh, self._config, f.name)]
         kept = replace(fresh, **{name: getattr(self._config, name) for name in late})
         if late:
-            log.warning("some settings wait for a restart", settings=late)
+            log.warning("some changed settings take effect only after a restart", settings=late)
         changed = _taken(kept) != _taken(self._config)
         self._config = kept
         if not changed:
@@ -90,7 +92,7 @@ class Reloader:
 
 
 def state_of(files: Sequence[Path]) -> tuple[tuple[int, int, int] | None, ...]:
-    """What tells two states of files apart; None for one that is not there (an editor may be replacing it)."""
+    """For each file, a value that changes when the file does; None if it is missing (an editor may be replacing it)."""
     states: list[tuple[int, int, int] | None] = []
     for path in files:
         try:

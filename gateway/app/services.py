@@ -1,7 +1,7 @@
 """The services of one gateway, built and wired.
 
-Turns the settings into a running engine, running servers, and all that stands on them; nothing below creates anything
-at import. It listens nowhere.
+Turns the settings into a running engine, running servers, and all that builds on them. Nothing below creates anything
+at import. It does not listen on any port.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -29,7 +29,7 @@ class Services(McpServices):
 
     engines: EnginePool
     routes: Mapping[str, EngineRoute]
-    """The same, each by its name."""
+    """The route to each engine, by the engine's name."""
     agent: Agent
     readiness: Readiness
     costs: DefinitionCosts
@@ -63,7 +63,7 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
             inner.metrics.engines.engine_up(name, up)
         readiness.set("engine", pool.is_open, f"{name}: {reason}" if several else reason)
         costs.again()
-        # The engine may have brought the maps.
+        # The maps may have come from the engine.
         inner.proxy.maps_changed()
 
     engines = Engines(
@@ -113,10 +113,10 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
 
 
 def _show_upstream(status: UpstreamStatus) -> dict[str, Any]:
-    """Without its last error: a server's words are for the log, which masks secrets, and this page needs no key."""
+    """Without its last error: a server's text belongs in the log, which masks secrets, and this page needs no key."""
     return {"state": status.state, "transport": status.transport, "tools": status.tools, "restarts": status.restarts}
 
 
 def _show_engine(status: MemberStatus) -> dict[str, Any]:
-    """Without a reason: who asks this page needs no key."""
+    """Without a reason, since this page needs no key."""
     return {"up": status.ready is not None, "answers": status.running, "breaker": status.breaker}

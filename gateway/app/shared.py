@@ -14,10 +14,10 @@ from gateway.shared import Shared
 async def open_shared(
     config: SharedConfig, replicas: Replicas, metrics: SharedMetrics
 ) -> AsyncGenerator[Shared | None]:
-    """Open it; None where there is none. One that is away is waited for by nobody.
+    """Open the store; yields None if none is configured. Nothing waits for a store that is unreachable.
 
     Raises:
-        ConfigError: its address can't be one, or the extra `shared` is not installed.
+        ConfigError: its address is invalid, or the extra `shared` is not installed.
     """
     if config.url is None:
         yield None

@@ -1,9 +1,9 @@
 """What SIGINT, SIGTERM and SIGHUP do to a gateway.
 
-Before it is ready the first two end it at once. Then the first one drains: running requests may finish, and who has not
-finished in time is told. A second one ends everything at once. SIGHUP ends nothing, whenever it comes: it asks for the
-configuration to be read anew. A parent asks for the same without signals. It knows no room; who has one says what
-draining means.
+Before the gateway is ready, either of the first two ends it at once. After that, the first signal drains it: running
+requests may finish, and those that do not finish in time are told. A second signal ends everything at once. SIGHUP
+never ends anything: it asks for the configuration to be read again. A parent asks for the same without signals. What
+draining involves is not known here; the caller of `ready` supplies it.
 """
 
 import signal
@@ -27,14 +27,14 @@ class Shutdown:
         self._stopped = anyio.Event()
         self._drain: Callable[[], Coroutine[None, None, None]] | None = None
         self.interrupted = False
-        """Ctrl-C ended the gateway before it was ready."""
+        """Whether Ctrl-C ended the gateway before it was ready."""
 
     def ready(self, drain: Callable[[], Coroutine[None, None, None]]) -> None:
         """From now on the first signal calls `drain`, which returns when everything has been told to end."""
         self._drain = drain
 
     def stop(self) -> None:
-        """Drain, or end at once where nothing is ready yet. Asked again, nothing more happens."""
+        """Drain, or end at once if nothing is ready yet. Calling it again has no further effect."""
         self._stopped.set()
 
     def end(self) -> None:
@@ -42,7 +42,7 @@ class Shutdown:
         self.scope.cancel()
 
     async def watch(self, *, task_status: TaskStatus[None]) -> None:
-        """Wait for signals; to be started before anything that they must end."""
+        """Wait for signals. Start it before anything that they must end."""
         try:
             with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
                 async with anyio.create_task_group() as tasks:
@@ -51,7 +51,7 @@ class Shutdown:
                     await self._stopped.wait()
                     await self._stop()
         finally:
-            # Ending servers may take seconds, and a terminal that closes meanwhile must not leave them behind.
+            # Ending servers may take seconds, and a terminal that closes meanwhile must not leave servers behind.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     async def _stop(self) -> None:

@@ -1,1 +1,1 @@
-"""Servers of OpenAI's API measured the same way: requests from a seed or a trace, and figures of what came back."""
+"""Measures servers of OpenAI's API in the same way: requests from a seed or a trace, and figures of the answers."""

@@ -1,8 +1,8 @@
-"""The answer of a server, read with doubt: bytes of its body to what a client would have of it.
+"""Reads a server's answer without trusting it: from the bytes of its body to what a client would get from it.
 
-Reads `text/event-stream` as it comes, and `application/json` as a whole, of chat completions and of completions.
-`feed` says how many pieces of the answer its bytes completed: texts that are not empty, ids, parts of a call. All is
-foreign: what has another shape is a fault of a kind that can be counted. Sans-IO.
+Reads `text/event-stream` as it arrives, and `application/json` as a whole, for chat completions and completions. `feed`
+returns how many pieces of the answer its bytes completed: texts that are not empty, ids, parts of a call. Whatever has
+another shape is a fault, of a kind that can be counted. Sans-IO.
 """
 
 import json
@@ -31,11 +31,11 @@ FaultKind = Literal[
     "too large",
     "not sent",
 ]
-"""Why a request has no whole answer."""
+"""Why a request got no complete answer."""
 
 
 class AnswerFault(Exception):
-    """A request has no whole answer. `kind` is what is counted; the words are for a person, and may be the server's."""
+    """A request got no complete answer. `kind` is what is counted; `words` are for people, and may be the server's."""
 
     def __init__(self, kind: FaultKind, words: str, status: int = 0) -> None:
         super().__init__(words)
@@ -44,13 +44,13 @@ class AnswerFault(Exception):
 
     @property
     def label(self) -> str:
-        """The kind, with the status where that is what says it."""
+        """The kind, with the HTTP status if that is the reason."""
         return f"{self.kind} {self.status}" if self.kind in ("http", "redirect") else self.kind
 
 
 @dataclass(slots=True)
-class Told:
-    """What a server said in one answer."""
+class AnswerContent:
+    """The content of one answer."""
 
     texts: list[str] = field(default_factory=list[str])
     ids: list[int] = field(default_factory=list[int])
@@ -66,18 +66,18 @@ class Told:
         """All of its text."""
         return "".join(self.texts)
 
-    def go_on(self, ids: Sequence[int]) -> None:
-        """More ids of the answer. Raises `AnswerFault` where they are too many."""
+    def add_ids(self, ids: Sequence[int]) -> None:
+        """Add ids to the answer. Raises `AnswerFault` if they are too many."""
         if len(self.ids) + len(ids) > _MOST_IDS:
             raise AnswerFault("too large", f"it sent more than {_MOST_IDS} ids")
         self.ids.extend(ids)
 
     def end(self, reason: str) -> None:
-        """Why the answer ends."""
+        """Note why the answer ended."""
         self.finish = reason[:40]
 
     def count(self, prompt: int | None, cached: int | None, written: int | None) -> None:
-        """What the server counted, as far as it says; what it said before stands."""
+        """Note what the server counted. None leaves what it said before."""
         self.prompt_tokens = self.prompt_tokens if prompt is None else prompt
         self.cached_tokens = self.cached_tokens if cached is None else cached
         self.completion_tokens = self.completion_tokens if written is None else written
@@ -87,18 +87,19 @@ class AnswerReader:
     """Reads one answer."""
 
     def __init__(self, content_type: str) -> None:
-        """Raises `AnswerFault` where a body of this type is no answer."""
+        """Raises `AnswerFault` if a body of this type can't be an answer."""
         kind = content_type.partition(";")[0].strip().lower()
         if kind not in ("text/event-stream", "application/json"):
-            raise AnswerFault("not an answer", f"it answered {kind[:80] or 'without a type'!r}")
-        self.told = Told()
+            words = f"with the content type {kind[:80]!r}" if kind else "without a content type"
+            raise AnswerFault("not an answer", f"it answered {words}")
+        self.content = AnswerContent()
         self._streamed = kind == "text/event-stream"
         self._rest = bytearray()
         self._done = False
 
     def feed(self, data: bytes) -> int:
-        """Read on; gives how many pieces of the answer have come. Raises `AnswerFault`."""
-        # Only what is new is looked at, however long a line is that comes in small pieces.
+        """Read more bytes; returns how many pieces of the answer they completed. Raises `AnswerFault`."""
+        # Only the new bytes are searched, however long a line is that arrives in small pieces.
         seen = len(self._rest)
         self._rest += data
         if not self._streamed:
@@ -112,12 +113,12 @@ class AnswerReader:
         return sum(self._line(line) for line in lines)
 
     def close(self) -> int:
-        """The body has ended; gives what came with its end. Raises `AnswerFault` where the answer is not whole."""
+        """End the body; returns how many pieces that completed. Raises `AnswerFault` if the answer is incomplete."""
         if not self._streamed:
             return self._message(_object(bytes(self._rest)))
         came = self._line(bytes(self._rest))
-        if not (self._done or self.told.finish):
-            raise AnswerFault("broke off", "its stream ended without an end of the answer")
+        if not (self._done or self.content.finish):
+            raise AnswerFault("broke off", "its stream ended before the answer did")
         return came
 
     def _line(self, line: bytes) -> int:
@@ -139,50 +140,52 @@ class AnswerReader:
                 raise TypeError("no choices")
             return sum(self._choice(cast("Mapping[str, Any]", choice)) for choice in cast("list[object]", choices)[:1])
         except (TypeError, AttributeError, ValueError) as error:
-            raise AnswerFault("not an answer", f"a message of it is none of OpenAI's API ({error!r:.120})") from None
+            raise AnswerFault(
+                "not an answer", f"it sent a message that is not in OpenAI's format ({error!r:.120})"
+            ) from None
 
     def _choice(self, choice: Mapping[str, Any]) -> int:
         if isinstance(finish := choice.get("finish_reason"), str):
-            self.told.end(finish)
+            self.content.end(finish)
         said = _table(choice, "delta") or _table(choice, "message") or choice
         texts = [said.get(key) for key in ("content", "reasoning_content", "text")]
         new = [text for text in texts if isinstance(text, str) and text]
-        self.told.texts.extend(new)
+        self.content.texts.extend(new)
         ids, calls = self._ids(choice.get("token_ids") or ()), self._calls(said.get("tool_calls") or ())
         return int(bool(new) or ids or calls)
 
     def _ids(self, ids: Sequence[Any]) -> bool:
         if any(type(each) is not int or not 0 <= each < _IDS for each in ids):
-            raise ValueError("what should be an id is none")
-        self.told.go_on(ids)
+            raise ValueError("an entry of token_ids is not an id")
+        self.content.add_ids(ids)
         return bool(ids)
 
     def _calls(self, calls: Any) -> bool:
         came = False
         for call in calls:
-            place = call.get("index", len(self.told.calls))
-            if type(place) is not int or not 0 <= place <= len(self.told.calls) or place >= _MOST_CALLS:
-                raise ValueError("the index of a call")
-            if place == len(self.told.calls):
-                self.told.calls.append({"id": "", "name": "", "arguments": ""})
+            place = call.get("index", len(self.content.calls))
+            if type(place) is not int or not 0 <= place <= len(self.content.calls) or place >= _MOST_CALLS:
+                raise ValueError("the index of a call is out of order")
+            if place == len(self.content.calls):
+                self.content.calls.append({"id": "", "name": "", "arguments": ""})
             function = _table(call, "function")
             parts = {"id": call.get("id"), "name": function.get("name"), "arguments": function.get("arguments")}
             for key, part in parts.items():
                 if isinstance(part, str) and part:
-                    self.told.calls[place][key] += part
+                    self.content.calls[place][key] += part
                     came = came or key != "id"
         return came
 
     def _count(self, message: Mapping[str, Any]) -> None:
-        """What the server says that it processed and found again."""
+        """Note what the server says that it processed and found in its cache."""
         usage, timings = _table(message, "usage"), _table(message, "timings")
         cached = _table(usage, "prompt_tokens_details").get("cached_tokens")
         written = _first(usage.get("completion_tokens"), timings.get("predicted_n"))
-        self.told.count(_first(usage.get("prompt_tokens")), _first(cached, timings.get("cache_n")), written)
+        self.content.count(_first(usage.get("prompt_tokens")), _first(cached, timings.get("cache_n")), written)
 
 
 def _table(message: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """The object under a key; an empty one where there is none."""
+    """The object under a key; an empty one if there is none."""
     value: object = message.get(key)
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
@@ -198,7 +201,7 @@ def _object(data: bytes) -> Mapping[str, Any]:
     except ValueError:
         parsed = None
     if not isinstance(parsed, dict):
-        raise AnswerFault("not an answer", f"it sent what is no JSON object: {data[:80]!r}")
+        raise AnswerFault("not an answer", f"it sent something that is not a JSON object: {data[:80]!r}")
     return cast("Mapping[str, Any]", parsed)
 
 
@@ -208,10 +211,12 @@ def _said(error: object) -> str:
 
 
 def fault_of_status(status: int, body: bytes) -> AnswerFault:
-    """What an HTTP status other than 200 stands for, with the server's own words."""
+    """The fault that an HTTP status other than 200 stands for, with the server's own words."""
     if 300 <= status < 400:
         return AnswerFault(
-            "redirect", f"it answered {status}, and redirects are not followed: name the address itself", status
+            "redirect",
+            f"it answered {status}, and redirects are not followed: give the address that it redirects to",
+            status,
         )
     try:
         parsed: object = json.loads(body)

@@ -1,7 +1,7 @@
-"""Requests to one server over its connections: bodies out, times, bytes and what was said back.
+"""Sends requests to one server over its connections; returns times, bytes and what the server said.
 
-Connections are kept as a client keeps them, and one that ended while it rested is made anew. Nothing is followed, no
-proxy is used, and every answer is bounded in time and size. It decides nothing about when and what is asked.
+Connections are kept open as other clients do, and one that ended while idle is opened again. Redirects are not
+followed, no proxy is used, and every answer is bounded in time and size. It does not decide when or what is asked.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
-from gateway.benchmark.answer import AnswerFault, AnswerReader, Told, fault_of_status
+from gateway.benchmark.answer import AnswerContent, AnswerFault, AnswerReader, fault_of_status
 from gateway.benchmark.frames import FramesReader
 from gateway.benchmark.sample import Timed
 from gateway.benchmark.server import Server
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 _CONNECT_TIME: Final = 10.0
 _KEPT_TIME: Final = 4.0
-"""Seconds that a connection may rest: less than the five after which a llama.cpp server closes it."""
+"""Seconds that a connection may be idle: less than the five after which a llama.cpp server closes it."""
 _MOST_BODY: Final = 16 * 2**20
 _ERROR_BODY: Final = 64 * 1024
 _MOST_DOCUMENT: Final = 1 << 20
@@ -37,7 +37,7 @@ _LONGEST_NAME: Final = 300
 
 
 class _CountingConnection(Connection):
-    """One that knows how many bytes came over it."""
+    """A connection that counts the bytes it receives."""
 
     def __init__(self, origin: Origin, soon: Callable[[Callable[[bytes], None], bytes], object]) -> None:
         super().__init__(origin, soon)
@@ -53,7 +53,7 @@ class Client:
     """The client of one server. Close it with `close`."""
 
     def __init__(self, server: Server, coding: Coding, timeout: float) -> None:
-        """`coding`: what answers may be compressed with, where the address does not say. `timeout`: of one request."""
+        """`coding`: what answers may be compressed with, unless the address says. `timeout`: seconds of one request."""
         self.server = server
         self._timeout = timeout
         self._tls = ssl.create_default_context() if server.origin.secure else None
@@ -70,12 +70,12 @@ class Client:
         self._dictionaries: dict[str, Dictionary] = {}
 
     def close(self) -> None:
-        """Close the connections that rest."""
+        """Close the idle connections."""
         while self._kept:
             self._kept.pop()[0].close()
 
-    async def ask(self, path: str, body: Mapping[str, Any]) -> tuple[Timed, Told, float]:
-        """Send a request and read its answer; gives the moment of sending too. Raises `AnswerFault`."""
+    async def ask(self, path: str, body: Mapping[str, Any]) -> tuple[Timed, AnswerContent, float]:
+        """Send a request and read its answer; also returns the time of sending. Raises `AnswerFault`."""
         return await self._in_time(self._asked(self.server.path + path, json.dumps(body).encode("utf-8", "replace")))
 
     async def model(self) -> str:
@@ -88,10 +88,10 @@ class Client:
         except (ValueError, LookupError, TypeError, RecursionError):
             name = None
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
-            raise AnswerFault("not an answer", "its /models names no model")
+            raise AnswerFault("not an answer", "its /models lists no model")
         return name
 
-    async def _asked(self, path: str, body: bytes) -> tuple[Timed, Told, float]:
+    async def _asked(self, path: str, body: bytes) -> tuple[Timed, AnswerContent, float]:
         connection, connect = await self._taken()
         before, sent = connection.received, perf_counter()
         try:
@@ -100,20 +100,20 @@ class Client:
             except LinkLost:
                 if connect is not None:
                     raise
-                # It ended while it rested: what any client asks again, on a new connection. The time runs on.
+                # It ended while idle: any client would ask again, on a new connection. The time keeps running.
                 connection, connect = await self._connected()
                 before = connection.received
                 await self._send(connection, "POST", path, body)
-            timed, told = await self._read(connection, sent, connect, before)
+            timed, content = await self._read(connection, sent, connect, before)
         except BaseException:
             connection.close()
             raise
         self._give(connection)
-        return timed, told, sent
+        return timed, content, sent
 
     async def _read(
         self, connection: _CountingConnection, sent: float, connect: float | None, before: int
-    ) -> tuple[Timed, Told]:
+    ) -> tuple[Timed, AnswerContent]:
         if connection.status != 200:
             raise fault_of_status(connection.status, await connection.read(_ERROR_BODY) or b"")
         form, kind = self.server.form, connection.header("content-type")
@@ -138,17 +138,17 @@ class Client:
         reader.close()
         whole = perf_counter() - sent
         timed = Timed(first, whole, gaps, connection.received - before, body_bytes, decoded_bytes, connect)
-        return timed, reader.told
+        return timed, reader.content
 
     async def _dictionary(self, connection: Connection) -> Dictionary | None:
-        """The one that an answer is compressed with: asked for once, and known by its hash."""
+        """The dictionary that an answer is compressed with: fetched once, and known by its hash."""
         named = connection.header(HEADER.lower())
         if not named:
             return None
         digest = named.removeprefix("sha256:")
         if named not in self._dictionaries and digest.isascii() and digest.isalnum():
             _, data = await self._got(f"/.well-known/codec/dicts/{digest}.zstd")
-            # The last one alone: a server may name another each time.
+            # Only the last one is kept: a server may name another each time.
             self._dictionaries = {(found := Dictionary(data)).hash: found}
         return dictionary_for({"content-encoding": "zstd", HEADER: named}, self._dictionaries)
 
@@ -160,7 +160,7 @@ class Client:
         finally:
             connection.close()
         if body is None:
-            raise AnswerFault("too large", f"its {path} is over {_MOST_DOCUMENT} bytes")
+            raise AnswerFault("too large", f"its {path} is longer than {_MOST_DOCUMENT} bytes")
         with suppress(BodyInvalid, BodyTooLarge, NoAnswer):
             body = Decoder(_coding_of(connection), _MOST_DOCUMENT).feed(body)
         return connection.status, body
@@ -170,7 +170,7 @@ class Client:
         await connection.head()
 
     async def _taken(self) -> tuple[_CountingConnection, float | None]:
-        """A connection, and how long it took if it is new."""
+        """A connection, and how long it took to open if it is new."""
         now = perf_counter()
         while self._kept:
             connection, since = self._kept.pop()
@@ -195,17 +195,17 @@ class Client:
         except TimeoutError:
             raise LinkLost(f"no connection within {_CONNECT_TIME:g} s", sent=False) from None
         except OSError as error:
-            # A TLS error is one too.
+            # A TLS error is an OSError, too.
             raise LinkLost(error.strerror or str(error) or repr(error), sent=False) from None
         return connection, perf_counter() - began
 
     async def _in_time(self, asked: Awaitable[_T]) -> _T:
-        """The one place where what can go wrong on the way becomes a fault that is counted."""
+        """Wait for it in the time of a request. Only here do errors on the way become faults that are counted."""
         try:
             async with asyncio.timeout(self._timeout):
                 return await asked
         except TimeoutError:
-            raise AnswerFault("timeout", f"no whole answer within {self._timeout:g} s") from None
+            raise AnswerFault("timeout", f"no complete answer within {self._timeout:g} s") from None
         except LinkLost as error:
             raise AnswerFault("broke off" if error.sent else "no connection", str(error)) from None
         except BodyTooLarge as error:
@@ -217,5 +217,5 @@ class Client:
 def _coding_of(connection: Connection) -> Coding:
     named = connection.header("content-encoding").strip().lower() or "identity"
     if named not in CODINGS:
-        raise NoAnswer(f"its body is in the coding {named[:40]!r}, which was not asked for")
+        raise NoAnswer(f"its body has the coding {named[:40]!r}, which was not asked for")
     return named

@@ -1,7 +1,7 @@
-"""One conversation with one server: requests out, answers in, each request with the history as it went.
+"""One conversation with one server: requests out, answers in, each request with the history so far.
 
-Turns a conversation's turns into bodies of requests, and what was answered into the messages that stand before the
-next. With tools a turn is two requests: a call that is forced, and the answer to its result. Sans-IO.
+Turns a conversation's turns into bodies of requests, and answers into the messages that precede the next request. With
+tools a turn is two requests: a call that is forced, and the answer to its result. Sans-IO.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from gateway.benchmark.answer import AnswerFault, Told
+from gateway.benchmark.answer import AnswerContent, AnswerFault
 from gateway.benchmark.server import Form
 from gateway.benchmark.workload import Conversation, Message
 
@@ -31,13 +31,13 @@ _TOOL: Final[dict[str, Any]] = {
     },
 }
 _CALL_TOKENS: Final = 128
-"""Enough for the call, whatever the answer may have."""
+"""Enough for the call, however short the answer may be."""
 _RESULT: Final = "It is a common word of the English language, and means what it meant before. It was found in 3 books."
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How requests are put, the same for every server."""
+    """How requests are made, the same for every server."""
 
     api: Api = "chat"
     stream: bool = True
@@ -45,13 +45,13 @@ class Asking:
     ids: bool = False
     """Whether token ids are asked for."""
     apart: bool = False
-    """Whether each server's prompts begin otherwise, so that none finds those of another in a cache that they share."""
+    """Whether each server's prompts begin differently, so that none finds another's in a cache that they share."""
     seed: int = 0
     temperature: float = 0.0
 
     @property
     def requests_a_turn(self) -> int:
-        """What a turn takes."""
+        """How many requests a turn takes."""
         return 2 if self.tools else 1
 
 
@@ -61,7 +61,7 @@ class Exchange:
     def __init__(
         self, conversation: Conversation, asking: Asking, model: str, server: int = 0, form: Form = "json"
     ) -> None:
-        """`server`: which of the servers of a run it is held with. `form`: what its answers are asked for in."""
+        """`server`: number of the server in the run. `form`: the form in which answers are asked for."""
         self._turns = conversation.turns
         self._asking = asking
         self._model = model
@@ -97,19 +97,19 @@ class Exchange:
             fields["return_token_ids"] = True
         return fields
 
-    def take(self, told: Told) -> None:
-        """The answer to the last request. Raises `AnswerFault` where a call was forced and none came."""
-        message: dict[str, Any] = {"role": "assistant", "content": told.text or None}
+    def take(self, content: AnswerContent) -> None:
+        """Take the answer to the last request. Raises `AnswerFault` if a call was forced and none was made."""
+        message: dict[str, Any] = {"role": "assistant", "content": content.text or None}
         if self._asking.tools and self._begins_turn:
-            call = next((each for each in told.calls if each["name"]), None)
+            call = next((each for each in content.calls if each["name"]), None)
             if call is None or not _is_json(call["arguments"]):
-                raise AnswerFault("no call", "the tool that was required was not called with arguments in JSON")
+                raise AnswerFault("no call", "it did not call the required tool with arguments in JSON")
             function = {"name": call["name"], "arguments": call["arguments"]}
             message["tool_calls"] = [{"id": call["id"] or "call_0", "type": "function", "function": function}]
             result = {"role": "tool", "tool_call_id": call["id"] or "call_0", "content": _RESULT}
             self._history += (message, result)
         else:
-            self._history.append({**message, "content": told.text})
+            self._history.append({**message, "content": content.text})
         self._step += 1
 
     @property
@@ -121,13 +121,13 @@ class Exchange:
             return {"prompt": "\n".join(str(message.get("content") or "") for message in self._history)}
         if not self._asking.tools:
             return {"messages": list(self._history)}
-        # There is one tool; a choice by its name is not understood everywhere.
+        # There is only one tool, and not every server understands a choice by name.
         choice = "required" if self._begins_turn else "none"
         return {"messages": list(self._history), "tools": [_TOOL], "tool_choice": choice}
 
 
 def _marked(messages: Sequence[Message], mark: str) -> Sequence[Message]:
-    """The messages of which the first text begins with a mark."""
+    """The messages, with a mark in front of the first one's text."""
     first = messages[0]
     text = first.get("content")
     return ({**first, "content": mark + text}, *messages[1:]) if isinstance(text, str) else messages

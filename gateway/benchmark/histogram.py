@@ -1,7 +1,7 @@
-"""Durations without number, counted in bounded memory: how often each came, to half a percent.
+"""Any number of durations, counted in bounded memory with a precision of half a percent.
 
-Turns durations into counts of buckets that grow by a hundredth, and these into quantiles. What is shorter than ten
-microseconds counts as nothing: pieces that one read of a connection brought together.
+Turns durations into counts of buckets, each one percent wider than the one before, and these into quantiles. A duration
+below ten microseconds counts as zero: it is between pieces that arrived together in one read of a connection.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ class Histogram:
         self.count = 0
 
     def add(self, seconds: float, times: int = 1) -> None:
-        """One more duration, or several of the same."""
+        """Count one more duration, or several of the same length."""
         bucket = -1 if seconds < _LEAST else floor(log(min(seconds, _MOST) / _LEAST) / _GROWTH)
         self._counts[bucket] = self._counts.get(bucket, 0) + times
         self.count += times
 
     def quantile(self, part: float) -> float | None:
-        """The duration that so large a part of all does not exceed; None where there is none."""
+        """The duration that this part of all durations does not exceed; None if there are none."""
         wanted, seen = part * self.count, 0
         for bucket in sorted(self._counts):
             seen += self._counts[bucket]
@@ -37,7 +37,7 @@ class Histogram:
 
     @property
     def counts(self) -> Mapping[int, int]:
-        """How often each bucket was met."""
+        """How many durations fell into each bucket."""
         return self._counts
 
 

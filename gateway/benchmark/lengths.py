@@ -1,7 +1,7 @@
-"""How long prompts and answers are, as a person writes it, and numbers drawn from that.
+"""How long prompts and answers are: distributions as a person writes them, and lengths drawn from them.
 
-Turns `200`, `uniform:50-400` and `lognormal:200:0.5` (the median, and the deviation of the logarithm) into `Lengths`.
-What is drawn lies between 1 and a ceiling. Pure: who draws brings the random numbers.
+Turns `200`, `uniform:50-400` and `lognormal:200:0.5` (the median, and the standard deviation of the logarithm) into
+`Lengths`. What is drawn lies between 1 and a ceiling. Pure: the caller provides the random numbers.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Final
 
 _FORMS: Final = "a number, uniform:LEAST-MOST or lognormal:MEDIAN:SIGMA"
 _WIDEST: Final = 3.0
-"""Of a lognormal: one draw in twenty is then 400 times the median."""
+"""The largest sigma of a lognormal: one draw in forty is then more than 350 times the median."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class Lengths:
     least: int
     most: int
     sigma: float = 0.0
-    """Of a lognormal, whose median `least` then is, and `most` the ceiling."""
+    """Not 0 for a lognormal: `least` is then its median, and `most` the ceiling."""
 
     def draw(self, random: Random) -> int:
-        """One length."""
+        """Draw one length."""
         if not self.sigma:
             return random.randint(self.least, self.most)
         return min(self.most, max(1, round(random.lognormvariate(log(self.least), self.sigma))))
@@ -36,7 +36,7 @@ class Lengths:
 
 
 def read_lengths(text: str, ceiling: int) -> Lengths:
-    """The distribution that a text means. Raises `ValueError`, whose words say what was expected."""
+    """Read the distribution that a text describes. Raises `ValueError`, which says what was expected."""
     kind, _, rest = text.strip().partition(":")
     try:
         match kind:
@@ -50,7 +50,8 @@ def read_lengths(text: str, ceiling: int) -> Lengths:
                 return _checked(Lengths(text, int(text), int(text)), ceiling)
     except ValueError as error:
         raise ValueError(
-            f"{text[:80]!r} is no length: expected {_FORMS}, in tokens from 1 to {ceiling}, and SIGMA up to {_WIDEST:g}"
+            f"{text[:80]!r} is not a length: expected {_FORMS}, in tokens from 1 to {ceiling}, and SIGMA up to "
+            f"{_WIDEST:g}"
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""Figures as a picture: for each the servers below each other, median as a bar, 90 and 99 in 100 as a line.
+"""Draws figures: for each figure the servers below one another, the median as a bar, 90 and 99 in 100 as a line.
 
-Pure: a report or panels in, SVG out, which any viewer shows, in light and in dark, without a script or another file.
-Names are escaped, and cut to what fits.
+Pure: takes a report or panels, and returns SVG that any viewer shows, in light and dark mode, without a script or
+another file. Names are escaped, and cut to what fits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,26 +29,26 @@ _PANELS: Final[Mapping[str, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One figure of everybody below each other, on one scale."""
+    """One figure of all servers below one another, on the same scale."""
 
     title: str
     rows: Sequence[tuple[str, Mapping[str, float] | None]]
-    """Names, and what each took: the first value as a bar, the others as marks on a line behind it; None: nothing."""
+    """Names and their values: the first is drawn as a bar, the others as marks on a line after it; None: no values."""
 
 
 def draw(report: Mapping[str, Any]) -> str:
-    """Give the SVG of a report."""
+    """Return the SVG of a report."""
     servers: Sequence[Mapping[str, Any]] = report["servers"]
     panels = [
         Panel(f"{title}, {unit}", [(_short(server["url"]), _places(server[key])) for server in servers])
         for key, (title, unit) in _PANELS.items()
         if any(server[key] for server in servers)
     ]
-    return chart("What servers take for an answer", _about(report), panels)
+    return chart("Time and bytes that servers take for an answer", _about(report), panels)
 
 
 def chart(title: str, about: str, panels: Sequence[Panel]) -> str:
-    """Give the SVG of panels below each other."""
+    """Return the SVG of panels below one another."""
     height = _TOP + sum(_HEAD + _LINE * len(panel.rows) for panel in panels) + 12
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{title}">',
@@ -70,7 +70,7 @@ def _places(figures: Mapping[str, Any] | None) -> Mapping[str, float] | None:
 
 def _about(report: Mapping[str, Any]) -> str:
     answered = " and ".join(str(server["answered"]) for server in report["servers"])
-    return f"{answered} answers; median as a bar (and 99 in 100 as a line, mark at 90); less is better"
+    return f"{answered} answers; median as a bar (and 99 in 100 as a line, mark at 90); lower is better"
 
 
 def _panel(panel: Panel, top: int) -> Iterator[str]:
@@ -102,7 +102,7 @@ def _bar(figures: Mapping[str, float] | None, longest: float, top: int, colour: 
 
 
 def number(value: float) -> str:
-    """Three digits that say something."""
+    """Write a number with three significant digits, or more if it is large."""
     if value >= 99.95:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

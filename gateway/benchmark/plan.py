@@ -12,12 +12,12 @@ from gateway.errors import ConfigError
 MOST_REQUESTS: Final = 100_000
 """Requests to one server."""
 MOST_SAMPLES: Final = 100_000
-"""Requests to all servers together; what the memory of a run comes from."""
+"""Requests to all servers together; they determine how much memory a run takes."""
 MOST_SECONDS: Final = 3600.0
 MOST_CLIENTS: Final = 512
 MOST_RATE: Final = 5000.0
 MOST_SERVERS: Final = 12
-"""JSON and two forms of frames, each in four codings."""
+"""Enough for JSON and two forms of frames, each in four codings."""
 MOST_TURNS: Final = 100
 MOST_PROMPT: Final = 131_072
 MOST_ANSWER: Final = 32_768
@@ -30,11 +30,11 @@ class Plan:
     requests: int = 50
     """To each server, at most."""
     seconds: float = 60.0
-    """All of it; the warming up, which is not in it, may take as long."""
+    """Seconds of the whole run; the warm-up, which is not part of it, may take as long."""
     clients: int = 1
-    """Of a closed loop: each sends its next request once it has its answer."""
+    """Clients of a closed loop: each sends its next request once it has its answer."""
     rate: float | None = None
-    """Conversations a second that are begun at each server, in an open loop."""
+    """Conversations a second that are begun with each server, in an open loop."""
     ramp: float = 0.0
     """Seconds until all clients are at work, or the rate is reached."""
     timeout: float = 60.0
@@ -44,18 +44,18 @@ class Plan:
     seed: int = 0
 
     def conversations(self, requests_each: int) -> int:
-        """How many are held with each server, where one takes so many requests."""
+        """How many are held with each server, if each takes `requests_each` requests."""
         return ceil(self.requests / requests_each)
 
     def described(self) -> dict[str, Any]:
-        """As it stands in the result."""
+        """The plan as the result shows it."""
         loop = {"clients": self.clients} if self.rate is None else {"rate": self.rate}
         bounds = {"requests": self.requests, "seconds": self.seconds, "timeout": self.timeout}
         return {**loop, **bounds, "ramp": self.ramp, "warmup": self.warmup}
 
 
 def check_plan(plan: Plan, servers: int, turns: int, requests_a_turn: int) -> None:
-    """See that a run stays within its ceilings. Raises `ConfigError`."""
+    """Check that a run stays within its ceilings. Raises `ConfigError`."""
     bounds: tuple[tuple[str, float, float, float], ...] = (
         ("--requests", plan.requests, 1, MOST_REQUESTS),
         ("--seconds", plan.seconds, 0.1, MOST_SECONDS),
@@ -73,7 +73,9 @@ def check_plan(plan: Plan, servers: int, turns: int, requests_a_turn: int) -> No
             raise ConfigError(f"{name}: {value:g} is out of bounds, expected {least:g} to {most:g}")
     each = turns * requests_a_turn
     if (count := servers * each * plan.conversations(each)) > MOST_SAMPLES:
-        raise ConfigError(f"that is {count} requests, and one run sends {MOST_SAMPLES} at most: lower --requests")
+        raise ConfigError(
+            f"this run would send {count} requests, but at most {MOST_SAMPLES} are allowed: lower --requests"
+        )
 
 
 def what_would_be_sent(plan: Plan, answer_tokens: str) -> str:

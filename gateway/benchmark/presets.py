@@ -1,7 +1,7 @@
-"""The Codec reference's scenes that any server can be asked for: a name to what is asked, the same in every run.
+"""Scenes of the Codec reference that any server can be measured with: by name, what is asked, the same in every run.
 
-Each is a frozen workload: how long prompts and answers are, over which API, with how many turns. Answers of several
-lengths take turns, so that each length has as many; figures are then also told by length. Pure.
+Each is a fixed workload: how long prompts and answers are, over which API, with how many turns. If answers have several
+lengths, these take turns, so that each is asked for equally often; figures are then also given by length. Pure.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from gateway.benchmark.workload import Conversation, Drawn, Turn
 
 _LEAST_ID: Final = 1_000
 _MOST_ID: Final = 9_999
-"""Ordinary ids of every vocabulary in use: control tokens stand at its beginning or at its end."""
+"""Ids that are ordinary in every vocabulary in use: control tokens are at its beginning or at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +23,24 @@ class Preset:
     """What a scene asks."""
 
     means: str
-    """In a sentence."""
+    """What it asks for, in a few words."""
     prompt_tokens: int
     answers: tuple[int, ...]
     """Tokens of the answers, in the order in which they are asked for."""
     rounds: int
-    """How often each length is asked for, where nobody says."""
+    """How often each length is asked for, unless an option says otherwise."""
     api: Api = "completions"
     tools: bool = False
     ids: bool = False
     """Whether prompts are ids instead of text."""
     seconds: float = 1800.0
-    """All of it, where nobody says."""
+    """Seconds of the whole run, unless an option says otherwise."""
     timeout: float = 300.0
-    """One request, where nobody says: of the longest answers of a small model on a processor."""
+    """Seconds of one request, unless an option says otherwise: for the longest answers of a small model on a CPU."""
 
     @property
     def requests(self) -> int:
-        """To each server, where nobody says."""
+        """Requests to each server, unless an option says otherwise."""
         return self.rounds * len(self.answers) * (2 if self.tools else 1)
 
 
@@ -68,7 +68,7 @@ class Scene:
 
     @property
     def preset(self) -> Preset:
-        """What it asks."""
+        """The preset of this name."""
         return PRESETS[self.name]
 
     @property
@@ -82,11 +82,11 @@ class Scene:
         return len(self.preset.answers) > 1
 
     def asking(self, asked: Asking) -> Asking:
-        """How requests are put: as was asked, over the API of the scene and with its tool."""
+        """How requests are made: as `asked`, but over the API of the scene, and with a tool if it has one."""
         return replace(asked, api=self.preset.api, tools=self.preset.tools)
 
     def conversation(self, number: int) -> Conversation:
-        """The same for the same seed and number; lengths take turns."""
+        """The conversation with this number, always the same for the same seed; lengths take turns."""
         preset, answer = self.preset, self.answer_of(number)
         drawn = Drawn(self.seed, _fixed(preset.prompt_tokens), _fixed(answer)).conversation(number)
         if not preset.ids:
@@ -97,11 +97,11 @@ class Scene:
 
     def answer_of(self, number: int) -> int:
         """How long the answers of a conversation may be."""
-        # What warms up is no more than it must be.
+        # Conversations below 0, which are for the warm-up, take the first length.
         return self.preset.answers[max(0, number) % len(self.preset.answers)]
 
     def described(self) -> dict[str, Any]:
-        """As it stands in the result."""
+        """The scene as the result shows it."""
         preset = self.preset
         return {
             "seed": self.seed,

@@ -1,8 +1,8 @@
 """CPU time of the processes that listen on a port of this machine.
 
-Turns a port into processes, and these into seconds, as Linux tells whoever they belong to. It knows nothing of other
-people's processes, nor on other systems. What a server has started besides is not in it: a gateway's embedded engine is
-a process of its own.
+Turns a port into processes, and these into seconds, which Linux shows to a process's owner. It learns nothing about
+other users' processes, or on other systems. Processes that a server has started are not included: a gateway's embedded
+engine is a process of its own.
 """
 
 import os
@@ -19,13 +19,13 @@ _LISTENS: Final = "0A"
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process, to the nanosecond: of its threads that run, and of those that ended. Raises `OSError`."""
-    # What clock_getcpuclockid(3) makes of a process on Linux, which Python does not offer.
+    """CPU time of a process, to the nanosecond, including threads that have ended. Raises `OSError`."""
+    # The clock that clock_getcpuclockid(3) returns for a process on Linux; Python does not offer that function.
     return clock_gettime((~pid << 3) | _CPU_CLOCK)
 
 
 def spent(pids: Sequence[int]) -> float | None:
-    """CPU seconds of all of them; None where there are none, or one has ended."""
+    """CPU seconds of all of them; None if there are none, or if one has ended."""
     try:
         return sum(map(cpu_seconds, pids)) if pids else None
     except OSError:
@@ -33,7 +33,7 @@ def spent(pids: Sequence[int]) -> float | None:
 
 
 def listeners(port: int) -> list[int]:
-    """The processes that listen there, as far as we may look."""
+    """The processes that listen there, as far as this process may see them."""
     sockets = {f"socket:[{inode}]" for table in _TABLES for inode in _listening(table, port)}
     if not sockets:
         return []

@@ -1,7 +1,7 @@
-"""A run's tallies as one JSON object: what was asked, and what came of each server and of each beside the first.
+"""A run's tallies as one JSON object: what was asked, the figures of each server, and how each compares with the first.
 
-Turns tallies into the object that `--json` writes and that table and picture are drawn from. Times are milliseconds.
-`FORMAT` changes where a field goes or means something else. Pure.
+Turns tallies into the object that `--json` writes and that table and picture are made from. Times are milliseconds.
+`FORMAT` changes when a field is removed or means something else. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ _COUNTS: Final = ("prompt_tokens", "completion_tokens")
 
 
 def server_report(url: str, model: str, tally: Tally) -> dict[str, Any]:
-    """One server in figures."""
+    """The figures of one server."""
     seconds = busy_seconds(tally)
     return {
         "url": url,
@@ -41,7 +41,7 @@ def server_report(url: str, model: str, tally: Tally) -> dict[str, Any]:
 
 
 def comparison_report(url: str, beside: str, first: Tally, other: Tally) -> dict[str, Any]:
-    """One server beside the first: ratios of its figures to that one's, below 1 where it is better."""
+    """One server compared with the first: ratios of its figures to the first one's, below 1 if it is better."""
     found: Comparison = compared(first, other)
     return {
         "url": url,
@@ -60,8 +60,8 @@ def report_of(
     about: Mapping[str, Any],
     answer_of: Callable[[int], int] | None = None,
 ) -> dict[str, Any]:
-    """The whole report. `about`: what was asked, and by whom. `answer_of`: the length of a conversation's answers,
-    where figures are to be told by it."""
+    """The whole report. `about`: what was asked, and by whom. `answer_of`: returns the length of a conversation's
+    answers, if figures are to be given by length."""
     asked = list(zip(urls, tallies, strict=True))
     return {
         "format": FORMAT,
@@ -77,7 +77,7 @@ def report_of(
 def _by_answer(url: str, tally: Tally, answer_of: Callable[[int], int]) -> Iterator[dict[str, Any]]:
     groups: dict[int, list[Sample]] = {}
     for sample in tally.samples:
-        groups.setdefault(answer_of(sample.place.conversation), []).append(sample)
+        groups.setdefault(answer_of(sample.position.conversation), []).append(sample)
     for tokens, samples in sorted(groups.items()):
         yield {
             "url": url,
@@ -93,8 +93,8 @@ def _by_answer(url: str, tally: Tally, answer_of: Callable[[int], int]) -> Itera
 
 def _sample(sample: Sample) -> dict[str, Any]:
     return {
-        "conversation": sample.place.conversation,
-        "step": sample.place.step,
+        "conversation": sample.position.conversation,
+        "step": sample.position.step,
         "began_ms": _round(sample.began * 1e3),
         **{f"{name}_ms": _scaled(getattr(sample, name), 1e3) for name in _MILLISECONDS},
         **{name: getattr(sample, name) for name in (*_BYTES, *_COUNTS, "cached_tokens")},
@@ -104,7 +104,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
 
 
 def _between(tally: Tally) -> dict[str, Any] | None:
-    """Of a histogram there are quantiles alone."""
+    """The quantiles of the histogram, which has no other figures."""
     if not tally.between.count:
         return None
     found = {f"p{part}": _scaled(tally.between.quantile(part / 100), 1e3) for part in (50, 90, 99)}
@@ -112,7 +112,7 @@ def _between(tally: Tally) -> dict[str, Any] | None:
 
 
 def _compression(tally: Tally) -> float | None:
-    """How many times smaller bodies came than they are."""
+    """How many times smaller bodies were when they were sent than they are when decoded."""
     sent, decoded = sum(tally.values("body_bytes")), sum(tally.values("decoded_bytes"))
     return _round(decoded / sent) if sent else None
 
@@ -146,5 +146,5 @@ def _scaled(value: float | None, factor: float) -> float | None:
 
 
 def _round(value: float) -> float:
-    """Four digits behind the point, and never fewer than four that say something."""
+    """Round to four decimal places, but never to fewer than four significant digits."""
     return round(value, 4) if abs(value) >= 0.1 else float(f"{value:.4g}")

@@ -1,9 +1,9 @@
-"""One run: servers are asked for the conversations of a workload, in turns, until the counts or the time are up.
+"""One run: holds the conversations of a workload with servers, which take turns, until the counts or the time are up.
 
 Turns clients, a workload and a plan into tallies. With several servers every client asks one of them at a time: a round
 of all clients goes to one server, the next to another, in an order that changes, so that none is asked while another
-works. In an open loop requests are sent when their time has come, and their times count from then: what a slow server
-makes wait is in its figures. What was sent too late is, too.
+works. In an open loop requests are sent at set times, from which their times count: what has to wait for a slow server
+shows in its figures, and so does what was sent late.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -18,7 +18,7 @@ from gateway.benchmark.client import Client
 from gateway.benchmark.exchange import PATHS, Asking, Exchange
 from gateway.benchmark.plan import Plan
 from gateway.benchmark.processor import listeners, spent
-from gateway.benchmark.sample import Place, Tally, sample_of
+from gateway.benchmark.sample import Position, Tally, sample_of
 from gateway.benchmark.schedule import arrivals, clients_at, rotated
 from gateway.benchmark.workload import Workload
 
@@ -38,13 +38,13 @@ class Run:
         plan: Plan,
         times: Sequence[float] | None = None,
     ) -> None:
-        """`times`: seconds after the start at which each conversation begins, instead of a rate or of clients."""
+        """`times`: seconds after the start at which each conversation begins, instead of by a rate or by clients."""
         self.tallies = [Tally() for _ in clients]
         self.warming = True
         self.stopped = False
         """Whether it was ended before its counts or its time were up."""
         self.load = 0.0
-        """What part of a core this program used."""
+        """The part of a core that this program used."""
         self._clients = clients
         self._models = models
         self._workload = workload
@@ -64,31 +64,34 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken, without the warming up."""
+        """How long it has taken, without the warm-up."""
         return (self._ended or perf_counter()) - self._began if self._began else 0.0
 
     def stop(self) -> None:
-        """End it now; what has come stays."""
+        """End it now; the results so far are kept."""
         self.stopped = True
         self._scope.cancel()
 
     async def play(self) -> None:
-        """Ask, until it is over."""
+        """Run until it is over."""
         with self._scope:
             with anyio.move_on_after(self._plan.seconds):
                 await self._warm_up()
             self.warming = False
             self._began, spent = perf_counter(), process_time()
             try:
-                with anyio.move_on_after(self._plan.seconds), self._processor(0, alone=True):
+                with anyio.move_on_after(self._plan.seconds), self._count_cpu(0, alone=True):
                     await (self._closed() if self._plan.rate is None and self._times is None else self._open())
             finally:
                 self._ended = perf_counter()
                 self.load = (process_time() - spent) / max(self.seconds, 1e-9)
 
     @contextmanager
-    def _processor(self, target: int, *, alone: bool) -> Generator[None]:
-        """Around the time in which one server is asked: what CPU its processes take. `alone`: it is the only one."""
+    def _count_cpu(self, target: int, *, alone: bool) -> Generator[None]:
+        """Add the CPU time that a server's processes take within the context.
+
+        `alone`: do this only if there is one server; otherwise, do it only if there are several.
+        """
         pids = self._processes[target] if alone == (len(self._clients) == 1) else []
         before = spent(pids)
         try:
@@ -103,12 +106,12 @@ class Run:
             for target in range(len(self._clients)):
                 exchange = self._exchange(target, -1 - number)
                 for step in range(exchange.steps):
-                    if not await self._ask(target, exchange, Place(-1 - number, step), Tally()):
+                    if not await self._ask(target, exchange, Position(-1 - number, step), Tally()):
                         break
 
     async def _closed(self) -> None:
         plan, numbers = self._plan, iter(range(self._conversations))
-        # One server: each client goes on by itself. Several: all clients go from one to the next together.
+        # One server: each client proceeds on its own. Several: all clients go from one to the next together.
         alone = len(self._clients) == 1
         async with anyio.create_task_group() as group:
             for lane in range(plan.clients if alone else 1):
@@ -121,23 +124,23 @@ class Run:
             turn = await self._batch(batch, turn)
 
     async def _batch(self, numbers: Sequence[int], turn: int) -> int:
-        """Hold these conversations with every server, request by request; gives the number of the next round."""
+        """Hold these conversations with every server, request by request; returns the number of the next round."""
         targets = range(len(self._clients))
         talks = [[self._exchange(target, number) for number in numbers] for target in targets]
         broken: set[tuple[int, int]] = set()
 
-        async def ask(target: int, place: int, step: int) -> None:
-            at = Place(numbers[place], step)
-            if not await self._ask(target, talks[target][place], at, self.tallies[target]):
-                broken.add((target, place))
+        async def ask(target: int, index: int, step: int) -> None:
+            at = Position(numbers[index], step)
+            if not await self._ask(target, talks[target][index], at, self.tallies[target]):
+                broken.add((target, index))
 
         for step in range(talks[0][0].steps):
             for target in rotated(len(self._clients), turn):
-                with self._processor(target, alone=False):
+                with self._count_cpu(target, alone=False):
                     async with anyio.create_task_group() as group:
-                        for place in range(len(numbers)):
-                            if (target, place) not in broken:
-                                group.start_soon(ask, target, place, step)
+                        for index in range(len(numbers)):
+                            if (target, index) not in broken:
+                                group.start_soon(ask, target, index, step)
             turn += 1
         return turn
 
@@ -152,11 +155,11 @@ class Run:
                     if sum(each.running for each in self.tallies) < _MOST_RUNNING:
                         group.start_soon(self._talk, target, number, due)
                     else:
-                        words = f"{_MOST_RUNNING} requests were running already, so it was not sent"
+                        words = f"it was not sent, because {_MOST_RUNNING} requests were already running"
                         tally.fail(AnswerFault("not sent", words))
 
     def _dues(self) -> Iterator[float]:
-        """When each conversation with each server begins. A rate is that of each server; they take turns."""
+        """When each conversation with each server begins. The rate is per server; servers take turns."""
         count = len(self._clients)
         if self._times is not None:
             return (time for time in self._times for _ in repeat(None, count))
@@ -165,22 +168,26 @@ class Run:
     async def _talk(self, target: int, number: int, due: float) -> None:
         exchange = self._exchange(target, number)
         for step in range(exchange.steps):
-            # Only the first request has a time; the next ones follow the answer before.
-            if not await self._ask(target, exchange, Place(number, step), self.tallies[target], None if step else due):
+            # Only the first request has a set time; each later one follows the answer before it.
+            if not await self._ask(
+                target, exchange, Position(number, step), self.tallies[target], None if step else due
+            ):
                 return
 
-    async def _ask(self, target: int, exchange: Exchange, place: Place, tally: Tally, due: float | None = None) -> bool:
-        """Send the next request of a conversation; whether it was answered."""
+    async def _ask(
+        self, target: int, exchange: Exchange, position: Position, tally: Tally, due: float | None = None
+    ) -> bool:
+        """Send the next request of a conversation; returns whether it was answered."""
         with tally.request():
             try:
-                timed, told, sent = await self._clients[target].ask(PATHS[self._asking.api], exchange.next_body())
-                exchange.take(told)
+                timed, content, sent = await self._clients[target].ask(PATHS[self._asking.api], exchange.next_body())
+                exchange.take(content)
             except AnswerFault as fault:
                 tally.fail(fault)
                 return False
             began = sent if due is None else due
             late = max(0.0, sent - began)
-            tally.add(sample_of(place, began - self._began, late, timed, told), timed.gaps)
+            tally.add(sample_of(position, began - self._began, late, timed, content), timed.gaps)
             return True
 
     def _exchange(self, target: int, number: int) -> Exchange:

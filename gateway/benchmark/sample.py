@@ -1,7 +1,7 @@
-"""What one request came to, and all of them by server: the figures alone, never what was said.
+"""The figures of one request, and of all requests to a server, but never what was said.
 
-Texts and ids are kept as digests, which is enough to compare them; the words of errors once for each kind. So the
-memory of a run has a bound, which is that of its requests.
+Texts and ids are kept as digests, which is enough to compare them; the text of an error is kept once for each kind. So
+the memory of a run is bounded by the number of its requests.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from gateway.benchmark.answer import AnswerFault, Told
+from gateway.benchmark.answer import AnswerContent, AnswerFault
 from gateway.benchmark.histogram import Histogram
 from gateway.observe.escape import escape_text
 
 _WORDS: Final = 200
 
 
-class Place(NamedTuple):
-    """Where a request stands in the workload; the same for every server."""
+class Position(NamedTuple):
+    """The position of a request in the workload; the same for every server."""
 
     conversation: int
     step: int
@@ -26,15 +26,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """The times and the bytes of one answer, whoever sent it."""
+    """The times and the bytes of one answer, in whatever form it was sent."""
 
     first: float | None
-    """Seconds from the request to the first decoded piece; None where nothing came before the end."""
+    """Seconds from the request to the first decoded piece; None if there was none before the end."""
     whole: float
     gaps: Sequence[float]
     """Seconds between the pieces."""
     socket_bytes: int
-    """All that came over the connection, heads and sizes of chunks too."""
+    """All that was received over the connection, including heads and chunk sizes."""
     body_bytes: int
     """The body as it was sent."""
     decoded_bytes: int
@@ -47,16 +47,16 @@ class Timed:
 class Sample:
     """One request that was answered."""
 
-    place: Place
+    position: Position
     began: float
-    """Seconds after the start of the run; in an open loop when it was to be sent."""
+    """Seconds after the start of the run at which it was sent; in an open loop, at which it was due."""
     late: float
-    """Seconds that it was sent later than it was to be; they are part of the times below."""
+    """Seconds by which it was sent late; they are included in the times below."""
     connect: float | None
     first: float
     whole: float
     a_token: float | None
-    """Seconds a token behind the first, where the server says how many there were."""
+    """Seconds per token after the first; None if the number of tokens or the times between them are not known."""
     socket_bytes: int
     body_bytes: int
     decoded_bytes: int
@@ -64,24 +64,24 @@ class Sample:
     cached_tokens: int | None
     completion_tokens: int | None
     text: bytes | None
-    """Its digest; None where there are ids alone."""
+    """The digest of the text; None if there are only ids."""
     ids: bytes | None
-    """Their digest; None where there are none."""
+    """The digest of the ids; None if there are none."""
 
     @property
     def bytes_a_token(self) -> float | None:
-        """Bytes that came over the connection for each token; None where nobody said how many there were."""
+        """Bytes received over the connection for each token; None if the number of tokens is not known."""
         return self.socket_bytes / self.completion_tokens if self.completion_tokens else None
 
 
-def sample_of(place: Place, began: float, late: float, timed: Timed, told: Told) -> Sample:
+def sample_of(position: Position, began: float, late: float, timed: Timed, content: AnswerContent) -> Sample:
     """The figures of one answer."""
     first = timed.whole if timed.first is None else timed.first
-    tokens = told.completion_tokens or len(told.ids)
+    tokens = content.completion_tokens or len(content.ids)
     behind = timed.first is not None and timed.gaps and tokens > 1
-    said = "\0".join([told.text, *(call["name"] + call["arguments"] for call in told.calls)])
+    said = "\0".join([content.text, *(call["name"] + call["arguments"] for call in content.calls)])
     return Sample(
-        place=place,
+        position=position,
         began=began,
         late=late,
         connect=timed.connect,
@@ -91,11 +91,11 @@ def sample_of(place: Place, began: float, late: float, timed: Timed, told: Told)
         socket_bytes=timed.socket_bytes,
         body_bytes=timed.body_bytes,
         decoded_bytes=timed.decoded_bytes,
-        prompt_tokens=told.prompt_tokens,
-        cached_tokens=told.cached_tokens,
+        prompt_tokens=content.prompt_tokens,
+        cached_tokens=content.cached_tokens,
         completion_tokens=tokens or None,
-        text=_digest(said) if said or not told.ids else None,
-        ids=_digest(",".join(map(str, told.ids))) if told.ids else None,
+        text=_digest(said) if said or not content.ids else None,
+        ids=_digest(",".join(map(str, content.ids))) if content.ids else None,
     )
 
 
@@ -105,22 +105,22 @@ def _digest(text: str) -> bytes:
 
 @dataclass(slots=True)
 class Tally:
-    """What has come of one server by now."""
+    """The results of one server so far."""
 
     samples: list[Sample] = field(default_factory=list[Sample])
     between: Histogram = field(default_factory=Histogram)
     errors: dict[str, int] = field(default_factory=dict[str, int])
     words: dict[str, str] = field(default_factory=dict[str, str])
-    """What was said of the first error of each kind, escaped."""
+    """The text of the first error of each kind, escaped."""
     running: int = 0
     unfinished: int = 0
     """Requests that the end of the run cut off."""
     cpu: float = 0.0
-    """Seconds of its processes while it alone was asked; 0 where nobody can tell."""
+    """CPU seconds of its processes while it alone was asked; 0 if they are not known."""
 
     @contextmanager
     def request(self) -> Generator[None]:
-        """Around one request: one that is cut off is counted as unfinished."""
+        """The context of one request: one that is cut off is counted as unfinished."""
         self.running += 1
         try:
             yield
@@ -131,27 +131,27 @@ class Tally:
             self.running -= 1
 
     def add(self, sample: Sample, gaps: Sequence[float]) -> None:
-        """One more answer."""
+        """Add an answer."""
         self.samples.append(sample)
         for gap in gaps:
             self.between.add(gap)
 
     def work(self, seconds: float) -> None:
-        """Its processes took so much CPU."""
+        """Add CPU time that its processes took."""
         self.cpu += seconds
 
     def fail(self, fault: AnswerFault) -> None:
-        """One more request without a whole answer."""
+        """Add a request without a complete answer."""
         self.errors[fault.label] = self.errors.get(fault.label, 0) + 1
         self.words.setdefault(fault.label, escape_text(str(fault), _WORDS))
 
     @property
     def failed(self) -> int:
-        """Requests without a whole answer."""
+        """Requests without a complete answer."""
         return sum(self.errors.values())
 
     def values(self, metric: str) -> Iterator[float]:
-        """A figure of every answer that has it."""
+        """Yield one figure of every answer that has it."""
         for sample in self.samples:
             value = getattr(sample, metric)
             if value is not None:

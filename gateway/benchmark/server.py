@@ -1,9 +1,9 @@
-"""An address and a key as a person names them, to a server that can be asked.
+"""Turns an address and a key, as a person writes them, into a server that can be asked.
 
-`http://HOST:PORT` stands for its `/v1`, as does an address that ends so; `#protobuf` behind it asks for frames, and
+`http://HOST:PORT` stands for its `/v1`, as does an address that ends so; `#protobuf` after it asks for frames, and
 `#protobuf,br` for frames in that coding. A key comes from the environment or a file, never from the command line, which
-everybody on a machine can read; each server has one of its own, since a key must never go to another. Pure but for
-reading the file.
+everybody on a machine can read. Each server has a key of its own, since a key must never go to another server. Pure
+except for reading the file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,22 +28,22 @@ class Server:
 
     origin: Origin
     path: str
-    """What stands before the path of each request: ends with `/v1` where nothing else was named."""
+    """What precedes the path of each request: `/v1` if no other was named."""
     key: str | None = field(default=None, repr=False)
     form: Form = "json"
-    """What its answers are asked for in."""
+    """The form in which its answers are asked for."""
     coding: Coding | None = None
-    """What they may be compressed with, where its address says."""
+    """What they may be compressed with, if its address says so."""
 
     @property
     def name(self) -> str:
-        """As it is shown."""
+        """The server as results name it."""
         asked = f"#{self.form},{self.coding}" if self.coding else "" if self.form == "json" else f"#{self.form}"
         return f"{self.origin}{self.path}{asked}"
 
     @property
     def is_here(self) -> bool:
-        """Whether it is reached over this machine's loopback alone."""
+        """Whether it is reached over this machine's loopback."""
         return is_loopback(self.origin.host)
 
 
@@ -51,13 +51,13 @@ def read_servers(urls: Sequence[str], keys: Sequence[str], environ: Mapping[str,
     """The servers of these addresses, each with its key. Raises `ConfigError`."""
     if keys and len(keys) != len(urls):
         raise ConfigError(
-            f"--key was given {len(keys)} times for {len(urls)} addresses: give one for each, in their order "
-            f"({_NO_KEY} for a server that needs none), so that no server gets the key of another"
+            f"--key was given {len(keys)} times for {len(urls)} addresses: give one for each, in the same order "
+            f"({_NO_KEY} for a server that needs none), so that no server gets another's key"
         )
     read = [None if key == _NO_KEY else _key(key, environ) for key in keys] or [None] * len(urls)
     servers = [_server(url, key) for url, key in zip(urls, read, strict=True)]
     if len({each.name for each in servers}) < len(servers):
-        raise ConfigError("an address was given twice: a server is compared with others, not with itself")
+        raise ConfigError("an address was given twice: give each server only once")
     return servers
 
 
@@ -66,18 +66,18 @@ def _server(written: str, key: str | None) -> Server:
     form, _, coding = asked.partition(",")
     if form not in ("", "json", *MEDIA_TYPES) or coding not in ("", *CODINGS):
         raise ConfigError(
-            f"{written[:200]!r} names no form of answers: expected #json, #{', #'.join(MEDIA_TYPES)} or none, and "
-            f"perhaps a coding behind it, as #protobuf,br: {', '.join(CODINGS)}"
+            f"{written[:200]!r} names an unknown form of answers: expected #json, #{', #'.join(MEDIA_TYPES)} or "
+            f"nothing, and optionally a coding after it, such as #protobuf,br: {', '.join(CODINGS)}"
         )
     if not is_http_url(url):
         raise ConfigError(
-            f"{url[:200]!r} is no address of a server: expected http://HOST:PORT, as http://127.0.0.1:8600"
+            f"{url[:200]!r} is not the address of a server: expected http://HOST:PORT, such as http://127.0.0.1:8600"
         )
     address: Address = read_url(url)
     if address.authorization is not None:
-        raise ConfigError("an address holds a user or a password, which others on this machine can read: use --key")
+        raise ConfigError("an address contains a user or a password, which others on this machine can read: use --key")
     if "?" in address.path:
-        raise ConfigError(f"{url[:200]!r} holds a query: expected an address up to /v1")
+        raise ConfigError(f"{url[:200]!r} contains a query: expected an address up to /v1")
     path = address.path.rstrip("/")
     return Server(address.origin, path or "/v1", key, form or "json", coding or None)
 
@@ -97,5 +97,5 @@ def _key(source: str, environ: Mapping[str, str]) -> str:
         raise ConfigError(f"--key: expected env:NAME, file:PATH or {_NO_KEY}, never a key itself")
     key = key.strip()
     if not key or len(key) > _LONGEST_KEY or not (key.isascii() and key.isprintable()) or " " in key:
-        raise ConfigError(f"--key: {kind}:{name} holds no key: expected one line of visible ASCII characters")
+        raise ConfigError(f"--key: {kind}:{name} does not hold a key: expected one line of visible ASCII characters")
     return key

@@ -1,7 +1,7 @@
-"""Samples to figures: quantiles of each server, and how each compares with the first, with an interval.
+"""Turns samples into figures: quantiles of each server, and how each compares with the first, with an interval.
 
-Servers are compared by pairs: the same request of the workload, asked of both in one run. A ratio is the median of
-those of all pairs; its interval holds the true median in 95 of 100 runs, and is taken from the order of the ratios
+Servers are compared in pairs: the same request of the workload, asked of both in one run. A ratio is the median of the
+ratios of all pairs. Its interval contains the true median in 95 of 100 runs, and is taken from the order of the ratios
 alone (the sign test), so that no distribution is assumed. Pure.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 from gateway.benchmark.sample import Sample, Tally
 
 _EXACT: Final = 200
-"""Up to so many pairs the interval is exact, beyond it that of the normal approximation."""
+"""Up to this many pairs the interval is exact; for more it is a normal approximation."""
 
 COMPARED: Final[Mapping[str, Callable[[Sample], float | None]]] = {
     "first": lambda sample: sample.first,
@@ -22,12 +22,12 @@ COMPARED: Final[Mapping[str, Callable[[Sample], float | None]]] = {
     "whole": lambda sample: sample.whole,
     "socket_bytes": lambda sample: sample.socket_bytes,
 }
-"""What servers are compared by. Of each less is better."""
+"""The figures by which servers are compared. Of each, less is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Some figures, summed up."""
+    """The distribution of some values."""
 
     count: int
     least: float
@@ -43,14 +43,14 @@ class Ratio:
 
     middle: float
     low: float | None
-    """Of the interval; None where there are too few pairs for one."""
+    """The lower end of the interval; None if there are too few pairs for one."""
     high: float | None
     pairs: int
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One server beside the first."""
+    """One server compared with the first."""
 
     ratios: Mapping[str, Ratio]
     same_ids: int
@@ -61,26 +61,26 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """What one server says of its prompts, over the answers that tell."""
+    """What one server says about its prompts, summed over the answers that say it."""
 
     told: int
-    """Answers that tell both."""
+    """Answers that give both numbers."""
     tokens: int
     cached: int
 
     @property
     def processed(self) -> int:
-        """Tokens that were not found again."""
+        """Tokens that were not found in the cache."""
         return self.tokens - self.cached
 
     @property
     def reused(self) -> float | None:
-        """The part that was found again."""
+        """The part that was found in the cache; None if there are no tokens."""
         return self.cached / self.tokens if self.tokens else None
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """The quantiles of some values; None where there are none."""
+    """The quantiles of some values; None if there are none."""
     if not values:
         return None
     ordered = sorted(values)
@@ -89,17 +89,17 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:
-    """The quantile of sorted values, between its neighbours where it falls between two."""
+    """The quantile of sorted values, interpolated if it falls between two."""
     place = part * (len(ordered) - 1)
     below = floor(place)
     above = min(below + 1, len(ordered) - 1)
     low, high = ordered[below], ordered[above]
-    # Rounding must not lead out of the two.
+    # Rounding must not lead outside the two values.
     return min(max(low + (high - low) * (place - below), low), high)
 
 
 def busy_seconds(tally: Tally) -> float:
-    """How long at least one request that was answered ran: while a server waits for its turn it does nothing."""
+    """For how long at least one answered request was running. While a server waits for its turn, no time is counted."""
     busy, until = 0.0, float("-inf")
     for began, ended in sorted((each.began, each.began + each.whole) for each in tally.samples):
         busy += max(0.0, ended - max(began, until))
@@ -108,7 +108,7 @@ def busy_seconds(tally: Tally) -> float:
 
 
 def prompts_of(tally: Tally) -> Prompts:
-    """What a server says that it processed and found again."""
+    """What a server says that it processed and found in its cache."""
     told = [(each.prompt_tokens, each.cached_tokens) for each in tally.samples]
     both = [(prompt, min(cached, prompt)) for prompt, cached in told if prompt is not None and cached is not None]
     return Prompts(len(both), sum(prompt for prompt, _ in both), sum(cached for _, cached in both))
@@ -125,9 +125,9 @@ def compared(first: Tally, other: Tally) -> Comparison:
 
 
 def _pairs(first: Tally, other: Tally) -> Iterator[tuple[Sample, Sample]]:
-    by_place = {sample.place: sample for sample in first.samples}
+    by_position = {sample.position: sample for sample in first.samples}
     for sample in other.samples:
-        if (beside := by_place.get(sample.place)) is not None:
+        if (beside := by_position.get(sample.position)) is not None:
             yield beside, sample
 
 
@@ -142,7 +142,7 @@ def _ratio(pairs: Sequence[tuple[Sample, Sample]], read: Callable[[Sample], floa
 
 
 def interval_places(count: int) -> tuple[int, int] | None:
-    """Places of sorted values between which the true median lies in 95 of 100 cases; None where that takes more values.
+    """Places of sorted values between which the true median lies in 95 of 100 cases; None if there are too few values.
 
     The median lies below the least of n values with a probability of 1 in 2^n, and so on.
     """

@@ -1,8 +1,8 @@
-"""Recorded conversations: the lines of a JSON Lines file to the requests that are asked again.
+"""Recorded conversations: turns the lines of a JSON Lines file into requests that are sent again.
 
 A line is an object with `messages` (of OpenAI's API) or `prompt_tokens` (then a text of about that length is drawn),
-`answer_tokens`, and `at`, the seconds after the start at which it came. Sans-IO; nothing in a line is an address, and
-what is no line of this form is an error that names it.
+`answer_tokens`, and `at`, the seconds after the start at which it was sent. Sans-IO; nothing in a line is an address,
+and a line of another form is an error that names it.
 """
 
 import json
@@ -25,7 +25,7 @@ _SHAPE: Final = '{"messages": [...] or "prompt_tokens": 200, "answer_tokens": 10
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The conversations of a trace, from its beginning again once they have all been asked."""
+    """The conversations of a trace, which starts over once all have been asked."""
 
     seed: int
     conversations: tuple[Conversation, ...]
@@ -33,12 +33,12 @@ class Recorded:
 
     @property
     def times(self) -> tuple[float, ...] | None:
-        """When each came, in order; None where a line does not say."""
+        """When each was sent, in order; None if a line does not say."""
         told = [each.at for each in self.conversations if each.at is not None]
         return tuple(sorted(told)) if len(told) == len(self.conversations) else None
 
     def conversation(self, number: int) -> Conversation:
-        """As the line says whose turn it is."""
+        """The conversation of the line whose turn it is."""
         line = self.conversations[number % len(self.conversations)]
         return Conversation(number, line.turns, line.at)
 
@@ -48,22 +48,22 @@ class Recorded:
 
 
 def read_trace(lines: Iterable[bytes], seed: int, most_prompt: int, most_answer: int) -> Recorded:
-    """The trace that these lines hold, in the order of `at` where all have it. Raises `ValueError`."""
+    """Read the trace that these lines hold, in the order of `at` if all have it. Raises `ValueError`."""
     found: list[Conversation] = []
     read = 0
     for number, line in enumerate(lines, 1):
         if (read := read + len(line)) > LARGEST:
-            raise ValueError(f"line {number}: a trace has {LARGEST} bytes at most; cut it")
+            raise ValueError(f"line {number}: a trace may have at most {LARGEST} bytes: shorten it")
         if not line.strip():
             continue
         if len(found) == MOST_LINES:
-            raise ValueError(f"line {number}: a trace has {MOST_LINES} lines at most; cut it")
+            raise ValueError(f"line {number}: a trace may have at most {MOST_LINES} lines: shorten it")
         try:
             found.append(_conversation(line, len(found), seed, most_prompt, most_answer))
         except ValueError as error:
             raise ValueError(f"line {number}: {error}; expected {_SHAPE}") from None
     if not found:
-        raise ValueError(f"it holds no line; expected lines of {_SHAPE}")
+        raise ValueError(f"it has no lines; expected lines of {_SHAPE}")
     if all(each.at is not None for each in found):
         found.sort(key=lambda each: each.at or 0.0)
     return Recorded(seed, tuple(found))
@@ -80,7 +80,7 @@ def _conversation(line: bytes, number: int, seed: int, most_prompt: int, most_an
         raise ValueError("it is not an object")
     fields = cast("dict[str, Any]", parsed)
     if unknown := sorted(fields.keys() - _KEYS):
-        raise ValueError(f"{unknown[0][:40]!r} is no key of it")
+        raise ValueError(f"{unknown[0][:40]!r} is not a known key")
     if ("messages" in fields) == ("prompt_tokens" in fields):
         raise ValueError("it needs either 'messages' or 'prompt_tokens'")
     answer = _count(fields, "answer_tokens", most_answer)
@@ -96,7 +96,7 @@ def _drawn(fields: dict[str, Any], number: int, seed: int, most: int) -> tuple[M
 def _count(fields: dict[str, Any], key: str, most: int) -> int:
     value: object = fields.get(key)
     if type(value) is not int or not 1 <= value <= most:
-        raise ValueError(f"{key!r} is {value!r:.40}, and no number from 1 to {most}")
+        raise ValueError(f"{key!r} is {value!r:.40}, not a number from 1 to {most}")
     return value
 
 
@@ -104,16 +104,16 @@ def _time(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
-        raise ValueError(f"'at' is {value!r:.40}, and no number of seconds")
+        raise ValueError(f"'at' is {value!r:.40}, not a number of seconds")
     return float(value)
 
 
 def _messages(value: object) -> tuple[Message, ...]:
     if not isinstance(value, list) or not value:
-        raise ValueError("'messages' is no list of messages")
+        raise ValueError("'messages' is not a list of messages")
     messages = cast("Sequence[object]", value)
     for message in messages:
         role: object = cast("dict[str, Any]", message).get("role") if isinstance(message, dict) else None
         if role not in _ROLES:
-            raise ValueError(f"a message has the role {role!r:.40}")
+            raise ValueError(f"a message has the unknown role {role!r:.40}")
     return tuple(cast("Sequence[Message]", messages))

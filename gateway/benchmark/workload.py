@@ -1,8 +1,8 @@
 """What is asked: conversations drawn from a seed, the same for every server and in every run.
 
 Turns a number into a conversation. Prompts are common English words in random order, nearly always a token each, so
-that lengths hold about and nothing of one conversation is found in another; how many tokens a server counted stands in
-the result. Pure; `trace.py` gives recorded conversations instead.
+that lengths are about right and nothing of one conversation is found in another; the result says how many tokens a
+server counted. Pure; `trace.py` provides recorded conversations instead.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class Turn:
     messages: tuple[Message, ...]
     answer_tokens: int
     ids: tuple[int, ...] = ()
-    """The prompt as token ids, where it has no messages."""
+    """The prompt as token ids, if it has no messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Conversation:
     number: int
     turns: tuple[Turn, ...]
     at: float | None = None
-    """Seconds after the start at which it was begun, where it was recorded."""
+    """Seconds after the start at which it began, if it was recorded with a time."""
 
 
 class Workload(Protocol):
@@ -60,11 +60,11 @@ class Workload(Protocol):
         ...
 
     def conversation(self, number: int) -> Conversation:
-        """The conversation of a number; those below 0 are for warming up."""
+        """The conversation with this number; those below 0 are for the warm-up."""
         ...
 
     def described(self) -> dict[str, Any]:
-        """What it is, for the result."""
+        """The workload as the result shows it."""
         ...
 
 
@@ -78,7 +78,7 @@ class Drawn:
     turns: int = 1
 
     def conversation(self, number: int) -> Conversation:
-        """The same for the same seed and number."""
+        """The conversation with this number, always the same for the same seed."""
         random = Random(f"{self.seed}/{number}")  # noqa: S311 - nothing secret is drawn
         return Conversation(number, tuple(self._turn(random) for _ in range(self.turns)))
 
@@ -93,7 +93,7 @@ class Drawn:
 
 
 def prompt_text(random: Random, tokens: int) -> str:
-    """A text of about so many tokens, which asks for a long answer where there is room to."""
+    """A text of about `tokens` tokens, which asks for a long answer if there is room for that."""
     asks = tokens > 2 * _CLOSING_TOKENS
     words = random.choices(_WORDS, k=tokens - _CLOSING_TOKENS if asks else tokens)
     return " ".join(words) + ("." + _CLOSING if asks else "")

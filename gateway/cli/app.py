@@ -1,8 +1,8 @@
-"""The command `codec-gateway`: its sub-commands, and what becomes of an error.
+"""The command `codec-gateway`: its sub-commands, and how errors are reported.
 
-A command stands in the module of its name, and only the one that is run is loaded: `serve` needs neither tables nor the
-demo. Commands raise our errors; here, and nowhere else, they become one line on stderr and an exit code. Nothing but a
-command's own result is printed on stdout.
+A command is in the module of its name, and only the one that runs is loaded: `serve` needs neither tables nor the demo.
+Commands raise the gateway's errors; only here do they become one line on stderr and an exit code. Only a command's own
+result is printed on stdout.
 """
 
 import gc
@@ -40,7 +40,7 @@ _GROUPS: Final = ("keys", "pins")
 
 
 def build_app(only: str | None = None) -> typer.Typer:
-    """The command line with every command, or with one alone; a name that no command has gives all."""
+    """Build the command line with every command, or with the one named `only`; with all if none has that name."""
     app = typer.Typer(
         name="codec-gateway",
         no_args_is_help=True,
@@ -67,7 +67,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     try:
         app = build_app(given[0] if given else None)
-        gc.freeze()  # what is loaded by now stays, so no look for garbage need pass through it
+        gc.freeze()  # what is loaded by now stays: the collector need not walk it
         gc.enable()  # see `__main__.py`
         app(given, standalone_mode=True)
     except SystemExit as leaving:
@@ -90,7 +90,7 @@ def _show_version(asked: bool) -> None:
 def _root(
     # Typer acts on it before it looks for a command: with `--version` alone there is none.
     _version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and leave.")
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """A Codec-aware MCP gateway: token ids are the truth from the tool to the model's KV cache."""
@@ -108,6 +108,6 @@ def _report(error: GatewayError) -> int:
 
 
 def main() -> None:
-    """Run the command line of this process, and end it."""
+    """Run this process's command line, and exit with its code."""
     keep_inherited_to_ourselves()
     sys.exit(run())

@@ -22,7 +22,7 @@ _CALLED: Final = {"ids": "ids", "text": "text", "refused": "not called"}
 
 
 def print_bolt_ons(console: Console, bolt_ons: Sequence[Mapping[str, Any]]) -> bool:
-    """Print the table, if there is anything to print; whether all of it fitted."""
+    """Print the table, if there is anything to print; returns whether all of it fitted."""
     if not bolt_ons:
         return True
     console.print()

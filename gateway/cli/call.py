@@ -1,8 +1,8 @@
 """`codec-gateway call`: call one tool and print what it answers.
 
-Turns words of a shell into one `tools/call`, through the servers of a configuration (only the one that owns the tool is
-started) or through a gateway that runs. It prints and decides nothing; `gateway.cli.diagnose.one_call` calls. `app.py`
-turns errors into a line and an exit code.
+Turns words from a shell into one `tools/call`, through the servers of a configuration (only the one that owns the tool
+is started) or through a running gateway. It only prints; `gateway.cli.diagnose.one_call` makes the call. `app.py` turns
+errors into a line and an exit code.
 """
 
 import json as jsonlib
@@ -23,7 +23,7 @@ from gateway.observe.logs import configure_logging
 from gateway.proxy.result_parts import OtherPart, read_parts
 
 _LONGEST: Final = 1 << 24
-"""Bytes of arguments that are read."""
+"""Bytes of arguments that are read from standard input."""
 
 
 def call(
@@ -37,13 +37,15 @@ def call(
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="What `serve` is given (codec-gateway.toml here).")
+        Path | None,
+        typer.Option("--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here)."),
     ] = None,
     url: Annotated[
-        str | None, typer.Option(help="Ask a running gateway (or any MCP server): http://HOST:8600/mcp.")
+        str | None, typer.Option(help="Call through a running gateway (or any MCP server): http://HOST:8600/mcp.")
     ] = None,
     token: Annotated[
-        str | None, typer.Option(envvar="CODEC_GATEWAY_TOKEN", help="Its bearer token.", show_default="none")
+        str | None,
+        typer.Option(envvar="CODEC_GATEWAY_TOKEN", help="Bearer token for that server.", show_default="none"),
     ] = None,
     timeout: Annotated[
         float | None, typer.Option(min=0.1, help="Seconds that the call may take.", show_default="limits.tool_timeout")
@@ -53,7 +55,7 @@ def call(
 ) -> None:
     """Call a tool and print its result: the text as it is, anything else as a line that says what it is.
 
-    With key=value pairs a value is read as the tool's schema says, and as JSON or text where it says nothing.
+    In key=value pairs a value is read as the tool's schema says, or as JSON or text if the schema says nothing.
 
     Exit code 0: it answered; 1: it answered with an error; 4: its server can't be reached.
 
@@ -68,7 +70,7 @@ def call(
 
 
 def read_arguments(words: Sequence[str]) -> Arguments:
-    """The arguments that the words of a shell mean. Raises `typer.BadParameter`."""
+    """Read a tool's arguments from the words of a shell. Raises `typer.BadParameter`."""
     if not words:
         return Arguments()
     if list(words) == ["-"]:
@@ -85,17 +87,17 @@ def read_arguments(words: Sequence[str]) -> Arguments:
 
 
 def shown(result: Mapping[str, Any]) -> str:
-    """A result as text. On a terminal nothing of it can be a command to the terminal."""
+    """A result as text. If it goes to a terminal, it is escaped, so that it can't contain commands to the terminal."""
     lines = [part.line if isinstance(part, OtherPart) else part.text for part in read_parts(result)]
     text = "\n".join(lines)
     if not is_terminal():
-        # Half a surrogate pair has no bytes.
+        # Half a surrogate pair can't be encoded.
         return text.encode("utf-8", "replace").decode("utf-8")
     return "\n".join(escape_text(line, WHOLE) for line in text.replace("\t", "    ").splitlines())
 
 
 def is_terminal() -> bool:
-    """Whether a person reads what is printed."""
+    """Whether what is printed goes to a terminal."""
     return sys.stdout.isatty()
 
 

@@ -1,8 +1,8 @@
 """`codec-gateway check`: the configuration as the gateway would run with it, secrets masked.
 
 Turns a configuration file into a page for a person (sections on a terminal, `key = value` lines in a pipe) or into
-JSON. Nothing is started and nothing is contacted. It prints and decides nothing: `gateway.config` loads and masks, and
-`app.py` turns a ConfigError into a line on standard error and an exit code.
+JSON. Nothing is started and nothing is contacted. It only prints: `gateway.config` loads and masks, and `app.py` turns
+a ConfigError into a line on standard error and an exit code.
 """
 
 import json as jsonlib
@@ -25,11 +25,13 @@ _SECTIONS = ("engine", "tokens", "limits", "serve", "audit", "trajectories", "te
 def check(
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="mcpServers JSON or TOML (codec-gateway.toml here, if there is one)."),
+        typer.Option(
+            "--config", "-c", help="mcpServers JSON or TOML (default: codec-gateway.toml here, if there is one)."
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Read the configuration and print what it comes to, secrets masked. Starts nothing.
+    """Read the configuration and print the settings that result from it, with secrets masked. Starts nothing.
 
     Example: codec-gateway check --config ~/.cursor/mcp.json
     """
@@ -37,7 +39,7 @@ def check(
     if json:
         typer.echo(jsonlib.dumps(shown, indent=2))
         return
-    # No markup and no emoji codes: names and paths come from files, and mean only themselves.
+    # No markup and no emoji codes: names and paths come from files, and are printed as they are.
     console = Console(markup=False, highlight=False, emoji=False)
     if console.is_terminal:
         print_sections(console, shown)
@@ -46,14 +48,14 @@ def check(
 
 
 def list_lines(shown: dict[str, Any]) -> list[str]:
-    """One `key = value` line a setting, the values as JSON; then one `# warning:` line each."""
+    """One `key = value` line for each setting, the value as JSON; then one `# warning:` line for each warning."""
     settings = {key: value for key, value in shown.items() if key != "warnings"}
     lines = [f"{key} = {jsonlib.dumps(value)}" for key, value in _flatten(settings, "")]
     return lines + [f"# warning: {escape_text(warning)}" for warning in shown["warnings"]]
 
 
 def print_sections(console: Console, shown: dict[str, Any]) -> None:
-    """The settings in sections; what differs from the default is bold, the rest dim."""
+    """Print the settings in sections; what differs from the default is bold, the rest dim."""
     usual = show_config(GatewayConfig())
     for name, server in shown["upstreams"].items():
         _print_section(console, f"server {name}", server, {})

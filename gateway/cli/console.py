@@ -1,7 +1,7 @@
 """`codec-gateway console`: an address by which a person signs in to the console of a running gateway, once.
 
-Signs the address with the operator's token, which the gateway knows too and which leaves neither. It decides nothing:
-`gateway.serve.console` does.
+Signs the address with the operator's token, which the gateway knows as well; the token itself is never sent. It decides
+nothing: `gateway.serve.console` does.
 """
 
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ _REASON: Final = 400
 
 
 def console(admin: AdminPort = None, config: ConfigOfServe = None) -> None:
-    """Print an address that signs you in to the console of a running gateway: once, and within ten minutes.
+    """Print an address that signs you in to the console of a running gateway. It works once, within ten minutes.
 
     Exit code 0: it was printed; 3: the operator's token can't be used; 4: no console answers.
 
@@ -33,11 +33,11 @@ def console(admin: AdminPort = None, config: ConfigOfServe = None) -> None:
 
 
 def console_url(admin: str | None, config: Path | None) -> str:
-    """The address. Raises `ConfigError` and `UpstreamUnavailable`."""
+    """Make the address. Raises `ConfigError` and `UpstreamUnavailable`."""
     settings = load_config(config)
     address = admin or url_of(settings.serve.admin_host, settings.serve.admin_port)
     if not is_http_url(address):
-        raise ConfigError(f"--admin {address!r}: expected the admin port's address, as http://127.0.0.1:8601")
+        raise ConfigError(f"--admin {address!r}: expected the admin port's address, such as http://127.0.0.1:8601")
     _must_answer(address)
     return sign_in_url(address, make_key(operator_token(settings), datetime.now(UTC).timestamp()))
 
@@ -56,4 +56,6 @@ def _must_answer(address: str) -> None:
         ) from None
     if answer.status_code != 200:
         reason = answer.text.strip()[:_REASON]
-        raise UpstreamUnavailable(f"{address!r} answers {answer.status_code} and no console: {reason}", server="")
+        raise UpstreamUnavailable(
+            f"{address!r} answers with status {answer.status_code} instead of the console: {reason}", server=""
+        )

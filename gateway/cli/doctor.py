@@ -1,7 +1,7 @@
-"""`codec-gateway doctor`: start every server of a configuration, see what it offers and whether it speaks ids.
+"""`codec-gateway doctor`: start every server of a configuration, see what it offers and whether it ships ids.
 
-Prints what `gateway.cli.diagnose.checkup` finds, as a page or as JSON; it decides nothing. The servers are started by
-this command itself, beside a gateway that may run, and ended with it.
+Prints what `gateway.cli.diagnose.checkup` finds, as a page or as JSON; it decides nothing. The command starts servers
+of its own, even while a gateway is running, and ends them when it is done.
 """
 
 import json as jsonlib
@@ -42,20 +42,21 @@ _STYLES: Final = {"leaf": "green", "shim": "yellow", "refused": "red", "unknown"
 
 def doctor(
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="What `serve` is given (codec-gateway.toml here).")
+        Path | None,
+        typer.Option("--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here)."),
     ] = None,
     tools: Annotated[
-        bool, typer.Option("--tools", help="List every tool: what it costs, and who makes its ids.")
+        bool, typer.Option("--tools", help="List every tool with its cost and who makes its ids.")
     ] = False,
     no_call: Annotated[
-        bool, typer.Option("--no-call", help="Call no tool, not even one that changes nothing.")
+        bool, typer.Option("--no-call", help="Call no tools, not even those that change nothing.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error; the log goes to stderr.")] = "error",
 ) -> None:
-    """Start every server of the configuration and say what works: reached, protocol, tools, their cost, their ids.
+    """Start every server of the configuration and report what works: connection, protocol, tools, their cost and ids.
 
-    Tools that say they change nothing, and need no arguments, are called once: what they answer shows whether they ship
+    Tools that need no arguments and say that they change nothing are called once: the answer shows whether they ship
     ids.
 
     Exit code 0: all is well; 1: something is not.
@@ -77,7 +78,7 @@ async def _run(settings: GatewayConfig, may_call: bool) -> Checkup:
 
 
 def print_checkup(console: Console, found: Checkup, *, tools: bool) -> None:
-    """The findings, for a person."""
+    """Print the findings for a person."""
     say(console, f"{'engine':<7}{found.engine}")
     say(console, f"{'maps':<7}{' '.join(f'{map_id[:19]}…' for map_id in found.maps) or 'none: text only'}")
     console.print()
@@ -98,7 +99,7 @@ def print_checkup(console: Console, found: Checkup, *, tools: bool) -> None:
         for warning in server.warnings:
             say(console, f"! {server.name}: {warning}", "yellow")
     if any(server.transport == "stdio" and not server.reached for server in found.servers):
-        say(console, "(--log-level info shows what a server says by itself)", "dim")
+        say(console, "(--log-level info also shows what servers write to their logs)", "dim")
     for problem in found.problems:
         say(console, f"✗ {problem}", "red")
     for warning in found.warnings:

@@ -1,6 +1,6 @@
-"""`codec-gateway engine`: the packaged llama.cpp server by itself, for a gateway in another container.
+"""`codec-gateway engine`: the packaged llama.cpp server on its own, for a gateway in another container.
 
-Reads the engine's settings as `serve` does and runs `gateway.engine.embedded` until a signal comes or the server ends.
+Reads the engine's settings as `serve` does, and runs `gateway.engine.embedded` until a signal or until the server ends.
 It decides nothing about generations: the gateway that is given its address does (`serve --engine URL`).
 """
 
@@ -26,16 +26,19 @@ KEY_VARIABLE = "CODEC_ENGINE_KEY"
 
 def engine(
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Whose [engine] is read (codec-gateway.toml here).")
+        Path | None,
+        typer.Option(
+            "--config", "-c", help="The configuration whose [engine] is used (default: codec-gateway.toml here)."
+        ),
     ] = None,
-    model: Annotated[Path | None, typer.Option(help="GGUF file of the model (the packaged SmolLM2 if unset).")] = None,
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    model: Annotated[Path | None, typer.Option(help="GGUF file of the model (default: the packaged SmolLM2).")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port of the llama.cpp server.")] = 8080,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Run the packaged llama.cpp server by itself: `serve --engine http://HOST:8080` elsewhere uses it.
+    """Run the packaged llama.cpp server on its own. A gateway elsewhere uses it with `serve --engine http://HOST:8080`.
 
-    CODEC_ENGINE_KEY, where it is set, is required of every client (the gateway's `engine.api_key`).
+    If CODEC_ENGINE_KEY is set, every client must send it (the gateway's `engine.api_key`).
 
     Example: codec-gateway engine --model model.gguf
     """
@@ -48,7 +51,7 @@ def engine(
     configure_logging(level=log_level, secrets=[key] if key else [])
     if key is None and not is_loopback(host):
         log.warning(
-            "anybody who reaches this port can generate: set CODEC_ENGINE_KEY, or let only the gateway reach it"
+            "anybody who can reach this port can generate: set CODEC_ENGINE_KEY, or let only the gateway reach it"
         )
     failure = anyio.run(_run, settings, Listening(host, port, key))
     if failure is not None:

@@ -1,4 +1,4 @@
-"""What the process says to a script when it ends. `docs/operate.md` repeats this list."""
+"""The exit codes of `codec-gateway`. `docs/operate.md` repeats this list."""
 
 from typing import Final
 
@@ -9,6 +9,6 @@ USAGE: Final = 2
 CONFIG: Final = 3
 """A setting, a map or a hash is wrong: nothing was started."""
 UNREACHABLE: Final = 4
-"""The engine or an upstream that must be there is not, or is not the one the map describes."""
+"""The engine or an upstream can't be reached but is needed, or the engine is not the one the map describes."""
 INTERRUPTED: Final = 130
 """Ctrl-C."""

@@ -1,7 +1,7 @@
 """`codec-gateway health`: whether a running gateway takes requests, as an exit code.
 
-For scripts and supervisors: one question to the admin port, one line, one code. `probe.py` asks; containers call that
-module itself, since it starts in a twentieth of the time. `status` says more.
+For scripts and supervisors: one question to the admin port, one line, one code. `probe.py` asks; containers run that
+module directly, since it starts in a twentieth of the time. `status` says more.
 """
 
 from pathlib import Path
@@ -17,14 +17,18 @@ from gateway.observe.escape import escape_text
 def health(
     url: Annotated[
         str | None,
-        typer.Argument(metavar="[URL]", help="What to ask; the path is /healthz/ready unless it says another."),
+        typer.Argument(metavar="[URL]", help="Address to ask; its path is /healthz/ready unless another is given."),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="What `serve` is given, to find the admin port (codec-gateway.toml here)."),
+        typer.Option(
+            "--config",
+            "-c",
+            help="The configuration of `serve`, to find the admin port (default: codec-gateway.toml here).",
+        ),
     ] = None,
 ) -> None:
-    """Ask a running gateway whether it is ready. In a container `python -m gateway.cli.probe` is the same, and quicker.
+    """Ask a running gateway if it is ready. In a container, `python -m gateway.cli.probe` does the same, but faster.
 
     Exit code 0: it is ready; 1: it is not; 4: it can't be reached.
 

@@ -1,8 +1,8 @@
 """`codec-gateway keys`: make, list and revoke API keys.
 
 Turns flags into records of `keys.toml`, and the records into a table. A key is shown once, when it is made; a running
-gateway knows it at its next request. It decides nothing: `gateway.config` says where the file is,
-`gateway.serve.auth.keys` what a key is, `gateway.serve.auth.key_file` keeps it.
+gateway accepts it from the next request on. It decides nothing: `gateway.config` says where the file is,
+`gateway.serve.auth.keys` what a key is, and `gateway.serve.auth.key_file` keeps the file.
 """
 
 import json as jsonlib
@@ -28,32 +28,37 @@ keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="What `serve` is given (codec-gateway.toml here, if there is one)."),
+    typer.Option(
+        "--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here, if there is one)."
+    ),
 ]
 Keys = Annotated[
-    Path | None, typer.Option("--keys", help="File of the keys.", show_default="keys.toml beside the configuration")
+    Path | None, typer.Option("--keys", help="File with the keys.", show_default="keys.toml beside the configuration")
 ]
 
 
 @keys.command()
 def add(
-    name: Annotated[str, typer.Argument(help="What the key is called in the audit log.")],
+    name: Annotated[str, typer.Argument(help="Name of the key in the audit log.")],
     server: Annotated[
-        list[str] | None, typer.Option(help="A server that it may use; again for more.", show_default="all")
+        list[str] | None, typer.Option(help="A server that it may use; repeat the option for more.", show_default="all")
     ] = None,
     tool: Annotated[
         list[str] | None,
-        typer.Option(help="A tool that it may call, `*` stands for anything; again for more.", show_default="all"),
+        typer.Option(
+            help="A tool that it may call, where `*` stands for anything; repeat the option for more.",
+            show_default="all",
+        ),
     ] = None,
-    rate: Annotated[int, typer.Option(min=0, help="Requests a minute; 0: any number.")] = 0,
-    concurrency: Annotated[int, typer.Option(min=0, help="Requests at a time; 0: any number.")] = 0,
+    rate: Annotated[int, typer.Option(min=0, help="Requests per minute; 0: no limit.")] = 0,
+    concurrency: Annotated[int, typer.Option(min=0, help="Requests at a time; 0: no limit.")] = 0,
     expires: Annotated[
         str | None, typer.Option(help="How long it is valid: 12h, 30d, 52w.", show_default="for ever")
     ] = None,
     config: Config = None,
     file: Keys = None,
 ) -> None:
-    """Make a key and print it, this once. A running gateway knows it at its next request.
+    """Make a key and print it; it is never shown again. A running gateway accepts it from the next request on.
 
     Example: codec-gateway keys add laptop --server time --rate 120 --expires 30d
     """
@@ -74,7 +79,7 @@ def add(
     )
     _file_of(settings.serve.keys).add(record)
     typer.echo(made)
-    typer.echo("It is shown this once. Clients send it as 'Authorization: Bearer KEY'.", err=True)
+    typer.echo("It is shown only this once. Clients send it as 'Authorization: Bearer KEY'.", err=True)
 
 
 @keys.command(name="list")
@@ -93,7 +98,7 @@ def list_keys(
     for name, row in rows.items():
         cells = (" ".join(row["servers"] or ["all"]), " ".join(row["tools"] or ["all"]))
         limits = (str(row["rate"] or "any"), str(row["concurrency"] or "any"))
-        end = f"{row['expires'] or 'never'}{' (over)' if row['expired'] else ''}"
+        end = f"{row['expires'] or 'never'}{' (expired)' if row['expired'] else ''}"
         table.add_row(*map(Text, (name, *cells, *limits, end)))
     Console(markup=False, highlight=False, emoji=False).print(table if rows else "no keys")
 
@@ -104,16 +109,16 @@ def revoke(
     config: Config = None,
     file: Keys = None,
 ) -> None:
-    """Forget a key. A running gateway refuses it from its next request on."""
+    """Revoke a key. A running gateway refuses it from the next request on."""
     _file_of(load_config(config, {"serve.keys": file}).serve.keys).revoke(name)
     typer.echo(f"{name} is revoked")
 
 
 def read_span(text: str) -> timedelta:
-    """`12h`, `30d` or `52w` as a time. Raises `ConfigError`."""
+    """`12h`, `30d` or `52w` as a span of time. Raises `ConfigError`."""
     match = _SPAN.fullmatch(text)
     if match is None or not int(match[1]):
-        raise ConfigError(f"--expires {text!r}: expected hours, days or weeks, as 12h, 30d or 52w")
+        raise ConfigError(f"--expires {text!r}: expected hours, days or weeks, such as 12h, 30d or 52w")
     return int(match[1]) * _UNITS[match[2]]
 
 

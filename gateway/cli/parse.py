@@ -1,8 +1,8 @@
-"""`codec-gateway parse`: what a model's output says, read as the gateway reads it.
+"""`codec-gateway parse`: reads a model's output as the gateway does.
 
-Turns text on standard input into the message that it tells, as JSON, or into its deltas; or shows the grammar that
-makes a model write such calls. For people who want to know why a call was not seen, and for scripts. Parsing itself is
-`gateway.toolcalls`; nothing is started and nothing is contacted.
+Turns text on standard input into a message, as JSON, or into its deltas; or prints the grammar that makes a model write
+such calls. For people who want to know why a call was not recognised, and for scripts. `gateway.toolcalls` does the
+parsing; nothing is started and nothing is contacted.
 """
 
 import json
@@ -20,15 +20,18 @@ from gateway.toolcalls.message import join_events, read_events
 from gateway.toolcalls.stream.deltas import event_delta
 
 _LONGEST = 1 << 26
-"""Bytes of an output that is read."""
+"""Bytes that a model's output may have."""
 
 _PIECE = 4
-"""Bytes of a piece in `--stream`, about what a token has."""
+"""Bytes of a piece with `--stream`: about as many as a token has."""
 
 
 def parse(
     format: Annotated[  # noqa: A002 - the option's name
-        str, typer.Option("--format", "-f", help="A format's name (docs/tool-formats.md), or auto: by --template.")
+        str,
+        typer.Option(
+            "--format", "-f", help="Name of the format (docs/tool-formats.md), or auto: recognised by --template."
+        ),
     ] = AUTO,
     tools: Annotated[
         Path | None,
@@ -37,17 +40,17 @@ def parse(
         ),
     ] = None,
     template: Annotated[
-        Path | None, typer.Option("--template", help="The model's chat template, by which auto knows its format.")
+        Path | None, typer.Option("--template", help="The model's chat template, by which auto recognises the format.")
     ] = None,
     prompt_tail: Annotated[
-        str, typer.Option("--prompt-tail", help="The end of the prompt, where it opened or closed reasoning.")
+        str, typer.Option("--prompt-tail", help="The end of the prompt, if it opened or closed reasoning.")
     ] = "",
-    stream: Annotated[bool, typer.Option("--stream", help="Print the deltas, one a line.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print the deltas, one per line.")] = False,
     grammar: Annotated[
-        bool, typer.Option("--grammar", help="Print the GBNF of one call of --tools, read no output.")
+        bool, typer.Option("--grammar", help="Print the GBNF grammar of one call of --tools, and read no output.")
     ] = False,
 ) -> None:
-    """Parse a model's output from standard input and print the message that it tells, as JSON.
+    """Parse a model's output from standard input and print the resulting message as JSON.
 
     Example: codec-gateway parse --format hermes --tools tools.json < output.txt
     """
@@ -67,7 +70,7 @@ def parse(
 def _events(fmt: Format, tools: tuple[ToolSpec, ...], prompt_tail: str, *, stream: bool) -> Iterator[Any]:
     text = sys.stdin.buffer.read(_LONGEST + 1)
     if len(text) > _LONGEST:
-        raise ConfigError(f"the output is longer than {_LONGEST} bytes; parse a part of it")
+        raise ConfigError(f"the output is longer than {_LONGEST} bytes: parse a part of it")
     pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE)) if stream else (text,)
     for event in read_events(fmt, pieces, tools, prompt_tail):
         delta = event_delta(event) if stream else None
@@ -78,7 +81,7 @@ def _events(fmt: Format, tools: tuple[ToolSpec, ...], prompt_tail: str, *, strea
 
 def _format(name: str, template: Path | None) -> Format:
     if name == AUTO and template is None:
-        typer.echo("codec-gateway: without --template, auto is 'generic'; name a format with --format", err=True)
+        typer.echo("codec-gateway: without --template, auto means 'generic': name a format with --format", err=True)
     text = _text_of(template, "--template") if template is not None and name == AUTO else ""
     return choose_format(text, supports_tools=True, wanted=name).format
 

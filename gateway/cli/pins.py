@@ -1,7 +1,7 @@
-"""`codec-gateway pins`: which tools are not as they were first seen, what changed, and taking them as they are now.
+"""`codec-gateway pins`: shows which tools have changed since they were first seen, and accepts them as they are now.
 
 Prints what `gateway.proxy.upstream.pins` remembers, with the differences that the console shows, and tells it what a
-person decided. A running gateway follows the file.
+person has decided. A running gateway follows the file.
 """
 
 import json as jsonlib
@@ -32,13 +32,19 @@ pins = typer.Typer(no_args_is_help=True, help="Show and accept changed tool defi
 def show(
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="What `serve` is given: its secrets are masked (codec-gateway.toml here)."),
+        typer.Option(
+            "--config",
+            "-c",
+            help="The configuration of `serve`, whose secrets are masked (default: codec-gateway.toml here).",
+        ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object: digests, no differences.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, with digests instead of differences.")
+    ] = False,
 ) -> None:
-    """Print the tools whose definition is not the one first seen, of servers with `pin = "warn"` or `"block"`.
+    """Print the tools whose definition has changed since it was first seen, of servers with `pin` = `warn` or `block`.
 
-    Below each stand the lines of its definition that changed.
+    The changed lines of each definition are printed as well.
     """
     file = PinFile()
     changes = file.changes()
@@ -60,12 +66,12 @@ def show(
 def _print_change(
     console: Console, change: Change, kept: Mapping[str, dict[str, Any]], secrets: frozenset[str]
 ) -> None:
-    """What changed in one tool, and the command that takes it."""
+    """Print what changed in one tool, and the command that accepts it."""
     say(console, "")
     say(console, f"{change.tool} of {change.server}", "bold")
     was, now = kept.get(change.pinned), kept.get(change.seen)
     if was is None or now is None:
-        say(console, "what it said before was not kept: it was pinned by an earlier version, or is too long")
+        say(console, "the earlier definition was not kept: it was pinned by an earlier version, or is too long")
     else:
         for line in difference(was, now, secrets):
             say(console, line.text, _STYLES[line.kind])
@@ -75,9 +81,11 @@ def _print_change(
 @pins.command()
 def accept(
     server: Annotated[str, typer.Argument(help="The server's name in the configuration.")],
-    tool: Annotated[str | None, typer.Argument(help="The tool's own name; all of the server when left out.")] = None,
+    tool: Annotated[
+        str | None, typer.Argument(help="The tool's own name; without it, all tools of the server.")
+    ] = None,
 ) -> None:
-    """Take definitions as they are now: they are pinned, and a running gateway offers a blocked tool again at once.
+    """Accept definitions as they are now: they are pinned, and a running gateway offers a blocked tool again at once.
 
     Example: codec-gateway pins accept time get_time
     """

@@ -1,7 +1,7 @@
-"""Whether a gateway is ready, asked as cheaply as a process can: for containers, which ask every few seconds.
+"""Asks whether a gateway is ready, as cheaply as a process can: for containers, which ask every few seconds.
 
-`python -m gateway.cli.probe [URL]` is what `codec-gateway health` does, in a twentieth of its time, because nothing but
-the standard library is imported here. It knows no configuration file: the address is an argument, or follows from the
+`python -m gateway.cli.probe [URL]` does what `codec-gateway health` does, in a twentieth of the time, because it
+imports only the standard library. It reads no configuration file: the address is an argument, or comes from the
 environment variables of the admin port. `health.py` is the same for people.
 """
 
@@ -18,12 +18,12 @@ READY_PATH: Final = "/healthz/ready"
 TIMEOUT: Final = 3.0
 _LARGEST: Final = 65_536
 _OK, _FAILED, _CONFIG, _UNREACHABLE = 0, 1, 3, 4
-"""As `exit_codes.py` has them; a test compares."""
+"""The same as in `exit_codes.py`; a test compares them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of the question: an exit code, and a line for whoever reads the container's log."""
+    """The outcome: an exit code, and a line for whoever reads the container's log."""
 
     code: int
     words: str
@@ -36,7 +36,7 @@ def admin_url(environ: Mapping[str, str]) -> str:
 
 
 def url_of(host: str, port: object) -> str:
-    """The address of a port that listens on `host`; every address of this machine is asked for by its loopback."""
+    """The URL of a port that listens on `host`. If it listens on all addresses, the URL names the loopback one."""
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - only asked
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
@@ -45,7 +45,9 @@ def ask(url: str, timeout: float = TIMEOUT) -> Answer:
     """Ask `url` (http only; `/healthz/ready` unless it names a path) once: 200 is yes, anything else is no."""
     address = _parse(url)
     if address is None:
-        return Answer(_CONFIG, f"{url!r} is not an address to ask: expected http://HOST:PORT, as http://127.0.0.1:8601")
+        return Answer(
+            _CONFIG, f"{url!r} is not a valid address: expected http://HOST:PORT, such as http://127.0.0.1:8601"
+        )
     host, port, path = address
     connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
@@ -60,7 +62,7 @@ def ask(url: str, timeout: float = TIMEOUT) -> Answer:
 
 
 def _parse(url: str) -> tuple[str, int | None, str] | None:
-    """Host, port and path of an `http` address, None where it is none."""
+    """Host, port and path of an `http` address; None if it is not one."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -70,7 +72,7 @@ def _parse(url: str) -> tuple[str, int | None, str] | None:
 
 
 def _reason(status: int, body: bytes) -> str:
-    """Why not, in the words of a gateway's report, else the status alone."""
+    """Why the gateway is not ready: in the words of its report, or else only the status."""
     try:
         reasons = json.loads(body)["reasons"]
         words = "; ".join(str(reason) for reason in reasons)
@@ -80,7 +82,7 @@ def _reason(status: int, body: bytes) -> str:
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Ask the one address among the arguments, else the admin port; prints the words and returns the exit code."""
+    """Ask the address given as an argument, or else the admin port; prints the outcome and returns the exit code."""
     answer = ask(arguments[0] if arguments else admin_url(environ))
     (sys.stderr if answer.code else sys.stdout).write(f"{ascii(answer.words)[1:-1]}\n")
     return answer.code

@@ -22,28 +22,29 @@ def serve(
         Path | None, typer.Option("--config", "-c", help="mcpServers JSON (Claude Desktop, Cursor, VS Code) or TOML.")
     ] = None,
     engine: Annotated[
-        str | None, typer.Option(help="embedded, none, or the URL of a llama.cpp server.", show_default="none")
+        str | None, typer.Option(help="embedded, none, or the URL of a llama.cpp or vLLM server.", show_default="none")
     ] = None,
     engines: Annotated[
         int | None,
-        typer.Option(min=1, max=64, help="Embedded engines to start, which share the work.", show_default="1"),
+        typer.Option(min=1, max=64, help="Number of embedded engines to start; they share the work.", show_default="1"),
     ] = None,
-    model: Annotated[Path | None, typer.Option(help="GGUF file of the model (the packaged SmolLM2 if unset).")] = None,
+    model: Annotated[Path | None, typer.Option(help="GGUF file of the model (default: the packaged SmolLM2).")] = None,
     token_map: Annotated[
         str | None,
         typer.Option("--map", help="Token map: a path, auto (from the model), or none.", show_default="auto"),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(help="Where to listen; beyond loopback a token is required.", show_default="127.0.0.1")
+        str | None,
+        typer.Option(help="Address to listen on; beyond loopback a token is required.", show_default="127.0.0.1"),
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port of /v1 and /mcp.", show_default="8600")] = None,
     admin_port: Annotated[int | None, typer.Option(help="Port of /metrics and /healthz.", show_default="8601")] = None,
     keys: Annotated[
-        Path | None, typer.Option(help="File of the API keys.", show_default="keys.toml beside the configuration")
+        Path | None, typer.Option(help="File with the API keys.", show_default="keys.toml beside the configuration")
     ] = None,
     workers: Annotated[
         str | None,
-        typer.Option(help="Processes that serve on these ports: a number, or auto, one a core.", show_default="1"),
+        typer.Option(help="Processes that serve on these ports: a number, or auto: one per core.", show_default="1"),
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
@@ -70,11 +71,11 @@ def serve(
     for warning in settings.warnings:
         log.warning(warning)
     if settings.tokens.map is None and not options.names_map:
-        log.info("serving text only: there is no engine and no model to read a token map from")
+        log.info("serving text only: there is neither an engine nor a model to read a token map from")
     if settings.serve.workers == 1:
         anyio.run(run_gateway, settings, options.read, backend_options={"use_uvloop": True})
         return
-    # One process alone needs nothing of this.
+    # A single process needs none of this.
     from gateway.workers.parent import run_workers
 
     anyio.run(run_workers, settings, options, backend_options={"use_uvloop": True})

@@ -1,4 +1,4 @@
-"""`codec-gateway status`: how a running gateway stands.
+"""`codec-gateway status`: shows the state of a running gateway.
 
 Asks the admin port for its report and prints it: a table of servers, what is wrong with them, and what tools cost. It
 decides nothing: `gateway.serve.admin.status` makes the report. `app.py` turns errors into a line and an exit code.
@@ -37,20 +37,24 @@ _TOOLS: Final = (Column("tool"), Column("tokens", 3, "right"), Column("ids", 2),
 _IDS: Final = {"leaf": "leaf", "shim": "shim", "rejected": "refused", None: "-"}
 
 
-AdminPort = Annotated[str | None, typer.Option(help="The admin port's address.", show_default="http://127.0.0.1:8601")]
+AdminPort = Annotated[str | None, typer.Option(help="Address of the admin port.", show_default="http://127.0.0.1:8601")]
 ConfigOfServe = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="What `serve` is given, to find the admin port (codec-gateway.toml here)."),
+    typer.Option(
+        "--config",
+        "-c",
+        help="The configuration of `serve`, to find the admin port (default: codec-gateway.toml here).",
+    ),
 ]
 
 
 def status(
     admin: AdminPort = None,
     config: ConfigOfServe = None,
-    tools: Annotated[bool, typer.Option("--tools", help="List every tool, and what its definition costs.")] = False,
+    tools: Annotated[bool, typer.Option("--tools", help="List every tool with the cost of its definition.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
 ) -> None:
-    """Show how a running gateway stands: its servers, their tools and what they cost, engine, map, keys and pins.
+    """Show the state of a running gateway: its servers, their tools and what they cost, engine, map, keys and pins.
 
     Exit code 0: it is ready; 1: it is not; 4: it can't be reached.
 
@@ -65,10 +69,10 @@ def status(
 
 
 def fetch_report(admin: str) -> dict[str, Any]:
-    """The report of the gateway with this admin port. Raises `UpstreamUnavailable`, `ConfigError`."""
+    """Fetch the report of the gateway with this admin port. Raises `UpstreamUnavailable`, `ConfigError`."""
     if not is_http_url(admin):
-        raise ConfigError(f"--admin {admin!r}: expected the admin port's address, as http://127.0.0.1:8601")
-    # An HTTP client takes 0.2 s to import, and only this command needs it.
+        raise ConfigError(f"--admin {admin!r}: expected the admin port's address, such as http://127.0.0.1:8601")
+    # An HTTP client takes 0.2 s to import, and few commands need it.
     import httpx2
 
     try:
@@ -82,13 +86,14 @@ def fetch_report(admin: str) -> dict[str, Any]:
         ) from None
     if answer.status_code != 200 or not isinstance(report, dict) or "servers" not in report:
         raise UpstreamUnavailable(
-            f"{admin!r} answers {answer.status_code} and no report: is it the admin port of a gateway?", server=""
+            f"{admin!r} answers with status {answer.status_code} instead of a report: is it a gateway's admin port?",
+            server="",
         )
     return cast("dict[str, Any]", report)
 
 
 def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> None:
-    """The report, for a person."""
+    """Print the report for a person."""
     ready = "ready" if report["ready"] else "not ready"
     head = f"codec-gateway {report['version']}, {ready}, up for {_span(report['uptime'])}"
     say(console, head, "bold green" if report["ready"] else "bold red")
@@ -113,14 +118,14 @@ def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> No
     for line in _problems(report):
         say(console, f"! {line}", "yellow")
     console.print()
-    say(console, _sum(report), "dim")
+    say(console, _totals(report), "dim")
     if tools:
         console.print()
         print_table(console, _TOOLS, [_tool_row(tool) for server in report["servers"] for tool in server["tools"]])
 
 
 def admin_address(config: Path | None) -> str:
-    """Where the admin port of a gateway with this configuration is."""
+    """The address of the admin port of a gateway with this configuration."""
     serve = load_config(config).serve
     return url_of(serve.admin_host, serve.admin_port)
 
@@ -131,7 +136,7 @@ def _workers(workers: list[dict[str, Any]]) -> str:
 
 
 def _shared(shared: dict[str, Any]) -> str:
-    return f"up, {shared['replicas']} replicas" if shared["up"] else f"away: {shared['reason']}"
+    return f"up, {shared['replicas']} replicas" if shared["up"] else f"down: {shared['reason']}"
 
 
 def _member(engine: dict[str, Any]) -> str:
@@ -170,7 +175,7 @@ def _problems(report: dict[str, Any]) -> list[str]:
         if server["last_error"] and server["state"] not in ("up", "idle")
     ]
     pins = [
-        f"{each['server']}: the definition of {each['tool']!r} is not the pinned one: codec-gateway pins show"
+        f"{each['server']}: the definition of {each['tool']!r} is not the pinned one: see codec-gateway pins show"
         for each in report["pins"]["broken"]
     ]
     invalid = [
@@ -179,7 +184,7 @@ def _problems(report: dict[str, Any]) -> list[str]:
         for each in server["invalid_tools"]
     ]
     problems = [report[part]["problem"] for part in ("pins", "keys") if report[part]["problem"]]
-    # A gateway from before it was told is asked too.
+    # An older gateway does not report it.
     advice = [report["definition_advice"]] if report.get("definition_advice") else []
     return servers + pins + invalid + problems + advice
 
@@ -188,10 +193,10 @@ def _engine(engine: dict[str, Any]) -> str:
     if engine["kind"] == "none":
         return "none"
     if not engine["up"]:
-        return f"{engine['kind']}, away: {engine['reason']}"
+        return f"{engine['kind']}, down: {engine['reason']}"
     what = f"{engine['kind']}, {engine['model']}, {engine['slots']} slots of {engine['context']} ids"
-    # A gateway from before it was told is asked too.
-    return f"{what}, calls as {engine['tool_format']}" if engine.get("tool_format") else what
+    # An older gateway does not report it.
+    return f"{what}, calls in the format {engine['tool_format']}" if engine.get("tool_format") else what
 
 
 def _maps(maps: dict[str, Any]) -> str:
@@ -205,12 +210,12 @@ def _keys(report: dict[str, Any]) -> str:
     return " ".join(report["keys"]["names"]) or "none"
 
 
-def _sum(report: dict[str, Any]) -> str:
+def _totals(report: dict[str, Any]) -> str:
     shim = report["shim"]
     estimated = any(server["definition_tokens_estimated"] for server in report["servers"])
     cost = _tokens(report["definition_tokens"], estimated=estimated)
     how = ", read on demand (tool_search)" if report["tool_search"] is True else ""
-    ids = f"{shim['leaf_bypasses']} results came with ids, {shim['tokenize_calls']} were tokenized here"
+    ids = f"{shim['leaf_bypasses']} results came with ids, {shim['tokenize_calls']} were tokenized by the gateway"
     return f"tool definitions: {cost} tokens{how}; {ids}"
 
 

@@ -1,8 +1,8 @@
 """`codec-gateway stdio`: the gateway as an MCP server on standard input and output, for desktop clients.
 
-Turns flags into a configuration, runs proxy and MCP endpoint until the client closes our input, and says by the exit
-code how it ended. Standard output belongs to the protocol; every word of ours goes to standard error. It decides
-nothing: `proxy` and `serve/mcp` do. It registers the command and reports its errors.
+Turns flags into a configuration, runs the proxy and the MCP endpoint until the client closes standard input, and tells
+by the exit code how it ended. Standard output belongs to the protocol; the gateway's own messages go to standard error.
+It decides nothing: `proxy` and `serve/mcp` do. `app.py` turns errors into a line and an exit code.
 """
 
 import os
@@ -28,14 +28,14 @@ def stdio(
         Path | None, typer.Option("--config", "-c", help="mcpServers JSON (Claude Desktop, Cursor, VS Code) or TOML.")
     ] = None,
     token_map: Annotated[
-        str | None, typer.Option("--map", help="Token map: a path, or auto (from the model). Unset: text only.")
+        str | None, typer.Option("--map", help="Token map: a path, or auto (from the model); unset: text only.")
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve MCP servers as one, on standard input and output, for a desktop client."""
     configure_logging(level=log_level)
     refuse_nesting(os.environ)
-    # Here ids are for the client, not for an engine: without a map that was asked for there are none.
+    # Here ids are for the client, not for an engine: there are none unless a map was asked for.
     settings = load_config(config, {"tokens.map": token_map or "none"})
     configure_logging(level=log_level, secrets=secrets_of(settings))
     maps = resolve_maps(settings)
@@ -43,7 +43,7 @@ def stdio(
 
 
 async def _run(settings: GatewayConfig, maps: MapSet) -> int:
-    """Serve until standard input closes or a signal comes; gives the exit code."""
+    """Serve until standard input closes or a signal arrives; returns the exit code."""
     for warning in settings.warnings:
         get_logger("gateway.cli").warning(warning)
     caught: list[int] = []
@@ -57,12 +57,12 @@ async def _run(settings: GatewayConfig, maps: MapSet) -> int:
 async def _serve(settings: GatewayConfig, maps: MapSet) -> None:
     session_map = None if maps.session is None else maps.session.map_id
     async with open_mcp_services(settings, maps) as services:
-        # The servers start when the client has said what it can be asked for.
+        # The servers start once the client has said what servers may ask of it.
         await services.mcp_endpoint(session_map).serve_stdio(services.proxy, services.proxy.stop)
 
 
 async def _watch_signals(caught: list[int], scope: anyio.CancelScope) -> None:
-    """Ctrl-C, TERM and a closed terminal end the servers behind us in order; left to Python they would go on."""
+    """End the servers in order on Ctrl-C, TERM or a closed terminal. By Python's default they would go on running."""
     heard = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         heard.append(signal.SIGHUP)

@@ -1,8 +1,8 @@
 """Tables and lines for people, on a terminal of any width and in a pipe.
 
-Turns rows into a table that fits: where there is no room, the columns that matter least are left out, and the caller is
-told. In a pipe nothing is left out and nothing is folded, so that a row stays a line. No text is markup: names and
-words come from files and servers. It knows no command.
+Turns rows into a table that fits: if there is no room, the columns that matter least are left out, and the caller is
+told. In a pipe nothing is left out or wrapped, so that each row stays one line. Text is never read as markup, since
+names and words come from files and servers. It knows no command.
 """
 
 from collections.abc import Sequence
@@ -27,20 +27,20 @@ class Column:
 
     title: str
     weight: int = 0
-    """Those of the least weight are left out first; 0: never."""
+    """Columns of the least weight are left out first; those of weight 0 never are."""
     justify: Literal["left", "right"] = "left"
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text and how it looks."""
+    """A text and its style."""
 
     text: str
     style: str = ""
 
 
 def plain_console(*, stderr: bool = False) -> Console:
-    """A console on which no text is markup; in a pipe it has all the room there is."""
+    """A console that reads no text as markup; in a pipe it is so wide that everything fits."""
     console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = _PIPE
@@ -48,7 +48,7 @@ def plain_console(*, stderr: bool = False) -> Console:
 
 
 def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> bool:
-    """Print as many columns as fit; whether that was all of them."""
+    """Print as many columns as fit; returns whether that was all of them."""
     cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
     cells = [[Cell(escape_text(cell.text, _CELL), cell.style) for cell in row] for row in cells]
     widths = [
@@ -65,7 +65,7 @@ def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequ
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """Print one line of untrusted words; on a terminal it is folded."""
+    """Print one line of untrusted text; on a terminal it is wrapped."""
     console.print(Text(escape_text(text), style=style), soft_wrap=not console.is_terminal)
 
 
@@ -75,6 +75,6 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> lis
         spare = [n for n in shown if columns[n].weight]
         if not spare:
             break
-        # Of several of one weight the last one goes first.
+        # Of several columns of the same weight, the last one goes first.
         shown.remove(min(reversed(spare), key=lambda n: columns[n].weight))
     return shown

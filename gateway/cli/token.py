@@ -1,8 +1,8 @@
 """`codec-gateway token`: the token that clients must send when the gateway listens beyond loopback.
 
-Prints the configured token (CODEC_GATEWAY_TOKEN, `serve.token`), read as `serve` reads it, and else the one in the
-state folder, made now if there is none yet. It decides nothing: `gateway.config` reads, `gateway.serve.auth.token`
-keeps.
+Prints the configured token (CODEC_GATEWAY_TOKEN, `serve.token`), read as `serve` reads it, or else the one in the state
+folder, which is made if there is none yet. It decides nothing: `gateway.config` reads the setting,
+`gateway.serve.auth.token` keeps the token.
 """
 
 from pathlib import Path
@@ -17,7 +17,9 @@ from gateway.serve.auth.token import stored_token
 def token(
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="What `serve` is given (codec-gateway.toml here, if there is one)."),
+        typer.Option(
+            "--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here, if there is one)."
+        ),
     ] = None,
 ) -> None:
     """Print the bearer token of this gateway (and make one, if there is none yet).

@@ -1,7 +1,7 @@
-"""`codec-gateway why`: what the last conversations lost of the engine's cache, and what would mend it.
+"""`codec-gateway why`: what the last conversations lost from the engine's cache, and what would prevent it.
 
-Asks the admin port for its report and prints a line for each request that carried a conversation on: reasons, places
-and numbers, and no word of a conversation. It decides nothing.
+Asks the admin port for its report and prints a line for each request that continued a conversation: reasons, places and
+numbers, without any of its text. It decides nothing.
 """
 
 import json as jsonlib
@@ -31,7 +31,7 @@ def why(
     config: ConfigOfServe = None,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON array.")] = False,
 ) -> None:
-    """Show what the last conversations of /v1 found again in the engine's cache, what they lost, and why.
+    """Show how much of the last /v1 conversations was still in the engine's cache, what was lost, and why.
 
     Exit code 0: it was shown; 4: the gateway can't be reached.
 
@@ -48,7 +48,7 @@ def why(
 def print_losses(console: Console, prompts: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of requests, and under it one line of advice for each reason in it."""
     if not prompts:
-        say(console, "no request has carried a conversation on since the gateway was started")
+        say(console, "no request has continued a conversation since the gateway was started")
         return
     print_table(console, _COLUMNS, [list(map(Cell, _row(each))) for each in prompts])
     for reason in dict.fromkeys(each["reason"] for each in prompts if each["lost"]):

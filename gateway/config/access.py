@@ -1,8 +1,7 @@
-"""Who may call, and what is written down about it: these settings in their one internal form.
+"""The settings about who may call and what is recorded about it, in their internal form.
 
-The part of `model.py` that is about identities: OAuth tokens, the audit log, trajectories, traces. Times are
-seconds. The `build_*` functions turn checked values into it, and say what is missing. It opens nothing and fetches
-nothing.
+The part of `model.py` that is about identities: OAuth tokens, the audit log, trajectories, traces. Times are seconds.
+The `build_*` functions turn checked values into it, and say what is missing. It opens nothing and fetches nothing.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from gateway.config.address import is_http_url, is_loopback
 from gateway.errors import ConfigError
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Signatures that a public key checks (RFC 7518). A shared secret (`HS256`) or none at all is never accepted."""
+"""Signatures that are checked with a public key (RFC 7518). A shared secret (`HS256`) or `none` is never accepted."""
 _NEVER_IN_URLS: Final = frozenset(' "\\<>^`{|}')
 SCOPE_PREFIX: Final = "mcp"
 
@@ -25,16 +24,16 @@ class OAuthConfig:
     """The authorization server whose access tokens are accepted (OAuth 2.1, RFC 9068)."""
 
     issuer: str
-    """Its identifier, as the tokens' `iss` says it."""
+    """Its identifier, as in the tokens' `iss`."""
     resource: str
-    """Our own address as clients write it (RFC 8707): `https://gateway.example/mcp`."""
+    """The gateway's own address as clients write it (RFC 8707): `https://gateway.example/mcp`."""
     audience: str
-    """What the tokens' `aud` must hold; the resource, unless the server names us otherwise."""
+    """What the tokens' `aud` must contain: the resource, unless the server has another name for the gateway."""
     jwks_url: str | None = None
-    """Where its public keys are; None: where its metadata says (RFC 8414, OpenID Connect Discovery)."""
+    """The URL of its public keys; None: the one in its metadata (RFC 8414, OpenID Connect Discovery)."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "EdDSA")
     scope_prefix: str = SCOPE_PREFIX
-    """Front of the scopes `PREFIX:server:NAME` and `PREFIX:tool:NAME`."""
+    """Prefix of the scopes `PREFIX:server:NAME` and `PREFIX:tool:NAME`."""
     scopes: tuple[str, ...] = ()
     """Scopes that clients are told to ask for."""
     leeway: float = 30.0
@@ -47,22 +46,22 @@ class OAuthConfig:
 
 @dataclass(frozen=True, slots=True)
 class AuditConfig:
-    """The audit log: one JSON line a call."""
+    """The audit log: one JSON line for each call."""
 
     path: Path | None = None
     """Where the lines go; None: nothing is written."""
     arguments: bool = False
-    """Write the arguments of calls too, secrets masked."""
+    """Whether the arguments of calls are written too, with secrets masked."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrajectoriesConfig:
-    """Trajectories: one JSON line an answer."""
+    """Trajectories: one JSON line for each answer."""
 
     path: Path | None = None
     """Where the lines go; None: nothing is written."""
     logprobs: bool = False
-    """Ask the engine for the log-probability of each id that it samples."""
+    """Whether the engine is asked for the log-probability of each id that it samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +74,10 @@ class TelemetryConfig:
 
 
 def build_oauth(values: Mapping[str, Any]) -> OAuthConfig | None:
-    """The `[serve.oauth]` table, whole; None where no issuer is set.
+    """Build the `[serve.oauth]` table; None if no issuer is set.
 
     Raises:
-        ConfigError: a part is missing or no URL.
+        ConfigError: a part is missing or not a URL.
     """
     given = {key: value for key, value in values.items() if value not in (None, [])}
     if "issuer" not in given:
@@ -88,7 +87,7 @@ def build_oauth(values: Mapping[str, Any]) -> OAuthConfig | None:
     if "resource" not in given:
         raise ConfigError("serve.oauth.resource is not set: write the URL by which clients reach /mcp")
     for key in ("issuer", "resource", "jwks_url"):
-        _must_be_safe_url(f"serve.oauth.{key}", given.get(key))
+        _check_url(f"serve.oauth.{key}", given.get(key))
     resource = given["resource"]
     prefix = given.get("scope_prefix", SCOPE_PREFIX)
     basis = OAuthConfig(given["issuer"], resource, resource, scopes=(f"{prefix}:server:*",))
@@ -97,27 +96,27 @@ def build_oauth(values: Mapping[str, Any]) -> OAuthConfig | None:
 
 
 def build_audit(values: Mapping[str, Any]) -> AuditConfig:
-    """The `[audit]` table."""
+    """Build the `[audit]` table."""
     path: str | None = values.get("path")
     return AuditConfig(Path(path) if path else None, values.get("arguments", False))
 
 
 def build_trajectories(values: Mapping[str, Any]) -> TrajectoriesConfig:
-    """The `[trajectories]` table."""
+    """Build the `[trajectories]` table."""
     path: str | None = values.get("path")
     return TrajectoriesConfig(Path(path) if path else None, values.get("logprobs", False))
 
 
 def build_telemetry(values: Mapping[str, Any]) -> TelemetryConfig:
-    """The `[telemetry]` table. Raises `ConfigError` where the endpoint is not a URL."""
+    """Build the `[telemetry]` table. Raises `ConfigError` if the endpoint is not a URL."""
     telemetry = replace(TelemetryConfig(), **values)
     if telemetry.otlp_endpoint and not is_http_url(telemetry.otlp_endpoint):
         raise ConfigError(f"telemetry.otlp_endpoint: expected http://HOST:PORT, got {telemetry.otlp_endpoint!r}")
     return telemetry
 
 
-def _must_be_safe_url(key: str, url: str | None) -> None:
-    """Keys and tokens that travel in the clear prove nothing; on this machine they travel nowhere."""
+def _check_url(key: str, url: str | None) -> None:
+    """Refuse what is no URL, or leads off this machine without TLS: keys and tokens sent in the clear prove nothing."""
     if url is None:
         return
     plain = url.isascii() and not set(url) & _NEVER_IN_URLS
@@ -126,6 +125,6 @@ def _must_be_safe_url(key: str, url: str | None) -> None:
 
 
 def is_secure(url: str) -> bool:
-    """Whether what is fetched there can be believed: TLS, or it never leaves this machine."""
+    """Whether what is fetched there can be trusted: it comes over TLS, or from this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or is_loopback(parts.hostname or "")

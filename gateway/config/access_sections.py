@@ -1,4 +1,4 @@
-"""The settings about who may call and what is written down: their keys, bounds and words.
+"""The settings about who may call and what is recorded about it: their keys, bounds and descriptions.
 
 Defaults come from `access.py`.
 """
@@ -28,41 +28,43 @@ class OAuthSection(Section):
         default=None, description="URL by which clients reach `/mcp`; they ask for tokens for it (RFC 8707)."
     )
     audience: str | None = Field(
-        default=None, description="What the tokens' `aud` must hold, where that is not `resource`."
+        default=None, description="What the tokens' `aud` must contain, if that is not `resource`."
     )
     jwks_url: str | None = Field(
-        default=None, description="Where the issuer's public keys are; unset: where its metadata says."
+        default=None, description="URL of the issuer's public keys; unset: the one in the issuer's metadata."
     )
     algorithms: list[Algorithm] = Field(
         default=list(_OAUTH.algorithms),
         min_length=1,
-        description="Signatures that are accepted.",
+        description="Signature algorithms that are accepted.",
     )
     scope_prefix: str = Field(
         default=SCOPE_PREFIX,
         pattern=r"^[A-Za-z0-9._/-]{1,64}$",
-        description="Front of the scopes `mcp:server:NAME` and `mcp:tool:NAME`.",
+        description="First part of the scopes `mcp:server:NAME` and `mcp:tool:NAME`.",
     )
     scopes: list[Scope] = Field(
-        default=[], description="Scopes that clients are told to ask for; unset: those of every server."
+        default=[], description="Scopes that clients are told to ask for; unset: the one for all servers."
     )
     leeway: Annotated[float, Field(ge=0, le=300)] = Field(
-        default=_OAUTH.leeway, description="Seconds by which the issuer's clock and ours may differ."
+        default=_OAUTH.leeway, description="Seconds by which the clocks of the issuer and the gateway may differ."
     )
     rate: CountOrZero = Field(
-        default=_OAUTH.rate, description="Requests a minute that one subject may make; 0: any number."
+        default=_OAUTH.rate, description="Requests per minute that one subject may make; 0: no limit."
     )
     concurrency: CountOrZero = Field(
-        default=_OAUTH.concurrency, description="Requests of one subject that may run at a time; 0: any number."
+        default=_OAUTH.concurrency, description="Requests of one subject that may run at a time; 0: no limit."
     )
 
 
 class AuditSection(Section):
     """`[audit]`."""
 
-    path: str | None = Field(default=None, description="File that gets one JSON line a call; unset: none is written.")
+    path: str | None = Field(
+        default=None, description="File to which one JSON line per call is written; unset: there is no audit log."
+    )
     arguments: bool = Field(
-        default=_AUDIT.arguments, description="Write the arguments of calls too, with secrets masked."
+        default=_AUDIT.arguments, description="`true`: the arguments of calls are written too, with secrets masked."
     )
 
 
@@ -71,12 +73,12 @@ class TrajectoriesSection(Section):
 
     path: str | None = Field(
         default=None,
-        description="File that gets one JSON line an answer of `/v1`: its ids, and where each came from; unset: none "
-        "is written. It holds all that was said.",
+        description="File to which one JSON line per answer of `/v1` is written: its ids, and where each came "
+        "from; unset: there is none. The file contains everything that was said.",
     )
     logprobs: bool = Field(
         default=_TRAJECTORIES.logprobs,
-        description="Ask the engine for the log-probability of each id that it samples.",
+        description="`true`: the engine is asked for the log-probability of each id that it samples.",
     )
 
 
@@ -84,8 +86,9 @@ class TelemetrySection(Section):
     """`[telemetry]`."""
 
     otlp_endpoint: str | None = Field(
-        default=None, description="Collector that takes OpenTelemetry traces by OTLP over HTTP; unset: none are made."
+        default=None,
+        description="Collector to which OpenTelemetry traces are sent by OTLP over HTTP; unset: nothing is traced.",
     )
     service_name: str = Field(
-        default=_TELEMETRY.service_name, min_length=1, description="What the traces call this gateway."
+        default=_TELEMETRY.service_name, min_length=1, description="Name of this gateway in the traces."
     )

@@ -1,7 +1,7 @@
 """Host names and URLs, judged without asking any network.
 
 Turns a written address into a yes or no. No name is ever resolved here: what a name points to can change between the
-question and its use.
+check and the use.
 """
 
 from ipaddress import ip_address
@@ -34,10 +34,10 @@ def ascii_host(host: str) -> str:
     """A host as it is looked up: its name in ASCII, or its address.
 
     Raises:
-        ValueError: nothing can be called so.
+        ValueError: no host can have this name.
     """
     # An empty or too long part of a name is a UnicodeError.
     name = host.encode("idna").decode()
     if len(name) > _LONGEST_NAME or " " in name or not name.isprintable():
-        raise ValueError("no name of a host")
+        raise ValueError("not a valid host name")
     return name

@@ -1,7 +1,7 @@
-"""Values of a file or the environment, held against the settings there are: an unknown key or a wrong value is named.
+"""Checks values from a file or the environment against the settings that exist: unknown keys, wrong values.
 
-Turns tables into the same tables, checked, or into one ConfigError that says of each what was expected, and which key
-may have been meant. It knows no file.
+Turns tables into the same tables, checked, or into one ConfigError that says for each problem what was expected, and
+which key may have been meant. It knows no file.
 """
 
 import difflib
@@ -19,9 +19,8 @@ from gateway.errors import ConfigError
 _EXPECTED = {
     "model_type": "a table of settings",
     "dict_type": "a table",
-    "string_pattern_mismatch": "1 to 8 of letters, digits, '_' and '-'",
 }
-"""Where the library speaks of Python's types, not of the file's."""
+"""Descriptions for errors where the library's message names Python's types instead of the file's."""
 _NAMED: Final[dict[str, type[BaseModel]]] = {"upstreams": UpstreamSection, "engines": EngineSection}
 """Tables of tables that a person names."""
 
@@ -35,7 +34,7 @@ def check_settings(values: Mapping[str, Any], origin: str, *, strict: bool) -> d
         strict: whether `"1"` is not a number. TOML has types; the environment has only text.
 
     Raises:
-        ConfigError: an unknown key or a wrong value; names each.
+        ConfigError: an unknown key or a wrong value; names the first five.
     """
     try:
         return Settings.model_validate(values, strict=strict).model_dump(exclude_unset=True)
@@ -45,7 +44,7 @@ def check_settings(values: Mapping[str, Any], origin: str, *, strict: bool) -> d
 
 
 def valid_keys(path: tuple[str, ...] = ()) -> list[str]:
-    """The keys that may stand in the table at `path`, for suggestions and for the reference page."""
+    """The keys that the table at `path` may have, for suggestions."""
     section: type[BaseModel] = Settings
     for key in path:
         if section is UpstreamSection or key not in section.model_fields:
@@ -61,7 +60,7 @@ def _section_of(section: type[BaseModel], key: str) -> type[BaseModel]:
 
 
 def suggest_key(key: str, path: tuple[str, ...] = ()) -> str:
-    """A half sentence that says which key may have been meant."""
+    """Part of a sentence that says which key may have been meant."""
     keys = valid_keys(path)
     near = difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(keys)}"
@@ -75,13 +74,15 @@ def _describe(details: ErrorDetails, values: Mapping[str, Any]) -> str:
     expected = _EXPECTED.get(details["type"]) or details["msg"].removeprefix("Input should be ")
     if details["type"] == "string_too_short":
         expected = f"at least {details.get('ctx', {}).get('min_length')} characters"
+    if details["type"] == "string_pattern_mismatch":
+        expected = f"a text that matches {details.get('ctx', {}).get('pattern')}"
     given = _find(values, details["loc"])
     shown = MASK if any(map(sounds_secret, path)) else f"{str(given)[:60]!r}"
     return f"key {dotted!r}: expected {expected}, got {type(given).__name__} {shown}"
 
 
 def _written(values: object, path: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """The part of a place that a person wrote: behind it stands which of several forms of a value was tried."""
+    """The part of a path that a person wrote. What follows it tells which of several forms of a value was tried."""
     for n in range(len(path)):
         if not isinstance(_find(values, path[:n]), Mapping | list):
             return path[:n]

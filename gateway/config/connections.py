@@ -1,6 +1,6 @@
-"""What clients may hold, known or not: connections, heads of requests, silence. And which proxies speak for others.
+"""Bounds on what any client may hold (connections, heads of requests, silence), and which proxies speak for others.
 
-These settings in their one internal form; times are seconds, sizes are bytes. It opens no socket.
+The settings in their internal form; times are seconds, sizes are bytes. It opens no socket.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from gateway.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ConnectionsConfig:
-    """Bounds of the connections of clients, whoever they are."""
+    """Bounds on clients' connections, whoever the clients are."""
 
     total: int = 4096
     """Connections that may be open at a time."""
@@ -21,22 +21,22 @@ class ConnectionsConfig:
     head_bytes: int = 64 * 1024
     """Largest head of a request: its line and its headers."""
     head_fields: int = 100
-    """Headers of a request."""
+    """Headers that a request may have."""
     head_timeout: float = 10.0
-    """A head must be complete so long after it began, the first one after the connection was opened."""
+    """Time for a head to be complete, from its first byte; for the first one, from when the connection was opened."""
     body_timeout: float = 60.0
     """Longest silence in the middle of a body."""
     idle_timeout: float = 75.0
     """Longest silence between two requests."""
     write_timeout: float = 60.0
-    """Time for which a client may take nothing of what is written to it."""
+    """Longest time for which a client may read nothing of what is written to it."""
 
 
 def read_networks(written: Iterable[str], key: str) -> tuple[str, ...]:
-    """Addresses and networks (`10.0.0.0/8`), each as a network.
+    """Read addresses and networks (`10.0.0.0/8`), each as a network.
 
     Raises:
-        ConfigError: one is neither; `key` is where it stands.
+        ConfigError: one is neither; `key` names the setting.
     """
     found: list[str] = []
     for each in written:

@@ -8,7 +8,7 @@ from pydantic import Field
 from gateway.config.section import Section
 
 SHORTEST: Final = 32
-"""Characters of a token that nobody finds by trying, be it with a URL signed by it at hand."""
+"""Characters that a token needs so that nobody can guess it, even from a URL that was signed with it."""
 VARIABLE: Final = "CODEC_ADMIN_TOKEN"
 
 
@@ -17,7 +17,7 @@ class ConsoleConfig:
     """The pages under `/console` of the admin port."""
 
     texts: Literal["off", "on"] = "off"
-    """Whether words of conversations are shown; else ids, counts and sources alone."""
+    """Whether the texts of conversations are shown; if not, only ids, counts and sources are."""
     token: str | None = None
     """Lets its holder sign in; None: the one in the state folder."""
 
@@ -30,11 +30,12 @@ class ConsoleSection(Section):
 
     texts: Literal["off", "on"] = Field(
         default=CONSOLE.texts,
-        description="`off`: ids, counts and sources of conversations, and no word of them. `on`: their texts too, "
-        "secrets masked: for a machine on which all who sign in may read what all callers say.",
+        description="`off`: the console shows ids, counts and sources of conversations, but none of their text. "
+        "`on`: it shows their text too, with secrets masked; only for a machine on which everybody "
+        "who signs in may read what all callers say.",
     )
     token: Annotated[str, Field(min_length=SHORTEST)] | None = Field(
         default=CONSOLE.token,
-        description="Lets its holder sign in: 32 characters or more. Best set as CODEC_ADMIN_TOKEN; unset: one in the "
-        "state folder, which `codec-gateway console` uses.",
+        description="Secret with which the operator signs in, at least 32 characters. Best set as "
+        "CODEC_ADMIN_TOKEN; unset: one in the state folder, which `codec-gateway console` uses.",
     )

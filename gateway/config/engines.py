@@ -1,6 +1,6 @@
 """`[engine]` and `[engines.NAME]`: the settings of one engine, or of each of several, checked and built.
 
-Turns checked layers into `EngineConfig`s by name. It starts none, and asks none what it is.
+Turns checked layers into `EngineConfig`s by name. It starts no engine, and asks none what it is.
 """
 
 import re
@@ -23,44 +23,50 @@ Values = Mapping[str, Any]
 
 
 def build_engines(one: Values, several: Mapping[str, Values]) -> tuple[EngineConfig, Mapping[str, EngineConfig]]:
-    """Give the engine of `[engine]`, and those of `[engines.NAME]`; where these are, the first is none.
+    """Return the engine of `[engine]`, and those of `[engines.NAME]`. If there are any of these, the first is `none`.
 
     Raises:
-        ConfigError: both are written, a name is no name, or a setting is wrong.
+        ConfigError: both are set, a name is not valid, or a setting is wrong.
     """
     if not several:
         return build_engine(one, "engine"), MappingProxyType({})
     if one:
         raise ConfigError(
-            "'engine' and 'engines' are both set: write that of [engine] as one more [engines.NAME], or leave one of "
-            "the two out (a flag or a variable for the engine counts as [engine])"
+            "'engine' and 'engines' are both set: move the settings of [engine] to one more [engines.NAME], or remove "
+            "one of the two (a flag or a variable for the engine counts as [engine])"
         )
     if len(several) > _MOST:
-        raise ConfigError(f"engines: {len(several)} of them are more than {_MOST}: put a router before some")
+        raise ConfigError(
+            f"engines: there are {len(several)}, but at most {_MOST} are allowed: put some behind a router"
+        )
     for name in several:
         if not _NAME.fullmatch(name):
-            raise ConfigError(f"engines.{name}: a name is 1 to 64 of letters, digits, '_' and '-': call it otherwise")
+            raise ConfigError(
+                f"engines.{name}: an engine's name must have 1 to 64 letters, digits, '_' and '-': rename it"
+            )
     built = {name: build_engine(values, f"engines.{name}") for name, values in several.items()}
     for name, engine in built.items():
         if engine.kind == "none":
-            raise ConfigError(f"engines.{name}: expected a url, or kind = 'embedded': write one, or remove the section")
+            raise ConfigError(
+                f"engines.{name}: expected a url, or kind = 'embedded': set one of them, or remove the section"
+            )
         if engine.kind == "url" and (twin := _twin(name, engine, built)) is not None:
             raise ConfigError(
-                f"engines.{name} and engines.{twin} have one url, {mask_text(engine.url or '')!r}, and one model "
-                "(served_model)"
+                f"engines.{name} and engines.{twin} have the same url, {mask_text(engine.url or '')!r}, and the same "
+                "model: remove one of them, or set another served_model"
             )
     return EngineConfig(), MappingProxyType(built)
 
 
 def copies(config: GatewayConfig, count: int) -> GatewayConfig:
-    """The same with so many engines like its own embedded one.
+    """Return the configuration with `count` engines like its own embedded one.
 
     Raises:
-        ConfigError: its engine is none that the gateway starts itself.
+        ConfigError: it names engines that the gateway does not start itself, or several.
     """
     if config.engines or config.engine.kind == "url":
         raise ConfigError(
-            "--engines starts embedded engines, but the configuration names engines of its own: remove one of the two"
+            "--engines starts embedded engines, but the configuration names other engines: remove one of the two"
         )
     one = replace(config.engine, kind="embedded")
     several = {f"engine-{number}": one for number in range(1, count + 1)}
@@ -77,7 +83,7 @@ def _twin(name: str, engine: EngineConfig, engines: Mapping[str, EngineConfig]) 
 
 
 def build_engine(values: Values, key: str) -> EngineConfig:
-    """Give the engine of one section, which messages call `key`. Raises `ConfigError`."""
+    """Return the engine of one section, which messages call `key`. Raises `ConfigError`."""
     defaults = EngineConfig()
     volatile = tuple(values.get("volatile", defaults.volatile))
     built = {
@@ -90,7 +96,7 @@ def build_engine(values: Values, key: str) -> EngineConfig:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ConfigError(f"{key}.volatile[{number}] {pattern!r} is no regular expression: {error}") from error
+            raise ConfigError(f"{key}.volatile[{number}] {pattern!r} is not a regular expression: {error}") from error
     _check(engine, key)
     return replace(engine, url=engine.url.rstrip("/")) if engine.url else engine
 
@@ -104,31 +110,33 @@ def _check(engine: EngineConfig, key: str) -> None:
         raise ConfigError(f"{key}: expected 'embedded', 'none' or http://HOST:PORT, got {mask_text(engine.url)!r}")
     if engine.isolate and engine.kind == "url" and engine.api != "vllm":
         raise ConfigError(
-            f"{key}.isolate can't be held for a llama.cpp server at {key}.url: who else uses it, and whether it keeps "
-            "prompts in a cache of its own, can't be seen from here; use the embedded engine, name a vLLM server as "
-            f'such ({key}.api = "vllm"), or set it to false'
+            f"{key}.isolate can't be guaranteed for a llama.cpp server at {key}.url: the gateway can't see who else "
+            "uses that server, or whether it keeps prompts in a cache of its own; use the embedded engine, set "
+            f'{key}.api = "vllm" if it is a vLLM server, or set isolate to false'
         )
     if engine.own_slots is not None and (engine.kind != "url" or engine.exclusive):
         raise ConfigError(
             f"{key}.own_slots is for a server at {key}.url that several gateways share, but "
-            + (f"{key}.exclusive says that none does" if engine.exclusive else f"{key}.kind is {engine.kind!r}")
+            + (f"{key}.exclusive says that only one does" if engine.exclusive else f"{key}.kind is {engine.kind!r}")
             + ": remove one of the two"
         )
     if engine.served_model is not None and (engine.kind != "url" or engine.api == "llama_cpp"):
-        raise ConfigError(f"{key}.served_model is for a vLLM server at {key}.url: remove it, or name that server")
+        raise ConfigError(f"{key}.served_model is for a vLLM server at {key}.url: remove it, or set the url of one")
     if engine.slot_range is not None and not engine.slot_range:
         raise ConfigError(
             f"{key}.own_slots: {engine.own_slots!r} ends before it begins: write FIRST-LAST, counted from 0"
         )
     if engine.isolate and engine.cache_mib:
-        raise ConfigError(f"{key}.isolate needs the host cache off, but {key}.cache_mib is {engine.cache_mib}")
+        raise ConfigError(
+            f"{key}.isolate needs the host cache off, but {key}.cache_mib is {engine.cache_mib}: remove it"
+        )
     if engine.slot_files not in {"auto", "off"} and not (
         engine.kind == "embedded" or (engine.kind == "url" and engine.exclusive)
     ):
         raise ConfigError(
-            f"{key}.slot_files {engine.slot_files!r} is of an engine that is this gateway's alone, but {key}.kind is "
-            f"{engine.kind!r} and {key}.exclusive is not set: set it where nobody else generates with that server "
-            "and the server was started with --slot-save-path of the same path, or remove slot_files"
+            f"{key}.slot_files {engine.slot_files!r} needs an engine that is this gateway's alone, but {key}.kind is "
+            f"{engine.kind!r} and {key}.exclusive is not set: set exclusive if nobody else generates with that server "
+            "and it was started with --slot-save-path of the same path, or remove slot_files"
         )
     if engine.model is not None and not engine.model.is_file():
         raise ConfigError(

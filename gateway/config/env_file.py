@@ -1,7 +1,7 @@
-"""An env file (VS Code's and Cursor's `envFile`) to variables.
+"""Reads an env file (VS Code's and Cursor's `envFile`).
 
-Turns lines of `NAME=value` into a dictionary: `#` comments, `export `, single and double quotes. Nothing is expanded in
-it. It knows neither the file nor the server.
+Turns lines of `NAME=value` into a dictionary; understands `#` comments, `export `, single and double quotes. Nothing in
+it is expanded. It knows neither the file nor the server.
 """
 
 import re
@@ -15,8 +15,8 @@ def parse_env_file(text: str, origin: str) -> dict[str, str]:
     """The variables that the text sets; a later line wins.
 
     Raises:
-        ConfigError: a line that is neither empty, a comment nor NAME=value. It is named by its number only, because it
-            may hold a secret.
+        ConfigError: a line is neither empty, a comment nor NAME=value. Only its number is named, because it may hold a
+            secret.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):

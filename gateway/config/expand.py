@@ -1,8 +1,8 @@
-"""`${...}` in a configured text, replaced by what it stands for.
+"""Replaces each `${...}` in a configured text by what it stands for.
 
-Turns a text into (text, values that came from variables), the second so that they can be masked wherever the
-configuration is shown. The forms are those of VS Code, Cursor and Claude Code; one pass, so a variable's value is never
-expanded again. It knows no file and no server: `where` names them in messages.
+Turns a text into (text, values that came from variables); the values are returned so that they can be masked wherever
+the configuration is shown. The forms are those of VS Code, Cursor and Claude Code. There is one pass, so a variable's
+value is never expanded again. It knows no file and no server: `where` names them in messages.
 """
 
 import re

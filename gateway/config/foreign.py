@@ -1,9 +1,9 @@
-"""MCP server lists as other programs write them (Claude Desktop, Claude Code, Cursor, VS Code) to entries in our words.
+"""Reads MCP server lists as other programs write them (Claude Desktop, Claude Code, Cursor, VS Code).
 
 Turns the object of an `mcpServers` or `servers` file into named entries that `config/servers.py` reads, and sentences
-about what was passed over. These files belong to other programs, which put keys of their own in them: what we don't
-know is one warning a file, never an error. What we know and can't do (a retired transport) is a warning that names the
-server; what would start the wrong thing is an error. It expands nothing.
+about what was passed over. These files belong to other programs, which put keys of their own in them: unknown keys are
+one warning for the whole file, never an error. What is known but can't be done (a retired transport) is a warning that
+names the server; what would start the wrong thing is an error. It expands nothing.
 """
 
 import re
@@ -22,23 +22,23 @@ _STDIO, _HTTP, _SSE = {"stdio"}, {"http", "streamablehttp"}, {"sse"}
 
 @dataclass(slots=True)
 class ForeignServers:
-    """What one file holds."""
+    """The servers of one file, and what was passed over in it."""
 
     entries: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """Server name to the keys of `UpstreamSection`, and `envFile`."""
+    """By server name, the keys of `UpstreamSection`, and `envFile`."""
     warnings: list[str] = field(default_factory=list[str])
 
 
 def read_foreign(document: Mapping[str, Any], origin: str, separator: str) -> ForeignServers:
-    """The servers of a JSON document that another program reads too.
+    """Read the servers of a JSON document that another program reads too.
 
     Args:
         document: the object in the file.
         origin: how messages name the file.
-        separator: what may not stand in a server's name.
+        separator: what a server's name may not contain.
 
     Raises:
-        ConfigError: no list of servers, or an entry that is not one.
+        ConfigError: there is no list of servers, or an entry can't be one.
     """
     found = ForeignServers()
     unknown: dict[str, list[str]] = {}
@@ -46,7 +46,7 @@ def read_foreign(document: Mapping[str, Any], origin: str, separator: str) -> Fo
     lists = [key for key in LISTS if key in document]
     if not lists:
         keys = ", ".join(repr(key) for key in list(document)[:8]) or "nothing"
-        raise ConfigError(f"{origin}: neither 'mcpServers' nor 'servers' in it (it has {keys}): add one of them")
+        raise ConfigError(f"{origin}: has neither 'mcpServers' nor 'servers' (it has {keys}): add one of them")
     if others := [key for key in document if key not in LISTS]:
         unknown["the file"] = others
     for key in lists:
@@ -65,7 +65,7 @@ def read_foreign(document: Mapping[str, Any], origin: str, separator: str) -> Fo
 
 
 def _unwrap(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """VS Code's settings.json holds the list one floor down, under `mcp`."""
+    """Return the object that holds the lists: in VS Code's settings.json it is under `mcp`."""
     inner: object = document.get("mcp")
     if isinstance(inner, dict) and not any(key in document for key in LISTS):
         return cast("dict[str, Any]", inner)
@@ -79,7 +79,7 @@ def _add(found: ForeignServers, name: str, entry: dict[str, Any], where: str) ->
 
 
 def _translate(keys: Mapping[str, Any], where: str, warnings: list[str]) -> dict[str, Any] | None:
-    """The entry in our words, or None where it is to be left out."""
+    """The entry with the gateway's own keys, or None if it is to be left out."""
     keys = {key: value for key, value in keys.items() if value is not None}
     if keys.get("disabled") is True or keys.get("enabled") is False:
         return None
@@ -141,7 +141,7 @@ def _list(value: object, where: str) -> list[Any]:
 
 def _texts(keys: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
     table = _table(keys.get(key, {}), f"{where}: key {key!r}")
-    # VS Code writes null for "not set"; numbers are common where a program reads text.
+    # VS Code writes null for "not set"; people often write numbers where a program reads text.
     return {k: _text(v, f"{where}: key '{key}.{k}'") for k, v in table.items() if v is not None}
 
 

@@ -1,7 +1,7 @@
-"""JSON as editors write it (comments, trailing commas) to Python values.
+"""Reads JSON as editors write it, with comments and trailing commas.
 
 Turns text into a value, or into a ConfigError that names the line and the column. Comments and trailing commas are
-blanked out in place, so that a position in the blanked text is a position in the file. A key that stands twice in one
+blanked out in place, so that a position in the blanked text is a position in the file. A key that appears twice in one
 object is an error: the reader could not know which one is meant. It knows nothing of servers.
 """
 
@@ -13,20 +13,20 @@ from gateway.errors import ConfigError
 
 # A string first, so that `//` inside a URL is not a comment.
 _TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-# A comma that nothing stands before is no trailing one: `[,]` stays, and is refused.
+# A comma with nothing before it is not a trailing one: `[,]` stays, and is refused.
 _TRAILING_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"|[\[{,:]\s*,|,(?=\s*[}\]])', re.DOTALL)
 _NOT_A_LINE_END = re.compile(r"[^\n]")
 
 
 def parse_jsonc(text: str, origin: str) -> Any:
-    """The value that the text holds.
+    """Read the value that the text holds.
 
     Args:
         text: the whole file.
         origin: how messages name it.
 
     Raises:
-        ConfigError: not JSON (with line and column), or a key appears twice in one object.
+        ConfigError: it is not JSON (with line and column), or a key appears twice in one object.
     """
     without_comments = _TOKEN.sub(_blank_unless_string, text)
     blanked = _TRAILING_COMMA.sub(lambda match: " " if match.group() == "," else match.group(), without_comments)

@@ -1,8 +1,8 @@
-"""Sources of our own settings, each to one checked layer, and the layers to one.
+"""Reads each source of the gateway's own settings into a checked layer, and merges the layers.
 
-Turns the flags, the environment and the TOML tables into dictionaries of the same shape (`settings.Settings`), with
-relative paths already tied to the folder that they are relative to, and lays them over one another. It reads no file
-and builds no `GatewayConfig`.
+Turns the flags, the environment and the TOML tables into dictionaries of the same shape (`settings.Settings`), in which
+relative paths are already joined to the folder that they are relative to. It reads no file and builds no
+`GatewayConfig`.
 """
 
 import re
@@ -41,7 +41,7 @@ Layer = dict[str, Any]
 
 
 def layer_from_flags(overrides: Mapping[str, object], cwd: Path) -> Layer:
-    """Dotted keys (`serve.port`) to a layer; a value of None is a flag that was not given.
+    """Turn dotted keys (`serve.port`) into a layer; a value of None is a flag that was not given.
 
     Raises:
         ConfigError: an unknown key or a wrong value.
@@ -55,9 +55,9 @@ def layer_from_flags(overrides: Mapping[str, object], cwd: Path) -> Layer:
 
 
 def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, list[str]]:
-    """`CODEC_GATEWAY_SERVE__PORT=8600` and the like to a layer, and sentences about variables that mean nothing.
+    """Turn variables (`CODEC_GATEWAY_SERVE__PORT=8600`) into a layer, and into sentences about those that mean nothing.
 
-    An empty variable is one that is not set. Lists are written with commas.
+    An empty variable counts as not set. Lists are written with commas.
 
     Raises:
         ConfigError: an unknown nested key, or a wrong value.
@@ -78,9 +78,11 @@ def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, li
             warnings.append(f"environment variable {name!r} is not a setting: {meant} (nested keys take '__')")
             continue
         if path[0] == "upstreams":
-            raise ConfigError(f"environment variable {name!r}: servers are written in a file: see `mcp_config`")
+            raise ConfigError(f"environment variable {name!r}: servers can be set only in a file: see `mcp_config`")
         if path[0] == "engines":
-            raise ConfigError(f"environment variable {name!r}: several engines are written in a file: [engines.NAME]")
+            raise ConfigError(
+                f"environment variable {name!r}: several engines can be set only in a file: [engines.NAME]"
+            )
         value = [part.strip() for part in text.split(",") if part.strip()] if path in _LISTS else text
         values = _spell_out(_nest(path, value))
         layer = merge_layers(layer, check_settings(values, f"environment variable {name}", strict=False))
@@ -88,7 +90,7 @@ def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, li
 
 
 def layer_from_toml(tables: Mapping[str, Any], origin: str, expander: Expander) -> Layer:
-    """The tables of codec-gateway.toml to a layer; `upstreams` stays in it, not yet expanded.
+    """Turn the tables of codec-gateway.toml into a layer, in which `upstreams` is not expanded yet.
 
     Raises:
         ConfigError: an unknown key, a wrong value, or a variable that is not set.
@@ -100,7 +102,7 @@ def layer_from_toml(tables: Mapping[str, Any], origin: str, expander: Expander) 
 
 
 def merge_layers(low: Layer, high: Mapping[str, Any]) -> Layer:
-    """`high` laid over `low`: tables are joined, values and lists replaced."""
+    """Lay `high` over `low`: tables are joined, values and lists replaced."""
     merged = dict(low)
     for key, value in high.items():
         under = merged.get(key)
@@ -117,7 +119,7 @@ def _nest(path: tuple[str, ...], value: object) -> Layer:
 
 
 def _plain(value: object) -> object:
-    """Paths and tuples, which Python code likes to give, in the words of TOML."""
+    """Convert paths and tuples, which Python code may pass, to the types of TOML."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -126,7 +128,7 @@ def _plain(value: object) -> object:
 
 
 def _spell_out(values: Mapping[str, Any]) -> Layer:
-    """`engine = "embedded"` is short for a table."""
+    """Turn the short form `engine = "embedded"` into a table."""
     engine: object = values.get("engine")
     if not isinstance(engine, str):
         return dict(values)
@@ -135,7 +137,7 @@ def _spell_out(values: Mapping[str, Any]) -> Layer:
 
 
 def _settle(layer: Layer, folder: Path) -> Layer:
-    """Make the layer's engines whole and its paths absolute, so that no other layer can be mixed into them."""
+    """Complete the layer's engines and make its paths absolute, so that no other layer can be mixed into them."""
     settled: Layer = {**layer, "engine": _settle_engine(layer.get("engine", {}), folder)}
     if "engines" in layer:
         settled["engines"] = {name: _settle_engine(each, folder) for name, each in layer["engines"].items()}
@@ -162,7 +164,7 @@ def _settle_engine(values: Mapping[str, Any], folder: Path) -> Layer:
     if engine.get("model"):
         engine["model"] = _absolute(engine["model"], folder)
     if engine.get("slot_files", "off") not in {"auto", "off"}:
-        # As it is written: a link there is to be seen, and refused.
+        # Links are not resolved: a link must be noticed later, and refused.
         engine["slot_files"] = str(folder / Path(engine["slot_files"]).expanduser())
     return engine
 

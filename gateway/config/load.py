@@ -1,8 +1,8 @@
-"""Files, environment and flags to one `GatewayConfig`.
+"""Loads files, environment and flags into one `GatewayConfig`.
 
 Turns what a person gave (a path, or nothing) into the frozen configuration that every package is built from, or into a
 ConfigError; nothing is started either way. Precedence: flags, then `CODEC_GATEWAY_*`, then codec-gateway.toml, then the
-defaults of `model.py`. Which file is which stands here; how each is read stands in the modules beside.
+defaults of `model.py`. This module finds the files; the modules beside it read them.
 """
 
 import os
@@ -56,11 +56,11 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> GatewayConfig:
-    """Everything the gateway has to know before it starts.
+    """Load everything the gateway has to know before it starts.
 
     Args:
         config_file: an mcpServers JSON or a codec-gateway.toml. None: codec-gateway.toml in `cwd`, if there is one.
-        overrides: flags by dotted key (`serve.port`, `engine.kind`; `engine` takes a word or a URL); None is not given.
+        overrides: flags by dotted key (`serve.port`, `engine.kind`; `engine` takes a word or a URL); None: not given.
         environ: the process's own environment when unset.
         cwd: the process's own folder when unset.
 
@@ -109,7 +109,7 @@ def load_config(
 
 
 def _find_files(config_file: Path | None, cwd: Path) -> tuple[Path | None, Path | None]:
-    """(JSON, TOML): the file that was named, and our own one beside it."""
+    """Return (JSON, TOML): the file that was named, and the gateway's own file beside it."""
     if config_file is None:
         own = cwd / OWN_FILE
         return None, own if own.is_file() else None
@@ -151,7 +151,7 @@ def _read_with_env_file(reader: ServerReader, name: str, entry: dict[str, Any]) 
     given = reader.expander.expand(entry["envFile"], f"{reader.origin}: server {name!r}: key 'envFile'")[0]
     path = reader.expander.workspace / Path(given).expanduser()
     variables = parse_env_file(read_config_text(path), str(path))
-    # What stands in the entry itself is nearer, and wins. All that comes from such a file counts as secret.
+    # What the entry itself sets takes precedence. Every value from such a file counts as secret.
     secrets = upstream.secrets | {value for value in variables.values() if value}
     return replace(upstream, env=MappingProxyType({**variables, **upstream.env}), secrets=secrets)
 
@@ -195,7 +195,7 @@ def _notice(config: GatewayConfig) -> list[str]:
     if not config.upstreams and not config.has_engine:
         found.append("no MCP server and no engine is configured: there is nothing to serve")
     if not is_loopback(config.serve.admin_host):
-        found.append(f"serve.admin_host {config.serve.admin_host!r} is not loopback: its pages need no key")
+        found.append(f"serve.admin_host {config.serve.admin_host!r} is not loopback, and its pages need no key")
     return found
 
 

@@ -1,7 +1,7 @@
-"""Where bolt-on tools are described, and where they may say that they answer.
+"""Where the manifests of bolt-on tools are, and which endpoints they may name.
 
-Turns what a person wrote (a path or a URL) into an absolute place, and a place into what tells two states of its files
-apart, so that a changed manifest is noticed like a changed setting. No manifest is opened here and no address resolved:
+Turns what a person wrote (a path or a URL) into an absolute place, and a place into the state of its files, so that a
+changed manifest is noticed like a changed setting. No manifest is opened here and no address resolved:
 `gateway.proxy.bolt_on` does that.
 """
 
@@ -39,7 +39,7 @@ def read_manifest_place(given: str, folder: Path, hosts: Collection[str], where:
 
 
 def check_endpoint(endpoint: str, where: str) -> str:
-    """The endpoint itself.
+    """Return the endpoint as it is.
 
     Raises:
         ConfigError: it is neither an http(s) URL nor `unix:` and an absolute path.
@@ -58,9 +58,9 @@ def is_listed(url: str, hosts: Collection[str]) -> bool:
 
 
 def state_of_manifest(place: str) -> tuple[tuple[str, int, int], ...]:
-    """Path, time and size of every file that a manifest could be; of a URL, the moment at which it was asked for.
+    """Path, time and size of every file that could be a manifest; for a URL, the current time.
 
-    Nothing tells whether a URL would answer the same again, so a new configuration reads it anew.
+    Nothing tells whether a URL would give the same answer again, so a new configuration reads it again.
     """
     if "://" in place:
         return ((place, time_ns(), 0),)
@@ -74,7 +74,7 @@ def state_of_manifest(place: str) -> tuple[tuple[str, int, int], ...]:
 
 
 def manifest_paths(upstreams: Iterable[UpstreamConfig]) -> tuple[Path, ...]:
-    """The files and folders whose change is to be noticed."""
+    """The files and folders whose changes are to be noticed."""
     return tuple(Path(path) for each in upstreams for path, _, _ in each.manifest_state if "://" not in path)
 
 

@@ -1,8 +1,8 @@
-"""What must not be shown: which names sound like secrets, and how a text loses them.
+"""Masks what must not be shown: values whose names sound like secrets, and secrets inside texts.
 
-Turns a value or a text into one that may stand on a screen or in a log. Names are judged by their words (`API_KEY`,
-`authToken`), texts by two shapes that carry a secret wherever they stand (`Bearer ...`, `https://user:password@`) and
-by the values that the caller knows. It does not know where the values came from.
+Turns a value or a text into one that may appear on a screen or in a log. Names are judged by their words (`API_KEY`,
+`authToken`), texts by two shapes that always carry a secret (`Bearer ...`, `https://user:password@`) and by the values
+that the caller knows. It does not know where the values came from.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Final
 
 MASK: Final = "****"
 SHORTEST_SECRET: Final = 4
-"""Shorter values are masked where they stand alone, not inside other texts: that would blank out half of them."""
+"""Shorter values are masked only if they are the whole text: inside others, masking would blank out half of them."""
 
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _SECRET_WORDS = frozenset(
@@ -32,7 +32,7 @@ def sounds_secret(name: str) -> bool:
 def mask_text(text: str, secrets: Iterable[str] = ()) -> str:
     """The text with every known secret, bearer token and URL password replaced by `****`.
 
-    A token map's name is public, whichever variable it came from: masked, it could not be compared with another.
+    A token map's id is public, even if it came from a variable: masked, it could not be compared with another.
     """
     for secret in sorted(secrets, key=len, reverse=True):
         if _MAP_ID.fullmatch(secret):
@@ -43,7 +43,7 @@ def mask_text(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def secret_places(text: str, secrets: Iterable[str] = ()) -> Iterator[tuple[int, int]]:
-    """Where stands in the text what `mask_text` would take out: from which character up to which."""
+    """The places in the text that `mask_text` would mask: first character, and the one after the last."""
     for secret in secrets:
         if len(secret) >= SHORTEST_SECRET and not _MAP_ID.fullmatch(secret):
             yield from (found.span() for found in re.finditer(re.escape(secret), text))
@@ -52,5 +52,5 @@ def secret_places(text: str, secrets: Iterable[str] = ()) -> Iterator[tuple[int,
 
 
 def mask_value(name: str, value: str, secrets: Iterable[str] = ()) -> str:
-    """The value of a named setting: all of it masked when the name sounds secret, else only the secrets inside."""
+    """The value of a named setting: masked as a whole if the name sounds secret, else only the secrets inside it."""
     return MASK if value and sounds_secret(name) else mask_text(value, secrets)

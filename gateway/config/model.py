@@ -1,8 +1,9 @@
-"""The one internal form of every setting.
+"""The internal form of every setting.
 
-Whatever a person wrote, and wherever, ends as a frozen `GatewayConfig`: complete, checked, with `${VAR}` expanded and
-paths made absolute. Times are seconds, sizes are bytes, lengths of id lists are tokens. The packages above take the
-part that is theirs (`UpstreamConfig`, `EngineConfig` ...) and know nothing of files, flags or the environment.
+Whatever a person wrote, and wherever, becomes part of a frozen `GatewayConfig`: complete, checked, with `${VAR}`
+expanded and paths made absolute. Times are seconds, sizes are bytes, lengths of id lists are tokens. The packages above
+take the part that concerns them (`UpstreamConfig`, `EngineConfig` ...) and know nothing of files, flags or the
+environment.
 """
 
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ class ClientCredentials:
     client_id: str
     client_secret: str
     token_url: str | None = None
-    """Its token endpoint; None: found by the upstream's metadata."""
+    """The token endpoint; None: it is found through the upstream's metadata."""
     issuer: str | None = None
     """The authorization server that issued them, and the only one that they are sent to; None: whichever the upstream
     names."""
@@ -48,7 +49,7 @@ class ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamConfig:
-    """One server behind us: a command to run (stdio), a URL to reach (Streamable HTTP), or bolt-on tools.
+    """One server behind the gateway: a command to run (stdio), a URL to reach (Streamable HTTP), or bolt-on tools.
 
     Exactly one of `command`, `url` and `manifest` is set.
     """
@@ -67,21 +68,21 @@ class UpstreamConfig:
     manifest: str | None = None
     """Bolt-on tools: an absolute path of a manifest or of a folder of them, or a URL."""
     endpoint: str | None = None
-    """Where they take calls, whatever their manifests say: `http(s)://...` or `unix:/path`."""
+    """Where bolt-ons take calls, whatever their manifests say: `http(s)://...` or `unix:/path`."""
     require_match: bool = False
-    """Whether a bolt-on with ids for another tokenizer only is refused, rather than called with text."""
+    """Whether a bolt-on without ids for an accepted map is refused, rather than called with text."""
     manifest_hosts: tuple[str, ...] = ()
     """Hosts from which manifests may come and on which they may name an endpoint (`registry.allowed_hosts`)."""
     manifest_state: tuple[tuple[str, int, int], ...] = ()
-    """Path, time and size of what lay there when the configuration was read: other files are another upstream."""
+    """Path, time and size of the manifests when the configuration was read: if they change, it is another upstream."""
     secrets: frozenset[str] = frozenset()
     """Values that must be masked wherever the configuration is shown: those that came from a variable or a header."""
     start: Literal["eager", "lazy"] = "eager"
     """`lazy`: started when it is first needed."""
     protocol: EraChoice = "auto"
-    """Which era to speak; `auto`: the modern one where it is offered."""
+    """Which era to speak; `auto`: the modern one if the server offers it."""
     sessions: SessionPolicy = "auto"
-    """Whether clients of the handshake era share one session; `auto`: unless the client may be asked."""
+    """Whether clients of the handshake era share one session; `auto`: those that can't be asked anything do."""
     timeout: float | None = None
     """Seconds that one call may take; None: `limits.tool_timeout`."""
     concurrency: int = 64
@@ -99,22 +100,22 @@ class UpstreamConfig:
     exclude: tuple[str, ...] = ()
     """Patterns that are not offered, even if included."""
     rename: Mapping[str, str] = field(default_factory=_no_strings)
-    """Its own tool name to the public one, which then gets no prefix."""
+    """Public names by its own tool names. A public name gets no prefix then."""
     describe: Mapping[str, str] = field(default_factory=_no_strings)
-    """Its own tool name to the description that clients see instead."""
+    """Descriptions that clients see instead of its own, by its own tool names."""
     pin: PinPolicy = "off"
     """What happens when a tool's definition is not the one first seen."""
     ids: WantedIds = "any"
-    """What calls for a reader of ids say of those that it wants: nothing, the map, or also that they may be packed."""
+    """What a call for a client that reads ids tells the tool: nothing, the map, or also that ids may be packed."""
     sampling_tokens: int = 0
-    """Tokens that the own engine may generate for its sampling requests in one gateway's life; 0: none."""
+    """Tokens that the gateway's engine may generate for its sampling requests in the gateway's life; 0: none."""
     client_sessions: int | None = None
-    """Sessions besides the main one, for clients that may be asked or have state there; None: 64 where each is a
-    process, else 1,000."""
+    """Sessions besides the main one, for clients that can be asked something or have state there; None: 64 if each is
+    a process, else 1,000."""
 
     @property
     def most_client_sessions(self) -> int:
-        """The bound of `client_sessions`, whoever set it."""
+        """`client_sessions`, or its default."""
         if self.client_sessions is not None:
             return self.client_sessions
         return 64 if self.command is not None else 1000
@@ -135,7 +136,7 @@ class EngineConfig:
     url: str | None = None
     """Base URL of the server; set exactly when `kind` is `url`."""
     api: Literal["auto", "llama_cpp", "vllm"] = "auto"
-    """What the server at `url` speaks; `auto`: what its own answers tell."""
+    """Which API the server at `url` speaks; `auto`: found out from its answers."""
     served_model: str | None = None
     """The name by which a vLLM server is asked for its model, or for one of its LoRA adapters; None: its first."""
     at_once: int = 32
@@ -147,40 +148,40 @@ class EngineConfig:
     """Tokens of context of the embedded engine, shared by its slots."""
     slots: int = 2
     threads: int = 0
-    """Threads of the embedded engine; 0: one less than there are cores, which the gateway and its tools need."""
+    """Threads of the embedded engine; 0: one less than there are cores, to leave one for the gateway and its tools."""
     start_timeout: float = 60.0
     idle_timeout: float = 60.0
     """Longest silence of a stream before the engine counts as away."""
     exclusive: bool = False
-    """Whether nobody but one gateway generates with the server at `url`: then it may choose the server's slots."""
+    """Whether only one gateway generates with the server at `url`: then that gateway may choose the server's slots."""
     own_slots: str | None = None
-    """FIRST-LAST: the slots of the server at `url` that are this gateway's alone, where several share the server."""
+    """FIRST-LAST: the slots of the server at `url` that are this gateway's alone, if several share the server."""
     cache_mib: int | None = None
-    """Mebibytes in which the embedded engine keeps what its slots held; 0: none, None: by the machine's memory."""
+    """Mebibytes in which the embedded engine keeps what its slots held; 0: none, None: it depends on free memory."""
     slot_files: str = "auto"
-    """Where an engine of ours keeps what its slots held: `auto`, with the embedded one a directory in memory for this
-    process; `off`; or the path of one that is kept."""
+    """Where an engine that is the gateway's alone keeps what its slots held. `auto`: with the embedded engine, in a
+    directory in memory for this process; `off`: in no files; otherwise the path of a directory that is kept."""
     slot_files_bytes: int | None = None
     """Bytes of all slot files; None: as many as the host cache would have."""
     isolate: bool = False
-    """Whether no principal's prompt is ever computed faster because another's stood there: embedded engine, or vLLM."""
+    """Whether a principal's prompt is never processed faster because of another's: embedded engine, or vLLM."""
     prefill: Literal["auto", "off"] = "auto"
-    """Whether the template's ids around a result are processed while the tool works, where that gains something."""
+    """Whether the template's ids before a result are processed while the tool works, if that gains something."""
     hold_calls: bool = False
-    """Whether a grammar holds also the calls that a model decides on itself, from the token with which they begin: for
-    models with such a token, and servers whose grammars know tokens (llama.cpp since December 2025)."""
+    """Whether a grammar also constrains calls that a model makes by its own choice, from the token with which they
+    begin: for models with such a token, and servers whose grammars know tokens (llama.cpp since December 2025)."""
     tool_format: str = "auto"
-    """The form in which the model's calls are read (docs/tool-formats.md); `auto`: what its chat template tells."""
+    """The format in which the model's calls are read (docs/tool-formats.md); `auto`: by its chat template."""
     reasoning: Literal["template", "keep"] = "template"
-    """What becomes of the reasoning of earlier turns: as the chat template has it, or shown where it can be told to."""
+    """Whether the chat template decides about the reasoning of earlier turns, or is told to keep it if it can be."""
     volatile: tuple[str, ...] = (r"x-anthropic-billing-header:[^\n]*\n?",)
-    """Regular expressions of what is cut out of system messages, since it changes from session to session."""
+    """Regular expressions for parts to cut out of system messages, because they change from session to session."""
     aliases: tuple[str, ...] = ()
     """Names by which clients may ask for its model, besides the engine's own."""
 
     @property
     def slot_range(self) -> range | None:
-        """`own_slots` as numbers; None where it is not set."""
+        """`own_slots` as numbers; None if it is not set."""
         if self.own_slots is None:
             return None
         first, last = map(int, self.own_slots.split("-"))
@@ -196,12 +197,12 @@ class AgentConfig:
     """How /v1 answers."""
 
     show_calls: bool = False
-    """Whether calls that the gateway runs itself are told as `tool_calls` too; many clients run such a call again."""
+    """Whether calls that the gateway runs itself are also shown as `tool_calls`; many clients would run them again."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokensConfig:
-    """Which maps count, and how far ids from outside are trusted (docs/architecture.md, "Rules")."""
+    """Which maps are accepted, and how far ids from outside are trusted (docs/architecture.md, "Rules")."""
 
     map: str | None = "auto"
     """Path of the session map, `auto` (built from the engine's own model), or None: text only."""
@@ -210,12 +211,12 @@ class TokensConfig:
     verify: VerifyLevel = "verify"
     """`verify`: leaf ids must decode to their text. `trust`: shape, range and special ids only."""
     min_text_length: int = 0
-    """Shorter text blocks get no ids when results leave on `/mcp`; characters."""
+    """Characters below which a text block of a result gets no ids on `/mcp`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """Bounds of a turn and of the proxy; each ends in a normal answer, not in a cut connection."""
+    """Bounds on a turn and on the proxy. Reaching one leads to a normal answer, not to a cut connection."""
 
     turns: int = 8
     """Generations per request, the first included."""
@@ -235,14 +236,14 @@ class LimitsConfig:
     """Time that running requests get when the gateway is asked to stop."""
     body_bytes: int = 4 * 1024 * 1024
     memory_bytes: int = 64 * 1024 * 1024
-    """What conversations may take that are remembered for their next requests."""
+    """Size of all conversations that are remembered for their next requests."""
     responses_bytes: int = 64 * 1024 * 1024
-    """What stored answers of `/v1/responses` may take."""
+    """Size of all stored answers of `/v1/responses`."""
     responses_ttl: float = 24 * 3600.0
-    """Time for which one is kept that nobody uses."""
+    """Time for which a stored answer is kept that nobody uses."""
     principal_share: float = 0.25
-    """Part of each bound on sessions, calls and generations that wait, subscriptions, processes and sampling that one
-    key or subject may take."""
+    """The part that one key or subject may take of each bound: on sessions, on calls and generations that wait, on
+    subscriptions, processes and sampling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +255,7 @@ class ServeConfig:
     admin_host: str = "127.0.0.1"
     admin_port: int = 8601
     workers: int | Literal["auto"] = 1
-    """Processes that serve; `auto`: as many as this one may use cores."""
+    """Processes that serve; `auto`: one for each core that this process may use."""
     token: str | None = None
     """Bearer token that every client must send; required beyond loopback."""
     allowed_hosts: tuple[str, ...] = ()
@@ -262,16 +263,16 @@ class ServeConfig:
     keys: Path | None = None
     """File of the API keys; it need not exist. None: keys are not looked for."""
     oauth: OAuthConfig | None = None
-    """Whose access tokens are accepted; None: nobody's."""
+    """The authorization server whose access tokens are accepted; None: no access token is."""
     connections: ConnectionsConfig = field(default_factory=ConnectionsConfig)
     trusted_proxies: tuple[str, ...] = ()
-    """Networks of those who may say in `X-Forwarded-For` for whom they ask."""
+    """Networks of proxies that may name their client in `X-Forwarded-For`."""
     max_sessions: int = 1000
     """Sessions of handshake-era MCP clients over HTTP that may be open at a time."""
     session_idle: float = 1800.0
-    """Such a session ends when nobody has used it for so long."""
+    """Time without use after which such a session ends."""
     sse_close_after: float | None = None
-    """The event stream of a request is closed after so long, for its client to come back; None: it stays open."""
+    """Time after which the event stream of a request is closed, for its client to come back; None: it stays open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +282,7 @@ class GatewayConfig:
     upstreams: tuple[UpstreamConfig, ...] = ()
     engine: EngineConfig = EngineConfig()
     engines: Mapping[str, EngineConfig] = field(default_factory=_no_engines)
-    """Those of a pool, by name; where there are some, `engine` is none."""
+    """The engines of a pool, by name; if there are any, `engine` is `none`."""
     agent: AgentConfig = AgentConfig()
     tokens: TokensConfig = TokensConfig()
     limits: LimitsConfig = LimitsConfig()
@@ -294,21 +295,22 @@ class GatewayConfig:
     shared: SharedConfig = field(default_factory=SharedConfig)
     console: ConsoleConfig = field(default_factory=ConsoleConfig)
     worker: WorkerConfig | None = None
-    """Which of several processes of one machine this is; None: it is the only one, or their parent."""
+    """Which of several processes on one machine this is; None: it is the only one, or their parent."""
     separator: str = "__"
-    """Between server and tool in a public tool name."""
+    """Stands between server and tool in a public tool name."""
     prefix: PrefixPolicy = "auto"
-    """Whether public names carry their server; `auto`: not where there is only one."""
+    """Whether public names begin with their server; `auto`: unless there is only one."""
     tool_search: bool | Literal["auto"] = "auto"
-    """Whether MCP clients list two tools that find and call all others, in place of these."""
+    """Whether two tools that find and call all others are offered in their place; `auto`: only on `/v1`, if the
+    definitions of all would take too much of the context."""
     files: tuple[Path, ...] = ()
-    """What was read, and is to be read again when it changes."""
+    """Files that were read, and are to be read again when they change."""
     warnings: tuple[str, ...] = ()
-    """What the readers noticed and went on from, one sentence each."""
+    """What the readers noticed that is not an error, one sentence each."""
 
     @property
     def members(self) -> Mapping[str, EngineConfig]:
-        """The engines by name: those of a pool, or the one that there is, even where that is none."""
+        """The engines by name: those of a pool, or else the single one, even if it is `none`."""
         return self.engines or {"engine": self.engine}
 
     @property

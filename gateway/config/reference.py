@@ -1,8 +1,7 @@
 """The page docs/configure.md: `python -m gateway.config.reference > docs/configure.md`.
 
-Turns the settings' own descriptions, types and defaults into tables, between a page of words that stands here because
-it is about the same code. A test compares the page with this output and loads the examples in it, so that neither can
-drift.
+Turns the settings' own descriptions, types and defaults into tables, below a text that is kept here because it is about
+the same code. A test compares the page with this output and loads the examples in it, so that neither can drift.
 """
 
 import json
@@ -33,21 +32,23 @@ _HEAD = """\
 # Configure the gateway
 
 One file is enough: the `mcpServers` JSON that Claude Desktop, Claude Code, Cursor or VS Code already has, or a
-`codec-gateway.toml`. `codec-gateway check --config FILE` prints what it comes to, secrets masked, and starts nothing.
+`codec-gateway.toml`. `codec-gateway check --config FILE` prints the resulting settings, with secrets masked, and
+starts nothing.
 
 ## Which value wins
 
 1. flags of the command,
-2. environment variables `CODEC_GATEWAY_*`: two underscores go one table down, lists are written with commas
+2. environment variables `CODEC_GATEWAY_*`: two underscores separate a table from its key, commas the entries of a list
    (`CODEC_GATEWAY_SERVE__PORT=9000`, `CODEC_GATEWAY_SERVE__ALLOWED_HOSTS=gateway,gateway.lan`);
-   `CODEC_GATEWAY_TOKEN` is short for `serve.token`, `CODEC_ADMIN_TOKEN` for `console.token`, and an empty variable
+   `CODEC_GATEWAY_TOKEN` stands for `serve.token`, `CODEC_ADMIN_TOKEN` for `console.token`, and an empty variable
    counts as not set,
-3. `codec-gateway.toml`: the file that is named, or the one beside the JSON that is named, or the one in the current
-   folder,
+3. `codec-gateway.toml`: the file given with `--config`, or the one beside the JSON given with it, or the one in the
+   current folder,
 4. the default.
 
-An unknown key of ours is an error that names the nearest one. Relative paths start from the folder of the file that
-they stand in, from the current folder in flags and variables; `~` is your home.
+An unknown key in `codec-gateway.toml` or a variable is an error that names the nearest valid key. Relative paths are
+resolved from the folder of the file that contains them; in flags and variables, from the current folder. `~` is your
+home folder.
 
 ## Examples
 
@@ -76,8 +77,8 @@ url = "https://search.example/mcp"
 headers = { Authorization = "Bearer ${SEARCH_TOKEN}" }
 ```
 
-Several engines, as one where they serve the same model ([how](pool.md)). Each has the keys of `[engine]`, which can't
-stand beside them:
+Several engines, which act as one if they serve the same model ([how](pool.md)). Each has the keys of `[engine]`; the
+table `[engine]` itself can't be used together with them:
 
 ```toml
 [engines.desk]
@@ -88,7 +89,8 @@ url = "http://attic.lan:8080"
 aliases = ["small"]
 ```
 
-An existing JSON, as it is, for other machines on the network (`codec-gateway token` shows the token that clients send):
+An existing JSON, unchanged, served to other machines on the network (`codec-gateway token` shows the token that clients
+must send):
 
 ```json
 {
@@ -112,25 +114,25 @@ allowed_hosts = ["gateway.lan"]
 - `mcpServers` and VS Code's `servers` are read; comments and trailing commas are fine.
 - `command`, `args`, `env`, `envFile`, `cwd` start a program; `url`, `headers` reach a Streamable HTTP server. The
   retired `sse` transport is left out with a warning. `"disabled": true` leaves a server out.
-- Keys that we don't know are listed in one warning a file.
+- Unknown keys are listed in one warning per file.
 - `${X}`, `${env:X}`, `${X:-default}`, `${workspaceFolder}` (the folder of the file, or the one above `.vscode`,
   `.cursor`, `.claude`), `${workspaceFolderBasename}` and `${userHome}` are replaced. A variable that is not set is an
-  error. `${input:github-token}` asks a person, which a gateway can't do: set `CODEC_GATEWAY_INPUT_GITHUB_TOKEN`.
-- A server's name is the front of its tools' names: letters, digits, `_` and `-`. Others are replaced by `_`, with a
-  warning.
+  error. `${input:github-token}` would ask a person, which a gateway can't do: set `CODEC_GATEWAY_INPUT_GITHUB_TOKEN`.
+- A server's name is the prefix of its tools' names. It may contain letters, digits, `_` and `-`; other characters are
+  replaced by `_`, with a warning.
 
 ## Who may call
 
-On loopback nobody is asked for a token unless you set one. Beyond loopback a token is required:
-`CODEC_GATEWAY_TOKEN`, or one that is made at the first start and kept, readable by you alone, in your state folder.
-`codec-gateway token` shows it. Where there are API keys or an OAuth issuer everybody is asked, on loopback too:
-[who may call](operate.md#who-may-call). The admin port (`/metrics`, `/healthz/live`, `/healthz/ready`) asks for none
-but at [`/console`](console.md): keep it on loopback, or behind a wall.
+On loopback no token is needed unless you set one. Beyond loopback a token is required: `CODEC_GATEWAY_TOKEN`, or one
+that is made at the first start and kept in your state folder, readable by you alone. `codec-gateway token` shows it. If
+there are API keys or an OAuth issuer, every caller needs a credential, on loopback too:
+[who may call](operate.md#who-may-call). The admin port (`/metrics`, `/healthz/live`, `/healthz/ready`) needs none,
+except at [`/console`](console.md): keep it on loopback, or behind a firewall.
 """
 
 
 def render_page() -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     top = {key: info for key, info in Settings.model_fields.items() if not _is_table(info)}
     parts = [_HEAD, "\n## All settings\n", _table("At the top of the file", top)]
     for name, section in (

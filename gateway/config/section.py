@@ -16,5 +16,5 @@ CountOrZero = Annotated[int, Field(ge=0)]
 class Section(BaseModel):
     """A table of settings; a key that is not in it is an error."""
 
-    # Each table is compiled when it is first read, and most are read as a part of another one alone.
+    # Each model is compiled when it is first used, and most are only used as a part of another one.
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, defer_build=True)

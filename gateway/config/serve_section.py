@@ -1,4 +1,4 @@
-"""`[serve]` and `[serve.connections]`: their keys, bounds and words.
+"""`[serve]` and `[serve.connections]`: their keys, bounds and descriptions.
 
 Defaults come from `model.py`.
 """
@@ -20,34 +20,37 @@ class ConnectionsSection(Section):
     """`[serve.connections]`."""
 
     total: Count = Field(
-        default=_CONNECTIONS.total, description="Connections of clients that may be open at a time; one more gets 503."
+        default=_CONNECTIONS.total,
+        description="Connections of clients that may be open at a time; any further one gets 503.",
     )
     per_address: Count = Field(
         default=_CONNECTIONS.per_address,
-        description="The same for one address (of IPv6: one /64). Behind a proxy see `serve.trusted_proxies`.",
+        description="Connections from one address (for IPv6: from one /64) that may be open at a time. Behind a "
+        "proxy, see `serve.trusted_proxies`.",
     )
     head_bytes: Annotated[int, Field(ge=1024)] = Field(
         default=_CONNECTIONS.head_bytes,
-        description="Largest head of a request (its line and headers) in bytes; a larger one gets 431.",
+        description="Largest head of a request (its request line and headers) in bytes; a larger one gets 431.",
     )
     head_fields: Count = Field(
-        default=_CONNECTIONS.head_fields, description="Most headers of a request; with more it gets 431."
+        default=_CONNECTIONS.head_fields, description="Most headers that a request may have; with more it gets 431."
     )
     head_timeout: Seconds = Field(
         default=_CONNECTIONS.head_timeout,
-        description="Seconds after its first byte (of a new connection: after it was opened) by which a head must be "
-        "complete.",
+        description="Seconds in which the head of a request must arrive, counted from its first byte, or from the "
+        "opening of a new connection.",
     )
     body_timeout: Seconds = Field(
-        default=_CONNECTIONS.body_timeout, description="Longest silence in the middle of a body in seconds."
+        default=_CONNECTIONS.body_timeout, description="Longest pause in the middle of a request's body, in seconds."
     )
     idle_timeout: Seconds = Field(
         default=_CONNECTIONS.idle_timeout,
-        description="Longest silence between two requests of a connection in seconds. A proxy in front needs less.",
+        description="Longest pause between two requests on a connection, in seconds. A proxy in front of the "
+        "gateway needs a shorter one.",
     )
     write_timeout: Seconds = Field(
         default=_CONNECTIONS.write_timeout,
-        description="Seconds for which a client may take nothing of what is written to it before its connection ends.",
+        description="Seconds for which a client may read nothing of what is sent to it before its connection is ended.",
     )
 
 
@@ -55,19 +58,21 @@ class ServeSection(Section):
     """`[serve]`."""
 
     host: str = Field(
-        default=_SERVE.host, description="Address of `/mcp` and `/v1`. Beyond loopback a token is required."
+        default=_SERVE.host,
+        description="Address on which `/mcp` and `/v1` are served. Beyond loopback a token is required.",
     )
-    port: Port = Field(default=_SERVE.port, description="Port of `/mcp` and `/v1`; 0: any free one.")
+    port: Port = Field(default=_SERVE.port, description="Port of `/mcp` and `/v1`; 0: any free port.")
     admin_host: str = Field(
-        default=_SERVE.admin_host, description="Address of `/metrics` and `/healthz`, which need no key."
+        default=_SERVE.admin_host,
+        description="Address on which `/metrics` and `/healthz` are served; they need no key.",
     )
     admin_port: Port = Field(
-        default=_SERVE.admin_port, description="Port of `/metrics` and `/healthz`; 0: any free one."
+        default=_SERVE.admin_port, description="Port of `/metrics` and `/healthz`; 0: any free port."
     )
     workers: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_WORKERS)] = Field(
         default=_SERVE.workers,
-        description="Processes that serve, on the same ports: a number, or `auto` for as many as the gateway may use "
-        "cores ([how](scale.md)).",
+        description="Number of processes that serve on the same ports, or `auto`: one for each core that the "
+        "gateway may use ([how](scale.md)).",
     )
     token: str | None = Field(
         default=_SERVE.token,
@@ -76,10 +81,11 @@ class ServeSection(Section):
     )
     allowed_hosts: list[str] = Field(
         default=[],
-        description="Host names that clients may call us by, besides the loopback ones: `name` or `name:port`.",
+        description="Host names by which clients may reach the gateway, besides those of loopback: `name` or "
+        "`name:port`.",
     )
     keys: str | None = Field(
-        default=None, description="File of the API keys; unset: `keys.toml` beside the configuration."
+        default=None, description="File with the API keys; unset: `keys.toml` beside the configuration."
     )
     oauth: OAuthSection = Field(
         default=OAuthSection(), description="The authorization server whose access tokens are accepted."
@@ -89,19 +95,22 @@ class ServeSection(Section):
     )
     trusted_proxies: list[str] = Field(
         default=[],
-        description="Addresses or networks of proxies in front of the gateway. From them the address in "
-        "`X-Forwarded-For` counts, for `connections.per_address` and for bad credentials.",
+        description="Addresses or networks of proxies in front of the gateway. For requests from these, the "
+        "client's address is taken from `X-Forwarded-For`; it counts for `connections.per_address` "
+        "and for the limit on bad credentials.",
     )
     max_sessions: Count = Field(
         default=_SERVE.max_sessions,
-        description="Sessions that MCP clients of the handshake era may have open over HTTP; more are told to wait.",
+        description="Sessions that MCP clients of the handshake era may have open over HTTP at a time; further "
+        "clients are told to wait.",
     )
     session_idle: Seconds = Field(
-        default=_SERVE.session_idle, description="Seconds after which a session that nobody uses ends."
+        default=_SERVE.session_idle, description="Seconds after which a session that nobody uses is ended."
     )
     sse_close_after: Seconds | None = Field(
         default=_SERVE.sse_close_after,
-        description="Seconds after which the event stream of a request is closed, for its client to come back for the "
-        "rest (clients of 2025-11-25, which know how). Set it below the time for which a proxy in front of the gateway "
-        "keeps a connection open.",
+        description="Seconds after which the event stream of a request is closed, so that its client reconnects "
+        "for the rest; only clients of 2025-11-25, which can do so, are affected. Set it below the "
+        "time after which a proxy in front of the gateway closes connections. Unset: streams stay "
+        "open.",
     )

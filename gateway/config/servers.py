@@ -1,8 +1,8 @@
-"""One server's entry, in our own words, to one `UpstreamConfig`.
+"""Reads one server's entry, with the gateway's own keys, into an `UpstreamConfig`.
 
-Turns the keys of `[upstreams.NAME]` into a frozen record: `${...}` expanded, the folder made absolute, what must be
-masked collected, and the mistakes refused that no default can answer (a command and a URL, or neither). It does not
-know which file the entry stood in or how others spell these keys: `config/foreign.py` translates.
+Turns the keys of `[upstreams.NAME]` into a frozen record: `${...}` is expanded, the folder made absolute, and what must
+be masked collected. Mistakes that no default can mend (a command and a URL, or neither) are refused. It does not know
+which file the entry came from or how others spell these keys: `config/foreign.py` translates.
 """
 
 import re
@@ -36,7 +36,7 @@ _PLAIN: Final = (
     "sampling_tokens",
 )
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-# A value may hold blanks where it is the rest of the argument, and where the name stands inside one it may not.
+# A value may contain blanks if name and value are the whole argument; if they are inside a longer one, it may not.
 _WHOLE_PAIR = re.compile(r"-*([\w.-]+)(?:=|:\s+)(.+)", re.DOTALL)
 _INNER_PAIR = re.compile(
     r"""(?<!\w)([a-z][\w.-]*)["']?\s*[=:]\s*(?=["']?(?:(?:bearer|basic|token)\s+)?([^\s"',;&}]+))""", re.IGNORECASE
@@ -46,17 +46,17 @@ _SHOWN: Final = 128
 
 
 def check_name(name: str, separator: str, origin: str) -> None:
-    """Refuse a name that can't be the front of a tool's public name.
+    """Refuse a name that can't be the prefix of a tool's public name.
 
     Raises:
-        ConfigError: other characters than letters, digits, `_` and `-`, or `name + separator` splits elsewhere.
+        ConfigError: it has other characters than letters, digits, `_` and `-`, or `name + separator` splits elsewhere.
     """
     if NAME.fullmatch(name) is None:
-        raise ConfigError(f"{origin}: server name {name!r}: use 1 to 64 of letters, digits, '_' and '-'")
+        raise ConfigError(f"{origin}: server name {name!r}: use 1 to 64 letters, digits, '_' and '-'")
     if (name + separator).index(separator) != len(name):
         raise ConfigError(
-            f"{origin}: server name {name!r} can't be told from its tools' names, because {separator!r} stands between "
-            "the two: rename the server, or set another `separator`"
+            f"{origin}: server name {name!r} is ambiguous before the separator {separator!r} in a public tool name: "
+            "rename the server, or set another `separator`"
         )
 
 
@@ -70,10 +70,10 @@ class ServerReader:
     manifest_hosts: tuple[str, ...] = ()
 
     def read(self, name: str, entry: Mapping[str, Any]) -> UpstreamConfig:
-        """The upstream that the entry (keys of `UpstreamSection`, already checked) describes.
+        """Build the upstream that the entry (keys of `UpstreamSection`, already checked) describes.
 
         Raises:
-            ConfigError: a bad name, not one of `command`, `url` and `manifest`, an unset variable, no such file.
+            ConfigError: a bad name, not just one of `command`, `url` and `manifest`, an unset variable, no such file.
         """
         check_name(name, self.separator, self.origin)
         where = f"{self.origin}: server {name!r}"
@@ -114,14 +114,14 @@ class ServerReader:
         given, endpoint = texts.expand("manifest", entry["manifest"]), entry.get("endpoint")
         if headers and not endpoint:
             raise ConfigError(
-                f"{texts.where}: has 'headers' without 'endpoint': they are not sent to an address "
-                "that a manifest names"
+                f"{texts.where}: has 'headers' without 'endpoint', but headers are not sent to an address that a "
+                "manifest names: set 'endpoint', or remove them"
             )
         manifest = read_manifest_place(given, self.expander.workspace, self.manifest_hosts, texts.where)
         if endpoint:
             endpoint = check_endpoint(texts.expand("endpoint", endpoint), texts.where)
         policies = _policies(entry)
-        # What a bolt-on speaks is not MCP; the transport that stands for it answers in the modern era.
+        # A bolt-on does not speak MCP; the transport in front of it answers in the modern era.
         policies["protocol"] = "modern"
         return UpstreamConfig(
             name=name,
@@ -148,7 +148,7 @@ class ServerReader:
 
 @dataclass(slots=True)
 class _Texts:
-    """The texts of one entry on their way through the expander, and the secrets met there."""
+    """Expands the texts of one entry, and collects the secrets in them."""
 
     expander: Expander
     where: str
@@ -158,7 +158,7 @@ class _Texts:
         at = f"{self.where}: key {key!r}"
         expanded, used = self.expander.expand(text, at)
         if "\0" in expanded:
-            raise ConfigError(f"{at}: holds a NUL character, which no program can be given: remove it")
+            raise ConfigError(f"{at}: contains a NUL character, which can't be passed to a program: remove it")
         self.secrets.update(used)
         return expanded
 
@@ -175,14 +175,16 @@ def _check_kind(entry: Mapping[str, Any], where: str) -> None:
             f"{where}: has {had}: give 'command' for a program, 'url' for Streamable HTTP, 'manifest' for bolt-on tools"
         )
     if kinds != ["url"] and entry.get("oauth"):
-        raise ConfigError(f"{where}: has 'oauth' beside {kinds[0]!r}, which is for 'url' alone")
+        raise ConfigError(f"{where}: has 'oauth', which needs 'url', but it has {kinds[0]!r}: remove one of them")
     for key in ("endpoint", "require_match"):
         if kinds != ["manifest"] and entry.get(key):
-            raise ConfigError(f"{where}: has {key!r} beside {kinds[0]!r}, which is for 'manifest' alone")
+            raise ConfigError(
+                f"{where}: has {key!r}, which needs 'manifest', but it has {kinds[0]!r}: remove one of them"
+            )
 
 
 def _policies(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """How the server is treated, once it can be reached: as written, with lists and tables made immutable."""
+    """The settings about how the server is treated: as written, with lists and tables made immutable."""
     kept: dict[str, Any] = {key: entry[key] for key in _PLAIN if key in entry}
     kept |= {key: tuple(entry[key]) for key in ("include", "exclude") if key in entry}
     kept |= {key: MappingProxyType(dict(entry[key])) for key in ("rename", "describe") if key in entry}
@@ -193,8 +195,8 @@ def _check_renames(names: Mapping[str, str], where: str) -> None:
     for own, public in names.items():
         if not public.isprintable():
             raise ConfigError(
-                f"{where}: key 'rename': the new name of {own[:_SHOWN]!r} is {public[:_SHOWN]!r}, which holds "
-                "characters that can't be printed: leave them out"
+                f"{where}: key 'rename': the new name of {own[:_SHOWN]!r} is {public[:_SHOWN]!r}, which "
+                "contains unprintable characters: remove them"
             )
 
 
@@ -221,7 +223,7 @@ def _check_url(url: str, where: str, texts: _Texts) -> str:
 
 
 def _secret_arguments(args: tuple[str, ...]) -> set[str]:
-    """Values whose name sounds secret, in every way that command lines have of naming them.
+    """Values whose name sounds secret, in all the ways in which command lines name values.
 
     `--api-key X`, `--token=X`, `-e API_KEY=X`, `--header "X-Api-Key: X"`, and the same inside a longer argument
     (`sh -c "API_KEY=X server"`, `--config '{"apiKey": "X"}'`).

@@ -1,7 +1,7 @@
-"""The settings that are ours: what they are called, what they may hold, and what they mean.
+"""The gateway's own settings: their names, the values they may have, and what they mean.
 
-Defaults come from `model.py`, so that they stand once; the words here are what docs/configure.md shows. It reads
-nothing, merges nothing and checks nothing: `check_settings.py` does that.
+Defaults come from `model.py`, so that each is written once; docs/configure.md shows the descriptions from here. It
+reads nothing and merges nothing; `check_settings.py` checks values with it.
 """
 
 from typing import Annotated, Final, Literal
@@ -36,101 +36,116 @@ class EngineSection(Section):
 
     kind: Literal["none", "embedded", "url"] = Field(
         default=_ENGINE.kind,
-        description="Which engine generates: none, a llama.cpp server of our own, or the server at `url`.",
+        description="Which engine generates. `none`: no engine; `embedded`: a llama.cpp server that the gateway "
+        "starts; `url`: the server at `url`.",
     )
     url: str | None = Field(
-        default=_ENGINE.url, description="Base URL of a llama.cpp or vLLM server; sets `kind` to `url`."
+        default=_ENGINE.url, description="Base URL of a llama.cpp or vLLM server; setting it sets `kind` to `url`."
     )
     api: Literal["auto", "llama_cpp", "vllm"] = Field(
-        default=_ENGINE.api, description="What the server at `url` speaks; `auto`: what its own answers tell."
+        default=_ENGINE.api,
+        description="Which API the server at `url` speaks; `auto`: the gateway finds out from its answers.",
     )
     served_model: str | None = Field(
         default=None,
         min_length=1,
-        description="Name of the model that a vLLM server is asked for, of those that its `/v1/models` lists: a LoRA "
-        "adapter, for one. Unset: the first. Each of several can be an engine of its own at the same `url`.",
+        description="Which of the models that a vLLM server lists at `/v1/models` to use, such as a LoRA adapter; "
+        "unset: the first. To use several models of one server, give each an engine of its own "
+        "(`[engines.NAME]`) with the same `url`.",
     )
     at_once: Count = Field(
         default=_ENGINE.at_once,
-        description="Generations that run at a time on a server that does not say how many it takes: vLLM, whose "
-        "`max_num_seqs` should be no less.",
+        description="Generations that may run at a time on a server that does not say how many it takes, as vLLM "
+        "does not; its `max_num_seqs` should be at least as large.",
     )
-    api_key: str | None = Field(default=_ENGINE.api_key, description="Its API key, if it asks for one.")
-    model: str | None = Field(default=None, description="GGUF file; unset: the packaged SmolLM2-135M.")
+    api_key: str | None = Field(
+        default=_ENGINE.api_key, description="API key to send to the server at `url`, if it requires one."
+    )
+    model: str | None = Field(default=None, description="GGUF file of the model; unset: the packaged SmolLM2-135M.")
     context: Annotated[int, Field(ge=256)] = Field(
-        default=_ENGINE.context, description="Context of the embedded engine in tokens, shared by its slots."
+        default=_ENGINE.context, description="Context length of the embedded engine in tokens, shared by its slots."
     )
-    slots: Count = Field(default=_ENGINE.slots, description="Generations that the embedded engine runs at a time.")
+    slots: Count = Field(
+        default=_ENGINE.slots, description="Slots of the embedded engine: generations that it can run at a time."
+    )
     threads: CountOrZero = Field(
-        default=_ENGINE.threads, description="Threads of the embedded engine; 0: one less than cores."
+        default=_ENGINE.threads, description="Threads of the embedded engine; 0: one fewer than there are cores."
     )
     start_timeout: Seconds = Field(default=_ENGINE.start_timeout, description="Seconds the engine may take to start.")
     idle_timeout: Seconds = Field(
         default=_ENGINE.idle_timeout,
-        description="Longest silence of a stream, in seconds, before the engine counts as away.",
+        description="Longest pause in a stream, in seconds, before the engine counts as down.",
     )
     exclusive: bool = Field(
         default=_ENGINE.exclusive,
-        description="Nobody but one gateway generates with the server at `url`, or with that of `codec-gateway "
-        "engine`: that gateway may choose its slots.",
+        description="`true`: only this gateway generates with the server at `url` (which may be one that "
+        "`codec-gateway engine` runs), so this gateway may choose the server's slots.",
     )
     own_slots: Annotated[str, Field(pattern=r"^\d{1,4}-\d{1,4}$")] | None = Field(
         default=None,
-        description="Which slots of the llama.cpp server at `url` are this gateway's alone, as FIRST-LAST, counted "
-        "from 0: for several gateways on one server, each with slots that no other names, while nobody else generates "
-        "with it.",
+        description="Slots of the llama.cpp server at `url` that are this gateway's alone, as FIRST-LAST, counted "
+        "from 0. For several gateways that share one server: each must have slots of its own, and "
+        "nobody else may generate with that server.",
     )
     cache_mib: CountOrZero | None = Field(
         default=_ENGINE.cache_mib,
-        description="Mebibytes in which the embedded engine keeps what its slots held; 0: none; unset: a quarter of "
-        "the memory that is free, 8192 at most.",
+        description="Memory, in MiB, in which the embedded engine keeps the KV cache of conversations that have "
+        "lost their slot; 0: none; unset: a quarter of the free memory, at most 8192.",
     )
     slot_files: str = Field(
         default=_ENGINE.slot_files,
-        description="Where the embedded engine keeps what its slots held: `auto`: a directory in memory, removed with "
-        "the gateway; `off`: its host cache; or the path of a directory, in which conversations survive a restart. "
-        "With an `exclusive` server at `url` only a path: the one that `llama-server --slot-save-path` has.",
+        description="Where the KV cache of a conversation is kept when another one needs its slot. `auto`: in a "
+        "directory in memory, which is removed when the gateway ends; `off`: in the embedded engine's "
+        "own cache; a path: in that directory, from which conversations can be restored after a "
+        "restart. With an `exclusive` server at `url` only a path has an effect; it must be the one "
+        "given to `llama-server --slot-save-path`.",
     )
     slot_files_bytes: CountOrZero | None = Field(
         default=_ENGINE.slot_files_bytes,
-        description="Bytes of all slot files; 0: none; unset: as `cache_mib` says.",
+        description="Largest total size of the slot files in bytes; 0: none are kept; unset: the size that "
+        "`cache_mib` gives.",
     )
     isolate: bool = Field(
         default=_ENGINE.isolate,
-        description="Reuse nothing of one principal's prompts for another: of the embedded engine, whose host cache is "
-        'off then, and of vLLM (`api = "vllm"`), by salts of its prefix cache.',
+        description="`true`: what is cached from one principal's prompts is never reused for another principal. "
+        "Works with the embedded engine, whose host cache is then off, and with vLLM (`api = "
+        '"vllm"`), by salts for its prefix cache.',
     )
     prefill: Literal["auto", "off"] = Field(
         default=_ENGINE.prefill,
-        description="`auto`: what the chat template writes before a tool's result is processed while the tool works, "
-        "where the engine's slots are the gateway's to choose, it has nothing else to do and that gains more than two "
-        "of its passes; `off`: with the result.",
+        description="`auto`: while a tool runs, the engine already processes the ids that the chat template "
+        "writes before the tool's result. This is done if the gateway chooses the engine's slots, the "
+        "engine is otherwise idle, and processing these ids takes longer than generating two. `off`: "
+        "they are processed together with the result.",
     )
     hold_calls: bool = Field(
         default=_ENGINE.hold_calls,
-        description="Hold the calls that a model decides on itself to their schemas, where it begins them with a "
-        "special token; needs a llama.cpp of December 2025 or later, or vLLM with its xgrammar backend.",
+        description="`true`: when the model itself decides to call a tool, a grammar makes the call follow the "
+        "tool's schema, from the special token with which it begins; models without such a token are "
+        "not affected. Needs llama.cpp of December 2025 or later, or vLLM with its xgrammar backend.",
     )
     tool_format: str = Field(
         default=_ENGINE.tool_format,
-        description="Form in which the model's calls are read, by its name in docs/tool-formats.md; `auto`: by the "
-        "model's chat template.",
+        description="Format in which the model writes calls, by its name in docs/tool-formats.md; `auto`: "
+        "recognised by the model's chat template.",
     )
     reasoning: Literal["template", "keep"] = Field(
         default=_ENGINE.reasoning,
-        description="Reasoning of earlier turns. `template`: as the engine and its chat template have it; most leave "
-        "it out at the next question, and the cache from there on is lost. `keep`: shown, by the template's own switch "
-        "where it has one; it takes room in the context, and not every model was trained on it.",
+        description="What happens to the model's reasoning of earlier turns. `template`: what the engine and the "
+        "chat template do by default; most templates drop it at the next question, and the cache from "
+        "there on is lost. `keep`: it stays in the prompt, if the template has a switch for that; "
+        "this takes room in the context, and not every model was trained on it.",
     )
     volatile: list[str] = Field(
         default=list(_ENGINE.volatile),
-        description="Regular expressions of what is cut out of system messages before anything else, because it "
-        "changes from session to session and takes the cache with it. The default is Claude Code's billing header.",
+        description="Regular expressions for parts to remove from system messages before anything else is done, "
+        "because they change with every session and would make the cache useless. The default matches "
+        "Claude Code's billing header.",
     )
     aliases: list[str] = Field(
         default=[],
-        description="Names by which clients may ask for its model, besides the engine's own. They count where there "
-        "are several models: one alone answers to any name.",
+        description="Names by which clients may ask for the engine's model, besides its own. They matter only if "
+        "there are several models; a single one answers to any name.",
     )
 
 
@@ -139,8 +154,9 @@ class AgentSection(Section):
 
     show_calls: bool = Field(
         default=_AGENT.show_calls,
-        description="Tell the calls that the gateway runs as `tool_calls` too. Many clients would run them again; they "
-        "stand in `codec.tool_results` in any case. A request may say otherwise in a field of the same name.",
+        description="`true`: the calls that the gateway runs itself are also reported as `tool_calls`. Many "
+        "clients would then run them again; `codec.tool_results` lists them in any case. A request "
+        "can override this with a field of the same name.",
     )
 
 
@@ -149,15 +165,15 @@ class TokensSection(Section):
 
     map: str = Field(
         default=MAP_DEFAULT,
-        description="Session map: `auto` (built from the engine's model), `none` (text only) or a path.",
+        description="Session map: `auto` (built from the engine's model), `none` (text only) or the path of a map.",
     )
     maps: list[str] = Field(
-        default=[], description="Paths of more accepted maps, each proven against the engine at start."
+        default=[], description="Paths of further accepted maps. Each is proven against the engine at the start."
     )
     verify: VerifyLevel = Field(
         default=_TOKENS.verify,
-        description="`verify`: leaf ids must decode to their text. `trust`: that check is left out; "
-        "special ids and ids out of range are refused all the same.",
+        description="How leaf ids are checked. `verify`: they must decode to their text. `trust`: that check is "
+        "skipped; special ids and ids out of range are still refused.",
     )
     min_text_length: CountOrZero = Field(
         default=_TOKENS.min_text_length, description="Text blocks with fewer characters get no ids on `/mcp`."
@@ -167,73 +183,77 @@ class TokensSection(Section):
 class LimitsSection(Section):
     """`[limits]`."""
 
-    turns: Count = Field(default=_LIMITS.turns, description="Generations per request, the first included.")
-    tool_timeout: Seconds = Field(default=_LIMITS.tool_timeout, description="Seconds a tool call may take.")
+    turns: Count = Field(default=_LIMITS.turns, description="Most generations per request, including the first.")
+    tool_timeout: Seconds = Field(default=_LIMITS.tool_timeout, description="Seconds that a tool call may take.")
     result_tokens: Count = Field(
         default=_LIMITS.result_tokens,
-        description="Ids of one tool result that reach the model; the rest is cut, and it is told.",
+        description="Most ids of one tool result that reach the model; the rest is cut off, and the model is told.",
     )
     result_bytes: Count = Field(
-        default=_LIMITS.result_bytes, description="Largest answer of an MCP server in bytes, as it comes over the wire."
+        default=_LIMITS.result_bytes, description="Largest answer of an MCP server, in bytes as it is sent."
     )
     completion_tokens: Count = Field(
-        default=_LIMITS.completion_tokens, description="Generated ids per request when the client names no limit."
+        default=_LIMITS.completion_tokens, description="Most ids generated per request if the client sets no limit."
     )
     start_timeout: Seconds = Field(
         default=_LIMITS.start_timeout,
-        description="Seconds an MCP server may take to start and list its tools; a first start may download it.",
+        description="Seconds that an MCP server may take to start and list its tools. The first start may have to "
+        "download it.",
     )
     restart_backoff: Seconds = Field(
         default=_LIMITS.restart_backoff,
-        description="First pause, in seconds, before a dead MCP server is started again; doubles.",
+        description="Pause, in seconds, before a dead MCP server is started again. It doubles with each failure.",
     )
     restart_backoff_max: Seconds = Field(
-        default=_LIMITS.restart_backoff_max, description="Longest such pause in seconds."
+        default=_LIMITS.restart_backoff_max, description="Longest such pause, in seconds."
     )
     drain: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        default=_LIMITS.drain, description="Seconds that running requests get when the gateway is asked to stop."
+        default=_LIMITS.drain,
+        description="Seconds that running requests get to finish when the gateway is asked to stop.",
     )
     body_bytes: Count = Field(default=_LIMITS.body_bytes, description="Largest request body in bytes.")
     memory_bytes: Count = Field(
         default=_LIMITS.memory_bytes,
-        description="Bytes in which conversations of /v1 are remembered, so that their next requests go on with the "
-        "ids that the engine holds.",
+        description="Memory, in bytes, for conversations of `/v1`. They are remembered so that the next request "
+        "of each continues with the ids that the engine holds.",
     )
     responses_bytes: Count = Field(
         default=_LIMITS.responses_bytes,
-        description="Bytes in which answers of /v1/responses are stored, with the items of their requests.",
+        description="Memory, in bytes, for stored responses of `/v1/responses`, with the items of their requests.",
     )
     responses_ttl: Seconds = Field(
-        default=_LIMITS.responses_ttl, description="Seconds for which a stored answer is kept that nobody uses."
+        default=_LIMITS.responses_ttl, description="Seconds after which a stored response that nobody uses is removed."
     )
     principal_share: Annotated[float, Field(gt=0, le=1)] = Field(
         default=_LIMITS.principal_share,
-        description="Part of each bound that one API key or OAuth subject may take: of sessions, calls that wait for "
-        "their client or for a server, generations that wait for a slot, subscriptions, processes for clients and "
-        "sampling tokens. Callers without a credential, where "
-        "none is asked for, and the operator have the whole.",
+        description="Part of each bound that one API key or OAuth subject may use. This applies to sessions, "
+        "calls that wait for their client or for a server, generations that wait for a slot, "
+        "subscriptions, processes for clients, and sampling tokens. Callers without a credential, if "
+        "none is required, and the operator may use all of each bound.",
     )
 
 
 class Settings(Section):
     """The whole of codec-gateway.toml."""
 
-    mcp_config: str | None = Field(default=None, description="Path of an mcpServers JSON whose servers are added.")
+    mcp_config: str | None = Field(default=None, description="Path of an mcpServers JSON file whose servers are added.")
     separator: str = Field(
         default=GatewayConfig().separator,
         pattern=r"^[A-Za-z0-9_-]{1,8}$",
-        description="Stands between server and tool in a public tool name.",
+        description="Separates the server's name from the tool's in a public tool name.",
     )
     prefix: PrefixPolicy = Field(
         default=GatewayConfig().prefix,
-        description="Whether public names begin with their server: `always`, `never`, or `auto`: not where there is "
-        "only one server.",
+        description="Whether public names begin with the server's name: `always`, `never`, or `auto` (unless "
+        "there is only one server).",
     )
     tool_search: bool | Literal["auto"] = Field(
         default=GatewayConfig().tool_search,
-        description="Two tools in place of all, `codec_search_tools` and `codec_call_tool`: a model finds the others "
-        "by what they do. `true`: for MCP clients and `/v1`. `auto`: for a conversation on `/v1` when the definitions "
-        "of all would take more than a quarter of the engine's context; that of MCP clients nobody knows.",
+        description="Whether two tools, `codec_search_tools` and `codec_call_tool`, take the place of all others; "
+        "the model searches for the others by what they do. `true`: for MCP clients and on `/v1`. "
+        "`false`: never. `auto`: only on `/v1`, for a conversation in which the definitions of all "
+        "tools would take more than a quarter of the engine's context; the gateway does not know the "
+        "context of MCP clients.",
     )
     engine: EngineSection = EngineSection()
     engines: dict[str, EngineSection] = Field(default={})

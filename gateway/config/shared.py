@@ -16,20 +16,20 @@ _SCHEMES: Final = ("redis", "rediss", "unix")
 
 @dataclass(frozen=True, slots=True)
 class SharedConfig:
-    """Redis or Valkey, asked by all replicas."""
+    """A Redis or Valkey that all replicas ask."""
 
     url: str | None = None
     """Its address, with user and password where it asks for them; None: nothing is shared."""
     prefix: str = "codec-gateway:"
-    """Every key begins with it."""
+    """What every key begins with."""
     timeout: float = 0.1
     """Seconds that a request waits for it, at most."""
     ttl: float = 24 * 3600.0
-    """Seconds for which a conversation is kept that nobody goes on with."""
+    """Seconds for which a conversation is kept that nobody continues."""
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What of the address must not be shown."""
+        """The parts of the address that must not be shown."""
         password = None if self.url is None else _parts(self.url).password
         return frozenset({password, unquote(password)}) if password else frozenset()
 
@@ -38,7 +38,7 @@ NOTHING_SHARED: Final = SharedConfig()
 
 
 class SharedSection(Section):
-    """`[shared]`: a Redis or Valkey that all replicas ask; without one everything is correct too."""
+    """`[shared]`: a Redis or Valkey that all replicas use; everything also works without one."""
 
     url: str | None = Field(
         default=None,
@@ -46,21 +46,23 @@ class SharedSection(Section):
         'shared. `"redis://:${REDIS_PASSWORD}@redis:6379/0"` takes the password from the environment.',
     )
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9:._{}-]{1,64}$")] = Field(
-        default=NOTHING_SHARED.prefix, description="Every key begins with it: 1 to 64 of letters, digits and `:._{}-`."
+        default=NOTHING_SHARED.prefix,
+        description="Prefix of every key in the store: 1 to 64 letters, digits and characters of `:._{}-`.",
     )
     timeout: Annotated[float, Field(gt=0, le=5)] = Field(
         default=NOTHING_SHARED.timeout,
-        description="Seconds that a request waits for the store, at most; after that it is away until it answers.",
+        description="Longest time, in seconds, that a request waits for the store; if it takes longer, the store "
+        "counts as down until it answers again.",
     )
     ttl: Seconds = Field(
         default=NOTHING_SHARED.ttl,
-        description="Seconds for which a conversation is kept there that nobody goes on with; stored answers have "
-        "`limits.responses_ttl`.",
+        description="Seconds for which a conversation that nobody continues is kept in the store; for stored "
+        "responses see `limits.responses_ttl`.",
     )
 
 
 def build_shared(values: Mapping[str, Any], *, alone: bool) -> SharedConfig:
-    """The `[shared]` table. `alone`: whether this gateway has no replicas. Raises `ConfigError`."""
+    """Build the `[shared]` table. `alone`: whether this gateway has no replicas. Raises `ConfigError`."""
     config = replace(SharedConfig(), **values)
     if config.url is None:
         return config
@@ -70,8 +72,8 @@ def build_shared(values: Mapping[str, Any], *, alone: bool) -> SharedConfig:
         raise ConfigError(f"shared.url: expected redis://..., rediss://... or unix:///PATH, got {shown!r}")
     if alone:
         raise ConfigError(
-            "shared.url is set, but this gateway has nobody to share with: set replicas.address and replicas.key_file, "
-            "whose secret seals what is stored, or serve.workers"
+            "shared.url is set, but this gateway has no replicas to share the store with: set replicas.address and "
+            "replicas.key_file (its secret also seals what is stored), or serve.workers"
         )
     return config
 
@@ -81,5 +83,7 @@ def _parts(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise ConfigError(f"shared.url is no address: {error}") from None
+        raise ConfigError(
+            f"shared.url is not a valid URL: {error}: expected redis://..., rediss://... or unix:///PATH"
+        ) from None
     return parts

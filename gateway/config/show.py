@@ -1,7 +1,7 @@
 """A configuration as it may be shown: every value, no secret.
 
-Turns a `GatewayConfig` into plain JSON values with everything masked that came from a variable or a header, or whose
-name sounds secret. It decides nothing about layout.
+Turns a `GatewayConfig` into plain JSON values, in which everything is masked that came from a variable or a header or
+whose name sounds secret. It decides nothing about layout.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from gateway.config.model import GatewayConfig, UpstreamConfig
 
 
 def secrets_of(config: GatewayConfig) -> frozenset[str]:
-    """Every value that must stand in no log and on no screen: of the servers, keys, tokens, the store's password."""
+    """Every value that must appear in no log and on no screen: servers' secrets, keys, tokens, the store's password."""
     engines = (each.api_key for each in config.members.values())
     own = {value for value in (*engines, config.serve.token, config.console.token) if value}
     return frozenset(own).union(config.shared.secrets, *(upstream.secrets for upstream in config.upstreams))

@@ -1,8 +1,8 @@
-"""A file on disk to the values it holds: TOML of ours, JSON of others.
+"""Reads the values in a file: the gateway's own TOML, or JSON of other programs.
 
 Turns a path into a dictionary, or into a ConfigError that names the file and says what to do. Every way in which a file
-can be wrong before its meaning matters ends here: missing, a folder, unreadable, too large, not UTF-8, empty, not TOML,
-not JSON. It does not know one key.
+can be wrong before its meaning matters is handled here: missing, a folder, unreadable, too large, not UTF-8, empty, not
+TOML, not JSON. It knows no keys.
 """
 
 import tomllib
@@ -17,7 +17,7 @@ LARGEST: Final = 1024 * 1024
 
 
 def read_config_text(path: Path) -> str:
-    """The text of a configuration file, without a byte order mark.
+    """Return the text of a configuration file, without a byte order mark.
 
     Raises:
         ConfigError: it is missing, a folder, unreadable, larger than LARGEST or not UTF-8.
@@ -42,10 +42,10 @@ def read_config_text(path: Path) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file; empty is fine, every setting has a default.
+    """Return the tables of a TOML file, which may be empty: every setting has a default.
 
     Raises:
-        ConfigError: as `read_config_text`, or not TOML (with line and column).
+        ConfigError: see `read_config_text`; or it is not TOML (with line and column).
     """
     try:
         return tomllib.loads(read_config_text(path))
@@ -56,10 +56,10 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; comments and trailing commas are allowed.
+    """Return the object in a JSON file; comments and trailing commas are allowed.
 
     Raises:
-        ConfigError: as `read_config_text`, or empty, not JSON, not an object.
+        ConfigError: see `read_config_text`; or it is empty, not JSON, or not an object.
     """
     text = read_config_text(path)
     if not text.strip():

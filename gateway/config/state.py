@@ -6,5 +6,5 @@ from platformdirs import user_state_path
 
 
 def state_folder() -> Path:
-    """`codec-gateway` in the user's state folder; it may not be there yet."""
+    """`codec-gateway` in the user's state folder; it may not exist yet."""
     return user_state_path("codec-gateway")

@@ -1,7 +1,7 @@
-"""The settings of one MCP server, and of bolt-on tools: what they are called, what they may hold, and what they mean.
+"""The settings of one MCP server, and of bolt-on tools: their names, the values they may have, and what they mean.
 
-Defaults come from `model.py`, so that they stand once; the words here are what docs/configure.md shows. It reads
-nothing.
+Defaults come from `model.py`, so that each is written once; docs/configure.md shows the descriptions from here. It
+reads nothing.
 """
 
 from typing import Annotated, Literal
@@ -15,19 +15,20 @@ _UPSTREAM = UpstreamConfig("")
 
 
 class CredentialsSection(Section):
-    """`[upstreams.NAME.oauth]`: our own credentials with the server's authorization server (OAuth 2.1, section 4.2)."""
+    """`[upstreams.NAME.oauth]`: credentials for the server's authorization server (OAuth 2.1, section 4.2)."""
 
-    client_id: str = Field(description="Who we are there.")
-    client_secret: str = Field(description="The secret; best as `${env:NAME}`.")
+    client_id: str = Field(description="The gateway's client id there.")
+    client_secret: str = Field(description="The secret that belongs to it; best written as `${env:NAME}`.")
     token_url: str | None = Field(
-        default=None, description="Its token endpoint; unset: found by the server's own metadata (RFC 9728, RFC 8414)."
+        default=None,
+        description="Its token endpoint; unset: found through the server's own metadata (RFC 9728, RFC 8414).",
     )
     issuer: str | None = Field(
         default=None,
-        description="The authorization server that issued them: they are sent to no other, whatever the server says. "
-        "Set it where `token_url` is not.",
+        description="The authorization server that issued the credentials: they are sent to no other, whatever "
+        "the server says. Set it if `token_url` is not set.",
     )
-    scope: str | None = Field(default=None, description="Scopes to ask for, separated by blanks.")
+    scope: str | None = Field(default=None, description="Scopes to ask for, separated by spaces.")
 
 
 class UpstreamSection(Section):
@@ -35,97 +36,115 @@ class UpstreamSection(Section):
 
     command: str | None = Field(default=None, description="Program to run.")
     args: list[str] = Field(default=[], description="Its arguments.")
-    env: dict[str, str] = Field(default={}, description="Environment variables it gets beside HOME, PATH and the like.")
-    cwd: str | None = Field(default=None, description="Folder it runs in; unset: the gateway's own.")
+    env: dict[str, str] = Field(
+        default={}, description="Environment variables that it gets, besides HOME, PATH and a few others."
+    )
+    cwd: str | None = Field(default=None, description="Folder in which it runs; unset: the gateway's own.")
     url: str | None = Field(default=None, description="Address of a server that speaks Streamable HTTP.")
     headers: dict[str, str] = Field(
         default={},
-        description="Headers sent with every request to `url`, or to the `endpoint` that stands here.",
+        description="Headers sent with every request to `url`, or to the `endpoint` that is set here.",
     )
     manifest: str | None = Field(
         default=None,
-        description="Bolt-on tools: the path of a manifest or of a folder of them, or a URL whose host is in "
-        "`registry.allowed_hosts`. Files are watched; a URL is read again on SIGHUP, or when another file of the "
-        "configuration changed.",
+        description="Bolt-on tools: the path of a manifest or of a folder of manifests, or a URL whose host is in "
+        "`registry.allowed_hosts`. Files are watched for changes; a URL is read again on SIGHUP, or "
+        "when another file of the configuration changes.",
     )
     endpoint: str | None = Field(
         default=None,
-        description="Where these bolt-ons take calls: `http://HOST:PORT`, `https://HOST` or `unix:/path/to/socket`; "
-        "unset: where each manifest says.",
+        description="Address at which these bolt-ons take calls: `http://HOST:PORT`, `https://HOST` or "
+        "`unix:/path/to/socket`; unset: the one in each manifest.",
     )
     require_match: bool = Field(
         default=_UPSTREAM.require_match,
-        description="`true`: a bolt-on without ids for an accepted map is refused; `false`: it is called with text.",
+        description="`true`: a bolt-on that has no ids for an accepted map is refused; `false`: it is called with "
+        "text.",
     )
     oauth: CredentialsSection | None = Field(
         default=None, description="How to get access tokens for `url`, where it asks for them."
     )
     disabled: bool = Field(default=False, description="`true`: this entry is ignored.")
     start: Literal["eager", "lazy"] = Field(
-        default=_UPSTREAM.start, description="`eager`: with the gateway. `lazy`: when somebody first needs it."
+        default=_UPSTREAM.start,
+        description="When the server is started. `eager`: with the gateway; `lazy`: when it is first needed.",
     )
     protocol: EraChoice = Field(
         default=_UPSTREAM.protocol,
-        description="`auto`: 2026-07-28 where the server offers it, else the handshake of 2024 and 2025; `modern` or "
-        "`handshake`: only that.",
+        description="Which era of MCP to speak. `auto`: 2026-07-28 if the server offers it, otherwise the "
+        "handshake of 2024 and 2025; `modern` or `handshake`: only that one.",
     )
     sessions: SessionPolicy = Field(
         default=_UPSTREAM.sessions,
-        description="Whether clients share one session with it. `auto`: a client of the handshake era that can be "
-        "asked (roots, sampling, elicitation) has its own from its first tool call on, or from when it names what no "
-        "list shows to all; `shared`: one for all; `per_client`: each has its own, and what it left there, "
-        "until its session ends. Lists alone open none.",
+        description="Whether clients share one session with the server. `shared`: all do. `per_client`: each "
+        "client has a session of its own, with its own state at the server, until the client's "
+        "session ends. `auto`: a client of the handshake era that the server can ask something "
+        "(roots, sampling, elicitation) gets its own with its first tool call, or when it first names "
+        "something that is not in the lists that all clients see; the others share one. Asking for "
+        "lists alone opens none.",
     )
     timeout: Seconds | None = Field(
         default=_UPSTREAM.timeout, description="Seconds that one call may take; unset: `limits.tool_timeout`."
     )
-    concurrency: Count = Field(default=_UPSTREAM.concurrency, description="Calls that run at a time; more wait.")
-    queue: CountOrZero = Field(default=_UPSTREAM.queue, description="Calls that may wait; more are refused at once.")
+    concurrency: Count = Field(
+        default=_UPSTREAM.concurrency, description="Calls that may run at a time; further ones wait."
+    )
+    queue: CountOrZero = Field(
+        default=_UPSTREAM.queue, description="Calls that may wait; further ones are refused at once."
+    )
     idle_stop: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=_UPSTREAM.idle_stop,
-        description="Seconds without a call after which it is stopped, until it is needed again; 0: never.",
+        description="Seconds without a call after which the server is stopped until it is needed again; 0: never.",
     )
     breaker_failures: CountOrZero = Field(
         default=_UPSTREAM.breaker_failures,
-        description="Calls in a row without an answer after which it is left alone for a while; 0: never.",
+        description="Consecutive calls without an answer after which calls are refused for `breaker_pause` "
+        "seconds; 0: never.",
     )
     breaker_pause: Seconds = Field(
-        default=_UPSTREAM.breaker_pause, description="Seconds until one call may try it again."
+        default=_UPSTREAM.breaker_pause, description="Seconds until one call may try the server again."
     )
     include: list[str] = Field(
         default=[],
-        description="Patterns (`*`, `?`) of its own tool and prompt names and resource URIs that clients see; empty: "
-        "all.",
+        description="Patterns (`*`, `?`) for the tools and prompts (by the server's own names) and resource URIs "
+        "that clients see; empty: all.",
     )
-    exclude: list[str] = Field(default=[], description="Patterns that clients don't see, even if included.")
+    exclude: list[str] = Field(
+        default=[], description="Patterns for those that clients do not see, even if they are included."
+    )
     rename: dict[str, str] = Field(
         default={},
-        description="Its own tool name to the name that clients see, whole, without a prefix, and printable.",
+        description="New names for tools: the server's own name, and the name that clients see. The new name is "
+        "used as it is, without a prefix, and must be printable.",
     )
     describe: dict[str, str] = Field(
-        default={}, description="Its own tool name to the description that clients see instead of the server's."
+        default={},
+        description="New descriptions for tools: the server's own name for the tool, and the description that "
+        "clients see.",
     )
     pin: PinPolicy = Field(
         default=_UPSTREAM.pin,
-        description="What happens when a tool's definition is not the one first seen: `off`, `warn` (told in the log "
-        "and by `status`) or `block` (the tool is hidden until `codec-gateway pins accept`).",
+        description="What happens when a tool's definition is not the one first seen. `off`: nothing; `warn`: the "
+        "log and `codec-gateway status` say so; `block`: the tool is hidden until `codec-gateway pins "
+        "accept`.",
     )
     ids: WantedIds = Field(
         default=_UPSTREAM.ids,
-        description="What calls for a reader of ids tell the tool: `any`: nothing; `map`: whose map, so that a leaf of "
-        "several models sends ids of this one alone; `packed`: that too, and that ids may be packed, for less bytes on "
-        "an uncompressed line and more CPU. For leaves: another gateway refuses a map that it does not hold.",
+        description="What a tool is told when the caller reads ids. `any`: nothing; `map`: the caller's map, so "
+        "that a leaf of several models sends ids of this one only; `packed`: also that ids may be "
+        "packed, which takes fewer bytes on an uncompressed connection and more CPU. `map` and "
+        "`packed` are for leaves: another gateway refuses a map that it does not hold.",
     )
     client_sessions: Count | None = Field(
         default=_UPSTREAM.client_sessions,
-        description="Sessions with it besides the shared one that may be open at a time, for clients that may be asked "
-        "or that have their own (`sessions`); one principal may have `limits.principal_share` of them. Unset: 64 where "
-        "each is a process, else 1,000.",
+        description="Sessions with the server that may be open at a time besides the shared one, for clients that "
+        "can be asked something or have a session of their own (`sessions`). One principal may have "
+        "`limits.principal_share` of them. Unset: 64 if each session is a process, otherwise 1,000.",
     )
     sampling_tokens: CountOrZero = Field(
         default=_UPSTREAM.sampling_tokens,
-        description="Tokens that our own engine may generate for the server's sampling requests where the client "
-        "offers no sampling; 0: none.",
+        description="Tokens that the gateway's own engine may generate in total for the server's sampling "
+        "requests if the client offers no sampling; 0: none.",
     )
 
 
@@ -134,6 +153,6 @@ class RegistrySection(Section):
 
     allowed_hosts: list[str] = Field(
         default=[],
-        description="Hosts from which manifests may be fetched, and on which a manifest may name its endpoint: `name` "
-        "or `name:port`. This machine may always be named by a manifest that lies on it.",
+        description="Hosts from which manifests may be fetched, and which a manifest may name in its endpoint: "
+        "`name` or `name:port`. A manifest on this machine may always name this machine.",
     )

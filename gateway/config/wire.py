@@ -1,4 +1,4 @@
-"""How streams of frames leave, and from which version of Codec on: these settings in their internal form and their own.
+"""How streams of frames are sent, and to which versions of Codec: the settings as written, and in their internal form.
 
 Turns checked values into a `WireConfig`; opens no dictionary. Times are seconds.
 """
@@ -26,7 +26,7 @@ class WireConfig:
     minimum_version: str | None = None
     """Clients that ask for frames and speak an older Codec are answered with 426; None: all are served."""
     maps_origin: str | None = None
-    """Where the operator publishes maps; None: streams name theirs by its hash alone."""
+    """Where the operator publishes maps; None: streams name their map by its hash alone."""
 
 
 _WIRE = WireConfig()
@@ -37,27 +37,32 @@ class WireSection(Section):
 
     max_delay: Annotated[float, Field(ge=0, le=10)] = Field(
         default=_WIRE.max_delay,
-        description="Seconds that an id of an interactive stream of frames may wait for others, to leave together.",
+        description="Seconds for which an id in an interactive stream of frames may be held back to be sent "
+        "together with others.",
     )
     dictionary_msgpack: str | None = Field(
-        default=None, description="zstd dictionary for msgpack frames; unset: they are not sent as zstd."
+        default=None, description="File with the zstd dictionary for msgpack frames; unset: they are not sent as zstd."
     )
-    dictionary_protobuf: str | None = Field(default=None, description="The same for protobuf frames.")
+    dictionary_protobuf: str | None = Field(
+        default=None, description="File with the zstd dictionary for protobuf frames; unset: they are not sent as zstd."
+    )
     minimum_version: str | None = Field(
         default=None,
         pattern=r"^[0-9]{1,3}\.[0-9]{1,3}$",
-        description="Clients that ask for frames and speak an older version of Codec get 426; unset: all are served.",
+        description="Oldest version of Codec that is served: a client that asks for frames and speaks an older "
+        "one gets 426; unset: all are served.",
     )
     maps_origin: str | None = Field(
         default=None,
         pattern=r"^(https://[!-~]+|http://(localhost|127\.0\.0\.1)([:/][!-~]*)?)$",
-        description="Address under which you publish the maps (`codec-leaf map publish`): `Codec-Tokenizer-Map` of "
-        "streams is then the map's URL there, with its hash in `Codec-Tokenizer-Map-Hash`; unset: the hash alone.",
+        description="URL under which you publish your maps (`codec-leaf map publish`). In streams, "
+        "`Codec-Tokenizer-Map` is then the URL of the map there and `Codec-Tokenizer-Map-Hash` its "
+        "hash; unset: streams name their map by its hash alone.",
     )
 
 
 def build_wire(values: Mapping[str, Any]) -> WireConfig:
-    """Make the settings of checked values.
+    """Build the settings from checked values.
 
     Raises:
         ConfigError: a dictionary is not a file.

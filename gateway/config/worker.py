@@ -1,6 +1,6 @@
-"""One of several processes of one gateway on one machine (docs/scale.md), as the rest of it sees that.
+"""Which of several processes of one gateway on one machine this is (docs/scale.md).
 
-Its parent makes it (`gateway/workers`); no file, variable or flag does.
+The parent sets it (`gateway/workers`); no file, variable or flag does.
 """
 
 from dataclasses import dataclass
@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Final
 
 SERVERS: Final = "servers.sock"
-"""Where the parent runs the processes of servers over stdio, in its directory."""
+"""The socket in the parent's directory at which it offers servers over stdio."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Which of them this process is."""
+    """One worker, and how it finds its parent and the other workers."""
 
     number: int
-    """From 0 on."""
+    """Counted from 0."""
     count: int
     folder: Path
-    """A directory of the parent's, for its owner alone, in which Unix sockets lie: `admin-NUMBER.sock` of each worker.
-    What the parent has for all workers listens here too: this path is how a worker is told where."""
+    """The parent's directory of Unix sockets, which only its owner may enter: `admin-NUMBER.sock` of each worker, and
+    what the parent offers to all workers."""
     peers: tuple[str, ...]
-    """HOST:PORT at which each worker is found by the others, by number, this one too: as in the names that they seal
-    (`gateway/replicas`). They hold for the parent's whole life."""
+    """HOST:PORT at which the others reach each worker, in the order of their numbers, this one included; it is part of
+    the names that they seal (`gateway/replicas`). They stay the same for the parent's whole life."""
 
     @property
     def servers(self) -> Path:
-        """The socket at which the parent runs the processes of servers over stdio."""
+        """The socket at which the parent offers servers over stdio."""
         return self.folder / SERVERS

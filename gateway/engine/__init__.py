@@ -1,1 +1,1 @@
-"""Engines: llama.cpp servers, ours or somebody's, spoken to in ids."""
+"""Engines: servers that generate, started by us or by somebody else, which take and return token ids."""

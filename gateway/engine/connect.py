@@ -1,7 +1,7 @@
-"""Which adapter speaks to an engine: the one that its settings name, or that its own answers tell.
+"""Which adapter speaks to an engine: the one that its settings name, or that its own answers show.
 
-Turns `EngineConfig` and an address into a client that has asked nothing yet. Everything above it asks an engine what it
-can do (`Capabilities`), never which one it is.
+Turns `EngineConfig` and an address into a client that has not asked anything yet. Everything above asks an engine what
+it can do (`Capabilities`), never which kind it is.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ Api = Literal["llama_cpp", "vllm"]
 
 _NOT_THERE: Final = (404, 405)
 _PROCESS_KEY: Final = secrets.token_bytes(32)
-"""For salts where an engine asks for no key that gateways could have in common."""
+"""The key of salts for an engine without an API key, which gateways could share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class EngineAddress:
 async def connected(
     settings: EngineConfig, address: EngineAddress, on_loss: Callable[[], None], on_end: Callable[[Timings], None]
 ) -> EngineClient:
-    """Give the client of an engine.
+    """Make the client of an engine.
 
     Raises:
         EngineUnavailable: it can't be reached.
-        EngineRefused: what answers is no engine that we know.
+        EngineRefused: what answers is not an engine that we know.
     """
     api = "llama_cpp" if address.ours else settings.api
     found: Api = await api_of(address, settings.idle_timeout) if api == "auto" else api
@@ -73,9 +73,9 @@ async def connected(
 
 
 async def api_of(address: EngineAddress, idle_timeout: float) -> Api:
-    """Ask an engine what it is: llama.cpp has `/props`; vLLM shows itself in `/v1/models`, or has `/version`.
+    """Ask an engine what it is: llama.cpp has `/props`; vLLM can be recognised by `/v1/models`, or has `/version`.
 
-    Whatever is wrong with an answer, its adapter finds out and says so. Raises as `connected`.
+    If anything else is wrong with its answers, the adapter finds out and says so. Raises like `connected`.
     """
     headers = {"authorization": f"Bearer {address.api_key}"} if address.api_key else {}
     connections = Connections(
@@ -91,16 +91,16 @@ async def api_of(address: EngineAddress, idle_timeout: float) -> Api:
     finally:
         connections.close()
     raise EngineRefused(
-        f"what answers at {address.url!r} is neither a llama.cpp server (it has no /props) nor a vLLM server "
-        "(/v1/models does not say so, and it has no /version): look at the URL, or name its kind (engine.api)",
+        f"the server at {address.url!r} is neither llama.cpp (it has no /props) nor vLLM (its /v1/models does not look "
+        "like vLLM's, and it has no /version): check the URL, or set the kind of server (engine.api)",
         502,
     )
 
 
 def salt_of(api_key: str | None, principal: str) -> str:
-    """The salt of a principal: nobody reads the name in it, and nobody else can make it.
+    """The salt of a principal: nobody can read the name in it, and nobody else can make it.
 
-    Gateways with the same engine key make the same one; without a key it is of this process alone.
+    Gateways with the same engine key make the same salt; without a key it is valid only in this process.
     """
     key = api_key.encode() if api_key else _PROCESS_KEY
     return hmac.new(key, b"cache salt\0" + principal.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
@@ -115,5 +115,5 @@ def _is_vllm(status: int, body: bytes) -> bool:
 
 
 async def _anybody(connection: Connection, *, doubted: bool) -> None:
-    """Whoever answers is asked what it is; ids go over other connections."""
+    """Admit any engine: it is only asked what it is, and ids use other connections."""
     del connection, doubted

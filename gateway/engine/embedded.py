@@ -1,9 +1,8 @@
 """A real llama.cpp server of our own, in a child process.
 
 Turns `EngineConfig` into a running server and its URL, and ends it. The server comes with the package `xllamacpp`
-(extra `[embedded]`), the model is a file of the operator's or the packaged one (`packaged_model.py`). What is said to
-the server is not known here (`engine/llama_cpp/client.py` says it); when it is started again is not either
-(`readiness.py`).
+(extra `[embedded]`), the model is a file of the operator or the packaged one (`packaged_model.py`). Requests to the
+server are made elsewhere (`engine/llama_cpp/client.py`), and so is the decision to restart it (`readiness.py`).
 """
 
 import importlib.util
@@ -22,7 +21,7 @@ from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.text import TextReceiveStream
 
 from gateway.config import EngineConfig
-from gateway.engine.cache_size import usable_mib
+from gateway.engine.free_memory import usable_mib
 from gateway.engine.packaged_model import packaged_model
 from gateway.errors import ConfigError, EngineUnavailable
 from gateway.observe.logs import get_logger
@@ -30,14 +29,14 @@ from gateway.observe.logs import get_logger
 _EXTRA = "install it with: pip install 'codec-gateway[embedded]'"
 _LAST_WORDS = 3
 _CACHE_MOST = 8192
-"""Mebibytes: what llama.cpp's own server takes where nothing is said."""
+"""Mebibytes: the default of llama.cpp's own server."""
 
 log = get_logger("engine.embedded")
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where a server listens: unless told otherwise a free port of this machine, with a key for the gateway alone."""
+    """Where a server listens; by default on a free port of this machine, with a key that only the gateway has."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -45,7 +44,7 @@ class Listening:
 
 
 def embedded_model(config: EngineConfig) -> Path:
-    """The model that the embedded engine loads: the configured file, else the packaged one."""
+    """The model that the embedded engine loads: the configured file, else the packaged one. Raises `ConfigError`."""
     if config.model is None:
         return packaged_model()
     if not config.model.is_file():
@@ -54,26 +53,26 @@ def embedded_model(config: EngineConfig) -> Path:
 
 
 def slot_files_limit(config: EngineConfig) -> int:
-    """Bytes that slot files may take, where there are any: unless said otherwise, what a host cache might."""
+    """Bytes that slot files may take, if there are any; by default as many as a host cache would."""
     if config.slot_files_bytes is not None:
         return config.slot_files_bytes
     return 1024 * 1024 * _cache_mib(replace(config, isolate=False))
 
 
 def _cache_mib(config: EngineConfig) -> int:
-    """Mebibytes for what slots held before: none where principals are kept apart."""
+    """Mebibytes of the host cache, for what slots held before: none if principals are kept apart."""
     if config.isolate:
         return 0
     return min(usable_mib() // 4, _CACHE_MOST) if config.cache_mib is None else config.cache_mib
 
 
 def threads_of(config: EngineConfig) -> int:
-    """Threads that it computes with: where nothing is said one less than cores, for the gateway and its tools."""
+    """Threads that it computes with; by default one less than there are cores, for the gateway and its tools."""
     return config.threads or max((os.cpu_count() or 1) - 1, 1)
 
 
 def divided(config: EngineConfig, among: int) -> EngineConfig:
-    """The settings of one of several embedded engines: they divide of the machine what each would take alone."""
+    """The settings of one of several embedded engines: they share the resources that each would take alone."""
     if config.kind != "embedded" or among < 2:
         return config
     return replace(
@@ -94,9 +93,9 @@ async def embedded_server(
 
     Args:
         config: its settings.
-        listening: None: for this gateway alone, which names the slot of each request.
+        listening: where it listens; None: for this gateway alone, which names the slot of each request.
         slot_files: the directory in which slots are kept; with one there is no host cache.
-        template: a chat template in place of the model's own.
+        template: a chat template instead of the model's own.
 
     Raises `ConfigError` without the extra, and `EngineUnavailable` when the server does not come up.
     """
@@ -116,7 +115,7 @@ async def embedded_server(
         **({"template": template} if template else {}),
     }
     command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
-    # A session of its own: Ctrl-C in the terminal is for the gateway, which ends the child when it has drained.
+    # In a session of its own, so that Ctrl-C in the terminal reaches only the gateway, which drains and ends the child.
     failure: EngineUnavailable | None = None
     environment = {**os.environ, "CODEC_ENGINE_KEY": there.key or ""}
     async with (
@@ -161,8 +160,9 @@ class EmbeddedServer:
                 return None
             status = await self._process.wait()
             said = "; ".join(self._words) or "nothing"
-            return EngineUnavailable(f"the embedded engine ended at its start, exit status {status}; it said: {said}")
-        return EngineUnavailable(f"the embedded engine did not load its model within {timeout:g} s")
+            return EngineUnavailable(f"the embedded engine exited at its start with status {status}; it logged: {said}")
+        words = f"the embedded engine did not load its model within {timeout:g} s (engine.start_timeout)"
+        return EngineUnavailable(words)
 
     def kill(self) -> None:
         """End the child at once; it holds nothing that needs saving."""
@@ -170,7 +170,7 @@ class EmbeddedServer:
             self._process.kill()
 
     async def wait(self) -> int:
-        """Wait until the child has ended, however that came; returns its exit status."""
+        """Wait until the child has ended, for whatever reason; returns its exit status."""
         return await self._process.wait()
 
     async def read_log(self) -> None:
@@ -180,7 +180,7 @@ class EmbeddedServer:
         async for text in TextReceiveStream(self._process.stderr, errors="replace"):
             for line in filter(None, text.splitlines()):
                 self._words.append(line[:200])
-                log.debug("engine said", line=line)
+                log.debug("engine log", line=line)
 
 
 async def _first_line(stream: ByteReceiveStream | None) -> str:

@@ -15,21 +15,21 @@ from typing import Any
 def main() -> None:
     """Serve until stdin closes.
 
-    Settings come as one JSON argument: host, port (0: a free one), model, context, slots, threads; cache_mib for what
-    slots held before (0: none, also where it is not said); chosen, whether each request names its slot; slot_files, the
-    directory in which slots may be saved; template, a chat template in place of the model's own. A key that clients
-    must send comes in CODEC_ENGINE_KEY, since arguments are for everybody to see.
+    Settings are given as one JSON argument: host, port (0: a free one), model, context, slots, threads; cache_mib, the
+    size of the host cache (0, the default: none); chosen, whether each request names its slot; slot_files, the
+    directory in which slots may be saved; template, a chat template instead of the model's own. A key that clients must
+    send is given in CODEC_ENGINE_KEY, since everybody can see the arguments of a process.
     """
     settings = json.loads(sys.argv[1])
-    # The native code writes its log to fd 1 and 2; the address line keeps a stdout of its own.
+    # The native code logs to fd 1 and 2, so the line with the address gets a copy of stdout.
     address = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    # By name: the package has no types, and importing it takes its time only here.
+    # Imported by name, since the package has no types, and only here, since it is slow to import.
     native: Any = importlib.import_module("xllamacpp")
     params = native.CommonParams()
     params.model.path = settings["model"]
     params.hostnames = [settings["host"]]
-    # Anybody on this machine, and any page in a browser, can reach the port; the key is for the gateway alone.
+    # Anybody on this machine, and any page in a browser, can reach the port; only the gateway has the key.
     if key := os.environ.get("CODEC_ENGINE_KEY"):
         params.api_keys = [key]
     params.port = settings["port"]
@@ -42,13 +42,13 @@ def main() -> None:
     params.use_jinja = True
     params.cache_ram_mib = settings.get("cache_mib", 0)
     if settings.get("chosen", False):
-        # Above 1 no slot is ever found similar, so that the cache is looked into for each request; else it is left out
-        # where conversations have half of their ids in common, as all have that begin with the same long preamble.
+        # Above 1, no slot ever counts as similar, so the cache is consulted for every request. Otherwise it is skipped
+        # if two conversations share half of their ids, as all do that begin with the same long preamble.
         params.slot_prompt_similarity = 2.0
-        # What a slot holds is saved when another conversation takes it. To save idle ones besides gains nothing.
+        # What a slot holds is saved when another conversation takes it. Saving idle slots too would gain nothing.
         params.cache_idle_slots = False
     if directory := settings.get("slot_files"):
-        # The server joins path and name as they are, and leaves the mode of what it writes to us.
+        # The server concatenates path and name, and creates files with the mode that the umask leaves.
         params.slot_save_path = directory.rstrip("/") + "/"
         os.umask(0o077)
     if template := settings.get("template"):

@@ -1,10 +1,10 @@
-"""A conversation made ready for rendering: everything in it that somebody else wrote, marked or guarded.
+"""A conversation prepared for rendering: everything that somebody else wrote is marked or guarded.
 
-Contents become marks, which are cut out of the rendering again and tokenized apart. What a template reads or rewrites
-(names, keys, descriptions, enum values, ids and arguments of calls) stays itself, guarded by separators. Words that a
-template compares with (JSON Schema's own) come from a closed list and stay bare. Marks and separators are characters of
-a private plane, drawn at random, and taken out of what others wrote. Only fields that llama.cpp reads go to the engine.
-No IO. `rendered.py` reads the result.
+Contents become marks, which are cut out of the rendering again, and are tokenized separately. What a template reads or
+rewrites (names, keys, descriptions, enum values, ids and arguments of calls) stays as it is, guarded by separators.
+Words that a template compares with (JSON Schema's own) come from a closed list and stay bare. Marks and separators are
+random characters of a private-use plane, which are removed from what others wrote. Only fields that llama.cpp reads go
+to the engine. No IO. `rendered.py` reads the result.
 """
 
 import json
@@ -18,11 +18,12 @@ from gateway.engine.interface import Message
 from gateway.engine.markers import MarkerGuard
 
 PAD = "\n" * 7
-"""Around a mark, outside: stripped by a template that strips line ends, and told from the template's own by number."""
+"""The outer padding of a mark: a template that strips line ends strips it. Its length sets it apart from the
+template's own line ends."""
 INNER_PAD = "\t"
-"""Between that and the mark: stripped by a template that strips blanks."""
+"""The inner padding of a mark: a template that strips all blanks strips it too."""
 QUOTE = '"'
-"""Inside a mark: shows whether the template writes the content as a JSON string, or as XML."""
+"""Part of a mark: shows whether the template escapes the content for JSON or XML."""
 
 _PRIVATE = range(0xF0000, 0xFFFFE)
 _PLAIN_NUMBER = re.compile(r"-?[1-9][0-9]{0,14}|0")
@@ -45,12 +46,12 @@ _KEYWORDS = frozenset(
 
 
 def is_json_result(message: Message) -> bool:
-    """Whether a message is a tool's result that looks like JSON: some templates parse those."""
+    """Whether a message is a tool result that looks like JSON: some templates parse those."""
     return message["role"] == "tool" and str(message.get("content") or "").lstrip()[:1] in ("{", "[")
 
 
 class Signs:
-    """What stands for words of others, or beside them, in the renderings of one engine: nobody else's text holds it."""
+    """The signs that replace or guard the words of others in one engine's renderings; no text of others has them."""
 
     def __init__(self, guard: MarkerGuard) -> None:
         self.guard = guard
@@ -60,7 +61,7 @@ class Signs:
 
 
 class Foreign:
-    """What one rendering puts in for the words of others."""
+    """The replacements for the words of others in one rendering."""
 
     def __init__(self, signs: Signs) -> None:
         self._guard = signs.guard
@@ -69,28 +70,28 @@ class Foreign:
         self.contents: list[str] = []
         """The text of each mark, by its number."""
         self.optional: set[int] = set()
-        """Marks of texts that a template need not show (reasoning of earlier turns, words beside calls)."""
+        """Marks of texts that a template need not show (reasoning, words beside calls, late system messages)."""
         self.owners: list[int] = []
-        """Of each mark the number of its message."""
+        """The number of each mark's message."""
         self._message_number = -1
         self.results: set[int] = set()
-        """Marks of results of tools."""
+        """Marks of tool results."""
         self._ids = signs.ids
         self.numbers: dict[str, str] = {}
-        """Numbers as they were written, by the ones that stand in for them."""
+        """Numbers as they were written, by their stand-ins."""
 
     def call_id(self, number: int) -> str:
-        """Give a stand-in for the id of a call, in the one shape that every template takes: nine letters and digits."""
+        """Return a stand-in for the id of a call, in the form that every template accepts: nine letters and digits."""
         return f"{self._ids}{_DIGITS[number // 36 % 36]}{_DIGITS[number % 36]}"
 
     def text(self, text: str) -> str:
-        """Give a text that the template may read, with separators where a marker could come of it."""
+        """Return a text that the template may read, with separators where it could become part of a marker."""
         if not text.isascii() and (found := self._private.intersection(text)):
             text = "".join(sign for sign in text if sign not in found)
         return self._guard.guarded(text, self.separator)
 
     def content(self, text: str, *, optional: bool = False) -> str:
-        """Give the mark for a text; nothing for an empty one, which templates tell from others."""
+        """Return the mark for a text; "" for an empty text, which templates treat differently."""
         if not text:
             return ""
         if optional:
@@ -103,9 +104,9 @@ class Foreign:
     def messages(
         self, messages: Sequence[Message], *, marked: bool, results_read: bool = False
     ) -> list[dict[str, Any]]:
-        """Give the messages of a conversation; their contents as marks, or as guarded texts.
+        """Return the messages of a conversation, with their contents as marks or as guarded texts.
 
-        `results_read`: the template reads results that are JSON, which therefore are shown as texts in any case.
+        `results_read`: whether the template reads JSON results, which are then always shown as texts.
         """
         shown: list[dict[str, Any]] = []
         for self._message_number, message in enumerate(messages):
@@ -114,12 +115,12 @@ class Foreign:
         return shown
 
     def tools(self, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Give definitions of tools in OpenAI's shape."""
+        """Return definitions of tools in OpenAI's format."""
         return [{"type": "function", "function": self._function(tool.get("function") or {})} for tool in tools]
 
     def _message(self, message: Message, *, marked: bool) -> dict[str, Any]:
         content = str(message.get("content") or "")
-        # Some templates know one system message, the first; some show no words beside calls.
+        # Some templates show only the first system message; some show no words beside calls.
         late = message["role"] == "system" and self._message_number > 0
         extra = late or bool(message.get("tool_calls"))
         if marked and content and message["role"] == "tool":
@@ -148,8 +149,8 @@ class Foreign:
     def _arguments(self, arguments: object) -> str:
         """Arguments as JSON text in which no string spells a marker, escaped or not, and no number can change.
 
-        The engine reads the text and prints the object: an escape such as `\\u003c` would come out as `<`, `2.0` as
-        `2`, and a long number as another one. A text with nothing of that in it stays as it was written.
+        The engine parses the text and prints the object again: an escape such as `\\u003c` would become `<`, `2.0`
+        would become `2`, and a long number another one. A text without any of these stays as it was written.
         """
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         text = text.strip() or "{}"
@@ -194,7 +195,7 @@ class Foreign:
         return shown, self._schema(value) if key in _KEYWORDS - _DATA else self._data(value)
 
     def _word(self, word: str, closed: frozenset[str]) -> str:
-        """A word of a closed list, bare unless a marker is this word and signs around it; any other is guarded."""
+        """A word of a closed list, bare unless a marker consists of it and signs around it; any other word, guarded."""
         return word if word in closed and not self._guard.spells(word) else self.text(word)
 
     def _data(self, value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""A conversation in the forms that stricter templates take, the client's own first.
+"""A conversation in the forms that stricter templates accept, the client's own first.
 
-Some templates want ids of nine letters or digits, some one call a turn, some know no calls or results at all: to refuse
-what such a model did itself a request ago would end the conversation. No IO.
+Some templates want ids of nine letters or digits, some only one call per turn, and some know no calls or results at
+all. Refusing what such a model itself did one request ago would end the conversation. No IO.
 """
 
 import hashlib
@@ -11,11 +11,11 @@ from typing import Any
 from gateway.engine.interface import Message
 
 Numbered = tuple[int | None, Message]
-"""A message, and its number in the conversation as it is; None where it was taken apart or joined."""
+"""A message, and its number in the original conversation; None if it was split or joined."""
 
 
 def histories(messages: Sequence[Message]) -> Iterator[list[Numbered]]:
-    """Give the conversation as it is, and then in ever simpler forms; without calls and results there is one form."""
+    """Yield the conversation as it is, then in ever simpler forms. Without calls and results there is only one form."""
     yield list(enumerate(messages))
     if not any(message["role"] == "tool" or message.get("tool_calls") for message in messages):
         return
@@ -44,7 +44,7 @@ def _short(call_id: str) -> str:
 
 
 def _one_call_a_turn(messages: Sequence[Numbered]) -> list[Numbered]:
-    """Each call in a turn of its own, followed by its result where there is one."""
+    """The conversation with each call in a turn of its own, followed by its result if there is one."""
     shown: list[Numbered] = []
     results = {str(m.get("tool_call_id")): (number, m) for number, m in messages if m["role"] == "tool"}
     moved: set[str] = set()
@@ -64,7 +64,7 @@ def _one_call_a_turn(messages: Sequence[Numbered]) -> list[Numbered]:
 
 
 def _results_as_questions(messages: Sequence[Numbered]) -> list[Numbered]:
-    """Results as turns of the user, those that follow each other as one, and calls left out."""
+    """The conversation with results as turns of the user, consecutive ones joined, and without calls."""
     shown: list[Numbered] = []
     for number, message in messages:
         role = "user" if message["role"] == "tool" else message["role"]

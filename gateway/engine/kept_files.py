@@ -1,11 +1,11 @@
 """Which slot files are kept, and which are given up for new ones.
 
-A pure core: it is told of files as they come and are asked for, and answers with those that have to go. It knows no
+A pure core: it is told of files as they are written and asked for, and answers with those that must go. It knows no
 engine, no directory and no clock; which slot a prompt gets is decided in `paging.py`.
 
-What goes first is what saves least a byte, grown older by what was given up since (GreedyDual). Recency says little of
-many conversations that take turns: the one that has waited longest comes back first. So what waits for a slot is kept:
-it comes back sooner than what has just ended.
+The files that save least per byte go first; what has been given up since a file was used counts as its age
+(GreedyDual). Recency says little about many conversations that take turns: the one that has waited longest comes back
+first. So files that a waiting prompt needs are kept: it comes back sooner than a conversation that has just ended.
 """
 
 from collections import Counter
@@ -19,23 +19,23 @@ from gateway.engine.slot import takes_over
 from gateway.engine.slot_file import SlotFile
 
 _FILES: Final = 4096
-"""Files in all: each is looked at for each prompt."""
+"""Most files in all: every file is compared with every prompt."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A prompt that waits for a slot, and the file that it will go on with."""
+    """A prompt that waits for a slot, and the file that it will continue."""
 
     prompt: list[int]
     owner: str
     file: SlotFile | None = None
     found: int = 0
-    """Ids that it brings."""
+    """Ids that the file brings."""
 
     def see(self, file: SlotFile) -> None:
-        """Go on with this one if it brings more.
+        """Use this file if it brings more.
 
-        Of another conversation that begins alike the shared beginning is enough: it has a file of its own soon.
+        A file of another conversation with the same beginning is not used: the shared beginning soon has its own.
         """
         if self.found < min(len(file.ids), len(self.prompt)) and file.ids[self.found] == self.prompt[self.found]:
             shared = shared_prefix(file.ids, self.prompt)
@@ -47,7 +47,7 @@ class KeptFiles:
     """The slot files of one gateway."""
 
     def __init__(self, limit: int, share: float = 1.0) -> None:
-        """There are none yet.
+        """Start without files.
 
         Args:
             limit: bytes of all files.
@@ -61,25 +61,25 @@ class KeptFiles:
         self._waiting: list[_Waiting] = []
         self._clock = 0
         self._floor = 0.0
-        """The worth of what was given up last: what has come or was used since then is worth so much more."""
+        """The worth of what was given up last; files that are added or used after that are worth this much more."""
 
     def longest(self, prompt: list[int], owner: str | None, least: int = 0) -> tuple[SlotFile | None, int]:
-        """The file that shares most with a prompt, if that is more than `least`; None as the owner: anybody's."""
+        """The file that shares most ids with a prompt, and how many, if more than `least`. `owner`: None: anybody."""
         found: SlotFile | None = None
         for file in self.files:
-            # Most begin otherwise: one id tells, before slices are made.
+            # Most begin differently, so one id is compared before any slices are made.
             longer = least < min(len(file.ids), len(prompt)) and file.ids[least] == prompt[least]
             if longer and owner in (None, file.owner) and file.ids[:least] == prompt[:least]:
                 found, least = file, shared_prefix(file.ids, prompt)
         return found, least
 
     def known_beginning(self, ids: list[int], owner: str) -> int:
-        """How many of these ids a shared file of the owner's has."""
+        """How many of these ids a shared beginning of the owner has."""
         return max((shared_prefix(file.ids, ids) for file in self._own(owner) if file.shared), default=0)
 
     @contextmanager
     def awaiting(self, prompt: list[int], owner: str) -> Generator[None]:
-        """While a prompt waits for a slot: what it will go on with is kept."""
+        """Keep the file that a prompt will continue, while it waits for a slot."""
         waiting = _Waiting(prompt, owner)
         for file in self._own(owner):
             waiting.see(file)
@@ -90,7 +90,7 @@ class KeptFiles:
             self._waiting.remove(waiting)
 
     def make_room(self, ids: list[int], owner: str, size: int) -> list[SlotFile] | None:
-        """Give files up until so many bytes more fit; None where what is new is worth less than what would go."""
+        """Give up files until `size` more bytes fit, and return them; None if they can't, or are worth more."""
         if size > self.limit:
             return None
         known = self.known_beginning(ids, owner)
@@ -100,7 +100,7 @@ class KeptFiles:
             if self._fits(size, going):
                 break
             if file.rank > rank:
-                # So that what is asked for over and over comes in some time.
+                # Raise the floor, so that what is asked for again and again is kept at some time.
                 self._floor = max(self._floor, rank[1])
                 return None
             going.append(file)
@@ -113,10 +113,10 @@ class KeptFiles:
         return going
 
     def add(self, file: SlotFile, number: int | None = None) -> list[SlotFile]:
-        """Know a file from now on. Gives those that have to go: it begins with them, or they are too much now.
+        """Add a file. Returns those that must go: the new file contains them, or there are too many bytes or files.
 
         Args:
-            number: the slot whose conversation it is; None: it is a beginning that several share, or from a run before.
+            number: the slot that holds its conversation; None: it is a shared beginning, or from an earlier run.
         """
         known = self.known_beginning(file.ids, file.owner)
         # A beginning that two have asked for will be asked for more often than either.
@@ -129,7 +129,7 @@ class KeptFiles:
         self.files.append(file)
         self.size += file.size
         for waiting in self._waiting:
-            # It has ended and come back before its slot was saved.
+            # A waiting prompt may continue it: its conversation came back before the slot was saved.
             if waiting.owner == file.owner:
                 waiting.see(file)
         if file.shared:
@@ -150,7 +150,7 @@ class KeptFiles:
             self.size -= file.size
 
     def touch(self, file: SlotFile) -> None:
-        """Its owner has asked for it."""
+        """Note that the owner of a file has asked for it."""
         self._clock += 1
         file.used, file.floor = self._clock, self._floor
 
@@ -161,17 +161,17 @@ class KeptFiles:
         return (file for file in self.files if file.owner == owner)
 
     def _value_again(self, beginning: SlotFile) -> None:
-        """What goes on from a shared beginning is worth only what it has beyond that."""
+        """Lower the worth of files that continue a shared beginning: they save only what they have beyond it."""
         for file in self._own(beginning.owner):
             known = shared_prefix(file.ids, beginning.ids)
             if not file.shared and known:
                 file.density = min(file.density, (len(file.ids) - known) / len(file.ids))
 
     def _may_go(self, owner: str, size: int) -> Callable[[SlotFile], bool]:
-        """Which files may go for one of this owner's: none that is about to be restored, or that somebody waits for.
+        """Which files may go for a new one of this owner: none that is about to be restored, or that a prompt awaits.
 
-        Of several principals one that has its share makes room among its own; to one that has not, those that have
-        more give way, wait as they may.
+        If there are several principals, one that has its share makes room among its own files. For one that has less,
+        files of those that have more may go, even if they are awaited.
         """
         held = Counter[str]()
         for file in self.files:
@@ -192,6 +192,6 @@ class KeptFiles:
 
 
 def _is_in(file: SlotFile, newer: SlotFile, number: int) -> bool:
-    """Whether a newer file makes an older one needless: it begins with it, or goes on with it in that slot."""
+    """Whether a newer file replaces an older one: it begins with all of it, or continues it in that slot."""
     shared = shared_prefix(file.ids, newer.ids)
     return shared == len(file.ids) or (file.slot == number and takes_over(file.ids, shared, newer.ids))

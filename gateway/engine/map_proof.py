@@ -1,8 +1,8 @@
-"""Proof that a token map and the running engine speak the same tokenizer.
+"""Proof that a token map and the running engine use the same tokenizer.
 
 Compares sizes, marker ids and the ids of a battery of strings, chosen where tokenizers differ: digits, blanks, line
-ends, scripts, emoji, combining marks, contractions, code. A map that fails never reaches the engine: its ids would be
-other words. Control tokens that a map leaves out are found by asking the engine, and count as what they are.
+ends, scripts, emoji, combining marks, contractions, code. A map that fails is never used with the engine: its ids would
+mean other words. Control tokens that a map leaves out are found by asking the engine, and count as special.
 """
 
 from dataclasses import replace
@@ -55,11 +55,11 @@ async def check_map(engine: Tokenizer, facts: EngineFacts, token_map: TokenMap) 
 
 
 async def with_all_specials(engine: Tokenizer, token_map: TokenMap, *, plain: bool = True) -> TokenMap:
-    """The map with every control token of the engine among its special ones, whatever the map says.
+    """The map with every control token of the engine among its special tokens, whatever the map says.
 
-    A token that a marker in a template can reach and ordinary text can't is one. One request tells whether there may be
-    any, and a second one whether those that may be are: a server may end a connection after a hundred requests, and
-    there are models with 256 such tokens. `plain`: the engine's tokenizer can leave special tokens off.
+    A control token is one that a marker in a template gives and ordinary text does not. One request shows the
+    candidates, and a second one confirms all of them at once: a server may end a connection after a hundred requests,
+    and there are models with 256 such tokens. `plain`: whether the engine's tokenizer can leave special tokens off.
     """
     candidates = _candidates(token_map)
     if not candidates:
@@ -78,22 +78,23 @@ async def with_all_specials(engine: Tokenizer, token_map: TokenMap, *, plain: bo
 
 
 async def _is_plain_text(engine: Tokenizer, token_map: TokenMap, token: str, token_id: int) -> bool:
-    """Whether ordinary text gives the token too: asked of a tokenizer that can leave special tokens off."""
+    """Whether ordinary text gives the token too, for a tokenizer that can leave special tokens off."""
     del token_map
     return await engine.tokenize(token, specials=False) == [token_id]
 
 
 async def _is_text_among_text(engine: Tokenizer, token_map: TokenMap, token: str, token_id: int) -> bool:
-    """The same of one that can't: a special token stands apart whatever its neighbours are, and text does not."""
+    """The same for a tokenizer that can't: unlike text, a special token stays one token next to any neighbours."""
     del token_id
     around = [f"{left}{token}{right}" for left in ("a", token[0]) for right in ("a", token[-1])]
     return all([await engine.tokenize(text, specials=True) == token_map.encode(text) for text in around])
 
 
 def _candidates(token_map: TokenMap) -> dict[str, int]:
-    """Entries that are not special by the map's own words and may be all the same.
+    """Entries that may be special although the map does not list them as such.
 
-    No merge makes a control token, so what a merge makes is one only where the map has it wrong; its form tells then.
+    A merge never makes a control token. An entry that a merge makes is a candidate only if it has the form of a marker,
+    in case the map is wrong.
     """
     made = {left + right for left, right in token_map.merges}
     special = token_map.special_ids
@@ -116,8 +117,8 @@ async def _check_markers(engine: Tokenizer, facts: EngineFacts, token_map: Token
 
 def _differs(facts: EngineFacts, token_map: TokenMap, sample: str, own: list[int], theirs: list[int]) -> MapDiffers:
     return MapDiffers(
-        f"map {token_map.id!r} ({token_map.map_id}) is not the tokenizer of the engine's model {facts.model!r}: "
-        f"{sample!r} is {own} by the map and {theirs} by the engine; build the map from the model itself (--map auto)",
+        f"map {token_map.id!r} ({token_map.map_id}) does not fit the tokenizer of the engine's model {facts.model!r}: "
+        f"{sample!r} is {own} in the map and {theirs} in the engine; build the map from the model itself (--map auto)",
         sample=sample,
         map_ids=own,
         engine_ids=theirs,

@@ -1,7 +1,7 @@
-"""The engines of a configuration as one pool: each is started, proven and watched by itself.
+"""The engines of a configuration as one pool: each is started, proven and watched separately.
 
-Turns `[engine]` or `[engines.NAME]` into routes, the pool over them, and the life of all. An engine that fails closes
-its own route and no other's.
+Turns `[engine]` or `[engines.NAME]` into routes and a pool over them, and keeps all of them running. An engine that
+fails closes only its own route.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -20,7 +20,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.slot_file_metrics import SlotFileMetrics
 
 Changed = Callable[[str, bool, str], object]
-"""Told whenever an engine comes up or goes away: its name, whether it is up, and if not why."""
+"""Called whenever an engine comes up or goes down, with its name, whether it is up, and the reason if it is not."""
 
 log = get_logger("engine.pool")
 
@@ -40,8 +40,8 @@ class Engines:
 
         Args:
             config: the gateway's settings.
-            changed: hears of each engine.
-            metrics: what counts answers by engine; asked for later.
+            changed: called whenever an engine comes up or goes down.
+            metrics: returns what counts answers by engine; called later.
             files: the same for slot files.
         """
         self._changed = changed
@@ -51,12 +51,12 @@ class Engines:
         self.routes: dict[str, EngineRoute] = {}
         for name, settings in members.items():
             route = EngineRoute(
-                *(config, partial(self._told, name), files),
+                *(config, partial(self._report, name), files),
                 name=name,
                 settings=divided(settings, beside),
                 known=maps if config.engines else None,
             )
-            maps.learn(route.maps)
+            maps.update(route.maps)
             self.routes[name] = route
         first = next(iter(self.routes.values()))
         aliases = {name: settings.aliases for name, settings in members.items()}
@@ -64,16 +64,16 @@ class Engines:
             self.routes, maps=maps if config.engines else first.maps, metrics=metrics, aliases=aliases
         )
 
-    def _told(self, name: str, up: bool, reason: str) -> None:
+    def _report(self, name: str, up: bool, reason: str) -> None:
         if up:
-            self.pool.maps.learn(self.routes[name].maps)
+            self.pool.maps.update(self.routes[name].maps)
         self._changed(name, up, reason)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[EnginePool]:
-        """Keep all up for as long as the context lasts; each has had its first attempt when it is entered.
+        """Keep all engines up while the context lasts. The first attempt to start each is over when it is entered.
 
-        Raises `ConfigError` when the settings of the only one, or of all, can't work.
+        Raises `ConfigError` when the settings of the only engine, or of all engines, can't work.
         """
         if len(self.routes) == 1:
             (route,) = self.routes.values()
@@ -103,6 +103,6 @@ async def _keep(
             attempted.set()
             await stopping.wait()
     except ConfigError as error:
-        log.error("an engine is left out: its settings can't work", engine=name, reason=error.message)
+        log.error("an engine is not used: its settings are wrong", engine=name, reason=error.message)
         refused.append(error)
         attempted.set()

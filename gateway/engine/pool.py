@@ -1,8 +1,8 @@
-"""Several engines as one: who answers a conversation, and who goes on with it when its engine is lost.
+"""Several engines as one: which of them answers a conversation, and which continues it when its engine is lost.
 
 Turns routes, each of which starts, proves and watches its own engine (`readiness.py`), into one place that the agent
-and the endpoints ask. Engines with the same model, map and template are interchangeable; which of them a conversation
-gets, `homes.py` decides. A pool of one is its route: nothing is counted, chosen or moved. It does not generate.
+and the endpoints ask. Engines with the same model, map and template are interchangeable; `homes.py` decides which of
+them a conversation gets. In a pool of one nothing is counted, chosen or moved. It does not generate.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
@@ -35,13 +35,13 @@ class PoolMetrics(Protocol):
         ...
 
     def answer_moved(self, engine: str, *, begun: bool) -> None:
-        """An answer left an engine that was lost. `begun`: it already had ids."""
+        """An answer was moved away from a lost engine. `begun`: whether it already had ids."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """The state of one engine, for people."""
+    """The state of one engine, to be shown to people."""
 
     name: str
     ready: ReadyEngine | None
@@ -51,7 +51,7 @@ class MemberStatus:
 
 
 class MovingStay(Stay):
-    """A stay that may go on with another engine of the pool."""
+    """A stay that may move to another engine of the pool."""
 
     may_move = True
 
@@ -62,62 +62,62 @@ class MovingStay(Stay):
         self._home = home
         self._moves = MovesOfAnswer()
         self._left: set[int] = set()
-        """Starts of engines that it has lost."""
+        """The starts of the engines that it has lost, by their numbers."""
         self._begun = False
         self._queued = False
-        """Whether it waits for its turn, and nothing of it has reached the engine."""
+        """Whether it waits for a slot, and nothing of it has reached the engine."""
         pool.runs(member, 1)
 
     async def wait(self, answer: Awaitable[T]) -> T:
-        """As in `Stay`; raises `EngineUnavailable` as soon as the engine is lost."""
+        """See `Stay.wait`; raises `EngineUnavailable` as soon as the engine is lost."""
         return await self.ready.life.wait(answer)
 
     async def turn(self, place: Awaitable[T]) -> T:
-        """As in `Stay`; raises `EngineUnavailable` as soon as the engine is lost."""
+        """See `Stay.turn`; raises `EngineUnavailable` as soon as the engine is lost."""
         self._queued = True
         taken = await self.ready.life.wait(place)
         self._queued = False
         return taken
 
     def each(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
-        """As in `Stay`; raises `EngineUnavailable` as soon as the engine is lost."""
+        """See `Stay.each`; raises `EngineUnavailable` as soon as the engine is lost."""
         return self.ready.life.each(events)
 
     def answered(self) -> None:
-        """The engine has given an id, so the answer may move again if this engine is lost, too."""
+        """Note that the engine has generated an id, so that the answer may move again if this engine is lost too."""
         self._begun = True
         self._moves.went_on()
         self._member.breaker.succeeded()
 
     def lost(self, error: EngineError) -> None:
-        """The engine has failed; if it fails too often, it gets no answers for a while."""
+        """Note that the engine has failed; if it fails too often, it gets no answers for a while."""
         super().lost(error)
         if is_loss(error) and not isinstance(error, EngineBusy):
             self._member.breaker.failed(self._pool.now())
 
     def move(self, error: EngineError) -> None:
-        """Leave a lost engine for another. Raises `EngineUnavailable` if there is none, or too much has moved."""
+        """Move from a lost engine to another. Raises `EngineUnavailable` if there is none, or the budget is spent."""
         pool, left = self._pool, self._member
         self._left.add(self.ready.number)
         found = pool.another(self.ready, self._home, self._left)
-        # One that only waited has cost no engine anything.
+        # An answer that only waited has cost no engine anything.
         free, self._queued = self._queued, False
         if found is None or not (free or (self._moves.may_move() and pool.budget.take())):
             if isinstance(error, EngineUnavailable):
                 raise error
-            # What was found out about this one is no answer to a request that any of them could have served.
+            # What is wrong with this engine is no answer to a request that any of them could have served.
             raise EngineUnavailable(f"no engine is left that can answer: {error.message}") from error
         pool.metrics().answer_moved(left.name, begun=self._begun)
-        log.warning("an answer goes on with another engine", left=left.name, to=found[0].name, reason=error.message)
+        log.warning("an answer continues on another engine", left=left.name, to=found[0].name, reason=error.message)
         pool.runs(left, -1)
         self._member, self._route = found[0], found[0].route
         pool.runs(self._member, 1)
-        self.ready = _told(found[1], self.ready)
+        self.ready = _with_options_of(found[1], self.ready)
 
     def ended(self) -> None:
-        """The answer is over."""
+        """Note that the answer is over."""
         self._pool.runs(self._member, -1)
-        self._member.breaker.left()
+        self._member.breaker.inconclusive()
         self._pool.budget.answered()
 
 
@@ -136,10 +136,10 @@ class EnginePool:
         """Start nothing.
 
         Args:
-            routes: by the engines' names, which are their place in the order of homes; at least one.
-            maps: those of all of them.
-            metrics: what counts; asked for when something is to be counted.
-            aliases: names by which clients may ask for an engine's model.
+            routes: the routes by the engines' names, which determine the order of homes; at least one.
+            maps: the maps of all engines.
+            metrics: returns what counts; called when something is to be counted.
+            aliases: other names by which clients may ask for an engine's model, by the engines' names.
             now: a clock.
         """
         named = aliases or {}
@@ -149,31 +149,31 @@ class EnginePool:
         self.now = now
         self.budget = RetryBudget()
         self._asked = False
-        """Whether an answer has been made."""
+        """Whether an answer was ever asked for."""
         self.several = len(self._members) > 1
 
     @property
     def is_open(self) -> bool:
-        """Whether any engine is up and has proved its map."""
+        """Whether any engine is up and its map is proven."""
         return bool(self._open())
 
     def ready(self, model: str | None = None) -> ReadyEngine:
-        """An engine that serves a model, the first that runs. Raises `EngineError`, and `ModelUnknown`."""
+        """The first running engine that serves a model; None: any model. Raises `EngineError`, and `ModelUnknown`."""
         if not self.several:
             return self._members[0].route.ready()
         return self._serving(model)[0][1]
 
     def named(self, model: str) -> ReadyEngine:
-        """An engine that serves the model of a name, and nothing else. Raises as `ready`."""
+        """An engine that serves exactly the named model. Raises like `ready`."""
         ready = self.ready(model)
         if model != ready.facts.model and all(model not in member.aliases for member in self._members):
-            # So that each member knows what its engine serves now.
+            # This makes each member note what its engine serves now.
             self._open()
             raise unknown(self._members, model)
         return ready
 
     def models(self) -> list[ReadyEngine]:
-        """An engine of each model that is served now, the first of each. Raises `EngineError` where none is."""
+        """The first engine of each model that is served now. Raises `EngineError` if there is none."""
         if not self.several:
             return [self._members[0].route.ready()]
         if not (found := self._open()):
@@ -196,7 +196,7 @@ class EnginePool:
         ]
 
     async def open(self, first: ReadyEngine, home: bytes, make: Callable[[ReadyEngine], Awaitable[T]]) -> T:
-        """Make something with an engine like `first`, the home of a key before others; the next, where one is lost.
+        """Call `make` with an engine like `first`, preferably the home of a key; if it is lost, with the next one.
 
         Raises `EngineError` when the last has failed, and what `make` raises.
         """
@@ -207,31 +207,31 @@ class EnginePool:
 
     @contextmanager
     def stay(self, ready: ReadyEngine, home: bytes, known: int | None = None, *, moves: bool = True) -> Generator[Stay]:
-        """Have an engine like `ready` for one answer.
+        """An engine like `ready` for one answer.
 
         Args:
-            ready: the one that its prompt was made with, which may be lost by now.
-            home: its key.
+            ready: the engine with which the prompt was made, which may be lost by now.
+            home: the key of the conversation's home.
             known: the start of an engine that holds the conversation, if one does.
-            moves: whether a home that has much to do sends it on to the next.
+            moves: whether a busy home passes it on to the next.
         """
         if not self.several:
             yield Stay(ready, self._members[0].route)
             return
         member, chosen = self._chosen(ready, home, known, bounded=moves)
         self._asked = True
-        stay = MovingStay(self, member, _told(chosen, ready), home)
+        stay = MovingStay(self, member, _with_options_of(chosen, ready), home)
         try:
             yield stay
         finally:
             stay.ended()
 
     def runs(self, member: Member, more: int) -> None:
-        """Count answers that begin (1) or end (-1) with a member."""
+        """Count answers that begin (1) or end (-1) at a member."""
         self.metrics().engine_running(member.name, member.runs(more))
 
     def another(self, ready: ReadyEngine, home: bytes, left: set[int]) -> tuple[Member, ReadyEngine] | None:
-        """The engine that takes the place of a lost one; None if there is none."""
+        """An engine to replace a lost one; None if there is none."""
         found = [each for each in self._like(ready) if each[1].number not in left]
         return self._choose(found, home, None, bounded=True) if found else None
 
@@ -259,11 +259,11 @@ class EnginePool:
             if by_name[name][0].breaker.admit(now) is None:
                 return by_name[name]
             left.pop(name)
-        # Every breaker is open: better one that has failed than none.
+        # Every breaker is open: an engine that has failed is better than none.
         return by_name[order_of(home, by_name)[0]]
 
     def _like(self, ready: ReadyEngine) -> list[tuple[Member, ReadyEngine]]:
-        """The engines that can take the place of another."""
+        """The running engines that can replace an engine."""
         return [
             (member, each)
             for member, each in self._open()
@@ -277,13 +277,13 @@ class EnginePool:
                 ready = member.route.ready()
             except EngineError:
                 continue
-            # With nothing asked of any of them yet, none is newer than the others.
+            # Until something has been asked of the pool, all count as warm: none is newer than the others.
             member.seen(ready, self.now() - (0 if self._asked else WARM))
             found.append((member, ready))
         return found
 
     def _serving(self, model: str | None) -> list[tuple[Member, ReadyEngine]]:
-        """The engines that serve a model, at least one."""
+        """The running engines that serve a model, at least one."""
         opened = self._open()
         names = wanted(self._members, model)
         found = [(member, ready) for member, ready in opened if member.name in names]
@@ -292,15 +292,15 @@ class EnginePool:
         return found
 
 
-def _told(chosen: ReadyEngine, ready: ReadyEngine) -> ReadyEngine:
-    """The chosen engine with its template told what that of the other is told."""
+def _with_options_of(chosen: ReadyEngine, ready: ReadyEngine) -> ReadyEngine:
+    """The chosen engine, with the options of the other engine's template."""
     if chosen.number == ready.number:
         return ready
     return chosen.with_options(ready.template.options) if ready.template.options else chosen
 
 
 def _kind(ready: ReadyEngine) -> tuple[object, ...]:
-    """What engines have in common that can take each other's place."""
+    """What interchangeable engines have in common."""
     settings = ready.settings
     return (
         *(ready.facts.model, ready.token_map.map_id, ready.facts.chat_template, ready.facts.bos, ready.facts.can),
@@ -312,7 +312,7 @@ class _Uncounted:
     """Counts nothing."""
 
     def engine_running(self, engine: str, answers: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def answer_moved(self, engine: str, *, begun: bool) -> None:
-        """Nothing."""
+        """Do nothing."""

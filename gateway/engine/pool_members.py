@@ -1,7 +1,7 @@
-"""The engines of a pool: which of them serve a model, and what a client is told where none does.
+"""The engines of a pool: which of them serve a model, and what a client is told if none does.
 
-A member remembers what its engine last served, so that a model whose engines are all down is known all the same. It
-chooses nothing, and has no clock.
+A member remembers what its engine last served, so that a model is still known when all its engines are down. It chooses
+nothing, and has no clock.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from gateway.engine.stay import Route
 from gateway.errors import EngineError, EngineUnavailable, MapDiffers, ModelUnknown
 
 _FAILURES: Final = 3
-"""Answers in a row that an engine may lose before it gets none for a while."""
+"""Answers in a row that an engine may lose before it gets no more for a while."""
 _PAUSE: Final = 5.0
 _SHOWN: Final = 20
 
@@ -30,10 +30,10 @@ class Member:
     running: int = 0
     """Answers that are being made with it."""
     start: int | None = None
-    """The last start of its engine that was seen here."""
+    """The number of its engine's last known start."""
     since: float = 0.0
     model: str | None = None
-    """What it serves, or served when it was last seen."""
+    """The model that it serves, or served when it was last seen."""
 
     def seen(self, ready: ReadyEngine, now: float) -> None:
         """Note that its engine is up."""
@@ -42,13 +42,13 @@ class Member:
             self.breaker.succeeded()
 
     def runs(self, more: int) -> int:
-        """Count answers that begin or end with it; gives how many are being made now."""
+        """Count answers that begin or end with it. Returns how many are being made now."""
         self.running += more
         return self.running
 
 
 def wanted(members: Sequence[Member], model: str | None) -> set[str]:
-    """Names of the members that a request for a model is for. Raises `ModelUnknown`."""
+    """Names of the members that may serve a request for a model. Raises `ModelUnknown`."""
     models = {member.model for member in members if member.model is not None}
     by_name = {member.name for member in members if model is not None and member.model == model}
     by_alias = {member.name for member in members if model in member.aliases}
@@ -60,7 +60,7 @@ def wanted(members: Sequence[Member], model: str | None) -> set[str]:
 
 
 def unknown(members: Sequence[Member], model: str) -> ModelUnknown:
-    """The error for a model that no member serves or served; it names those that there are."""
+    """The error for a model that no member serves or served; it names the models that there are."""
     models = {member.model for member in members if member.model is not None}
     known = [*sorted(models), *sorted({alias for member in members for alias in member.aliases})]
     listed = ", ".join(map(repr, known[:_SHOWN]))
@@ -69,7 +69,7 @@ def unknown(members: Sequence[Member], model: str) -> ModelUnknown:
 
 
 def closed(members: Sequence[Member]) -> EngineError:
-    """Why none of these members is up."""
+    """The error that says why none of these members is up."""
     reasons = [(member.name, why_down(member)) for member in members]
     if len(reasons) == 1:
         return reasons[0][1]
@@ -81,9 +81,9 @@ def closed(members: Sequence[Member]) -> EngineError:
 
 
 def why_down(member: Member) -> EngineError:
-    """Why a member's engine is not up."""
+    """The error that says why a member's engine is not up."""
     try:
         member.route.ready()
     except EngineError as error:
         return error
-    return EngineUnavailable(f"engine {member.name!r} was down; ask again")
+    return EngineUnavailable(f"engine {member.name!r} was down a moment ago; try again")

@@ -1,9 +1,9 @@
-"""Ids that are sure to follow are processed ahead of time, while an engine has nothing else to do.
+"""Processes ids that are certain to follow ahead of time, while an engine has nothing else to do.
 
-Turns the ids that a slot of our own holds, and those that will stand behind them, into requests for a piece at a time.
-A piece is asked for only while no generation runs or waits, so that one that comes waits for at most that piece, and
-so does whoever wants to go on with the slot. Where the gain is less than two passes of the engine nothing is done: on
-a fast GPU, and for a few ids. It knows no conversation, and no tool.
+Turns the ids that a slot of our own holds, and those that will follow them, into requests for one piece at a time. A
+piece is requested only while no generation runs or waits, so that a new generation, or one that continues in the slot,
+waits for one piece at most. If the gain is less than two passes of the engine, nothing is done: on a fast GPU, or for
+only a few ids. It knows no conversation and no tool.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,20 +19,21 @@ from gateway.errors import EngineError
 from gateway.observe.logs import get_logger
 
 PIECE: Final = 32
-"""Ids of one request: what others may have to wait for. On a CPU they take as long as some fifteen generated ids."""
+"""Most ids of one request, for which others may have to wait. On a CPU they take as long as about fifteen generated
+ids."""
 _PASSES: Final = 2
 """Passes that must be gained: a request ahead of time costs one."""
 
 Fill = Callable[[int, Sequence[int]], Awaitable[Filled]]
-"""Has a slot hold these ids. Gives what was processed for it."""
+"""Makes a slot hold these ids. Returns what was processed for it."""
 Told = Callable[[int, float], None]
-"""Hears how many ids more a slot holds, and in how many of the engine's seconds they were processed."""
+"""Called with the number of ids that a slot holds in addition, and the seconds the engine took to process them."""
 
 log = get_logger("engine")
 
 
 class Prefill:
-    """What is processed ahead of time by one running engine, whose slots are ours to choose."""
+    """Processing ahead of time on one running engine, whose slots are ours to choose."""
 
     def __init__(self, slots: SlotTable, fill: Fill, rates: Rates) -> None:
         """Ask nothing yet."""
@@ -41,18 +42,18 @@ class Prefill:
         self._rates = rates
 
     def pays(self, ids: int) -> bool:
-        """Whether so many ids take longer than two passes; not before the engine has been seen to generate."""
+        """Whether this many ids take longer than two passes; False until the engine has generated something."""
         return self._rates.step > 0 and self._rates.to_process(ids) > _PASSES * self._rates.step
 
     async def run(self, held: Sequence[int], ahead: Sequence[int], owner: str, over: anyio.Event, told: Told) -> None:
-        """Have the slot that holds `held` hold `ahead` behind it, as far as there is time. Never raises `EngineError`.
+        """Make the slot that holds `held` hold `ahead` as well, as far as there is time. Never raises `EngineError`.
 
         Args:
-            held: all that the slot holds.
-            ahead: what is sure to follow.
+            held: everything that the slot holds.
+            ahead: the ids that are certain to follow.
             owner: the principal whose slot it is.
-            over: ends it, behind the piece that is being processed.
-            told: hears of each piece.
+            over: ends it, after the piece that is being processed.
+            told: called after each piece.
         """
         size = ceil(len(ahead) / max(ceil(len(ahead) / PIECE), 1))
         done = 0
@@ -64,7 +65,7 @@ class Prefill:
             try:
                 filled = await self._piece([*held, *ahead[:done]], new, owner)
             except EngineError as error:
-                # Whoever goes on with the slot is told, if it concerns them.
+                # The next generation in the slot meets the error itself, if it concerns it.
                 log.info("ids were not processed ahead of time", reason=error.message)
                 return
             if filled is None:
@@ -76,7 +77,7 @@ class Prefill:
                 return
 
     async def _piece(self, held: list[int], new: Sequence[int], owner: str) -> Filled | None:
-        """What was processed; None where the slot is not to be had any more."""
+        """What was processed; None if the slot is no longer available."""
         async with self._slots.lent(held, owner) as slot:
             if slot is None:
                 return None
@@ -87,7 +88,7 @@ class Prefill:
 
 
 async def _first(*waits: Callable[[], Awaitable[None]]) -> None:
-    """Wait until one of several has come."""
+    """Wait until the first of several waits ends."""
 
     async def end_all(wait: Callable[[], Awaitable[None]]) -> None:
         await wait()

@@ -1,7 +1,7 @@
 """Whether the engine may be used right now, and what to use it with.
 
-Starts or reaches the engine, proves the maps against its tokenizer, and hands out a `ReadyEngine`; when the engine goes
-away it closes the route with a reason, starts or awaits the engine again, and proves the maps anew. It does not
+Starts or reaches the engine, proves the maps against its tokenizer, and hands out a `ReadyEngine`. When the engine goes
+down, it closes the route with a reason, starts the engine again or waits for it, and proves the maps again. It does not
 generate. `gateway.serve` shows the state.
 """
 
@@ -36,13 +36,13 @@ from gateway.toolcalls import AUTO, ChosenFormat, LooseTools, choose_format, for
 from leaf_sdk.vocab import TokenMap
 
 _POLL = 2.0
-"""Seconds between looks at an engine that somebody else runs."""
+"""Seconds between two health checks of an engine."""
 _ATTEMPTS = 3
 _RETRY = 0.5
 _RETRY_MAX = 10.0
 
 _VARIANTS = 16
-"""Sets of options under which what is known of a template is kept."""
+"""Sets of options for which a template, and what is known about it, is kept."""
 
 log = get_logger("engine")
 
@@ -57,28 +57,28 @@ class ReadyEngine:
     template: ChatTemplate
     slots: SlotTable
     tool_format: ChosenFormat
-    """How this model's calls are read, and who teaches it to write them."""
+    """How this model's calls are read, and whether its template or we teach it to write them."""
     loose: LooseTools = field(default_factory=LooseTools)
-    """Tools whose schemas are too much for its grammars."""
+    """Tools whose schemas it has refused in a grammar."""
     number: int = field(default_factory=count().__next__)
-    """Which start of an engine this is."""
+    """The number of this start, unique among all engines."""
     shapes: Shapes = field(default_factory=Shapes)
     """Which conversations its template only appends to."""
     variants: "OrderedDict[str, tuple[ChatTemplate, Shapes]]" = field(
         default_factory=OrderedDict[str, tuple[ChatTemplate, Shapes]]
     )
-    """Its template, told of options, and the same of that."""
+    """Its template with options, and the shapes of that, by the options."""
     prefill: Prefill | None = None
-    """What processes ids ahead of time; None where the engine's slots are not ours, or that is not wanted."""
+    """What processes ids ahead of time; None if the engine's slots are not ours, or it is not wanted."""
     name: str = "engine"
-    """Its own among those of the gateway."""
+    """Its name among the engines of the gateway."""
     settings: EngineConfig = field(default_factory=EngineConfig)
-    """What was configured of it."""
+    """Its settings."""
     life: Life = field(default_factory=Life)
-    """Until it is lost."""
+    """The life of this start, which ends when the engine is lost."""
 
     def with_options(self, options: Options) -> "ReadyEngine":
-        """Give the same engine with its template told of options."""
+        """Return the same engine with options for its template."""
         template = self.template.with_options(options)
         if not template.options:
             return self
@@ -93,7 +93,7 @@ class ReadyEngine:
 
 
 class EngineRoute:
-    """The engine of one gateway, through its ups and downs."""
+    """One engine of a gateway, through its ups and downs."""
 
     def __init__(
         self,
@@ -109,11 +109,11 @@ class EngineRoute:
 
         Args:
             config: the gateway's settings.
-            changed: told whenever the engine comes up or goes away, and then why.
-            metrics: what counts its slot files; asked for when the engine is first started.
-            name: of this engine, where it is one of several.
-            settings: of this engine, where it is one of several; None: `[engine]`.
-            known: maps that others have opened, and that need not be opened again.
+            changed: called whenever the engine comes up or goes down, with the reason in the latter case.
+            metrics: returns what counts its slot files; called when the engine is first started.
+            name: the name of this engine, if it is one of several.
+            settings: the settings of this engine, if it is one of several; None: `[engine]`.
+            known: maps that other routes have opened, so that they need not be opened again.
         """
         self._name = name
         self._settings = config.engine if settings is None else settings
@@ -139,11 +139,11 @@ class EngineRoute:
     async def running(self) -> AsyncGenerator[None]:
         """Keep the engine up for as long as the context lasts.
 
-        The first attempt is made before the context is entered. Raises `ConfigError` when the settings can't work;
-        an engine that is merely away, or that speaks another tokenizer, closes the route and does not raise.
+        The first attempt is made before the context is entered. Raises `ConfigError` when the settings can't work; an
+        engine that is merely down, or that uses another tokenizer, closes the route and does not raise.
         """
         if self._settings.kind == "none":
-            self._closed = EngineUnavailable("this gateway has no engine; start it with --engine embedded or a URL")
+            self._closed = EngineUnavailable("this gateway has no engine; start it with --engine embedded or URL")
             yield
             return
         refused: ConfigError | None = None
@@ -151,7 +151,7 @@ class EngineRoute:
         with open_slot_files(self._settings, self._rates, share, self._metrics()) as self.slot_files:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self._keep_up, tasks)
-                # An engine that comes up late can show a setting to be wrong too: then the route is closed, no more.
+                # An engine that comes up later may also show that a setting is wrong; that only closes the route.
                 refused = self._misconfigured
                 if refused is None:
                     yield
@@ -167,21 +167,21 @@ class EngineRoute:
 
     @property
     def is_open(self) -> bool:
-        """Whether an engine runs that proved every map."""
+        """Whether an engine is running against which every map was proven."""
         return self._ready is not None
 
     def report_loss(self) -> None:
-        """A request found the engine gone: look at once instead of at the next poll."""
+        """Check the engine at once instead of at the next poll: a request found it gone."""
         self._lost.set()
 
     async def _keep_up(self, tasks: TaskGroup, *, task_status: TaskStatus[None]) -> None:
         pause = _RETRY
         while True:
-            exchanged = False
+            replaced = False
             try:
                 async with self._engine(tasks) as engine:
                     failure = await self._use(engine, tasks, task_status)
-                    exchanged = engine.is_exchanged
+                    replaced = engine.is_replaced
             except ConfigError as error:
                 self._misconfigured = error
                 failure = EngineUnavailable(error.message)
@@ -190,11 +190,11 @@ class EngineRoute:
             pause = _RETRY if self._ready is not None else min(pause * 2, _RETRY_MAX)
             self._close(failure)
             self._announce(task_status)
-            # Another engine that answers is proven at once.
-            await anyio.sleep(0 if exchanged else pause)
+            # If another engine answers in its place, it is proven at once.
+            await anyio.sleep(0 if replaced else pause)
 
     def _announce(self, task_status: TaskStatus[None]) -> None:
-        """The first attempt is over, well or badly."""
+        """Report that the first attempt is over, successful or not."""
         if not self._attempted:
             self._attempted = True
             task_status.started()
@@ -219,7 +219,7 @@ class EngineRoute:
         self._lost.set()
 
     async def _use(self, engine: EngineClient, tasks: TaskGroup, task_status: TaskStatus[None]) -> EngineError:
-        """Open the route and return why it must be closed again. Catches here, inside the engine's task group."""
+        """Open the route; return why it must be closed again. Catches errors here, inside the engine's task group."""
         try:
             slots = await self._open(engine, tasks)
         except ConfigError as error:
@@ -233,7 +233,7 @@ class EngineRoute:
         except anyio.get_cancelled_exc_class():
             await slots.keep()
             raise
-        return EngineUnavailable("the engine went away; it is being started or awaited again")
+        return EngineUnavailable("the engine was lost; the gateway restarts it, or waits for it to come back")
 
     async def _open(self, engine: EngineClient, tasks: TaskGroup) -> SlotTable:
         self._lost = anyio.Event()
@@ -265,24 +265,26 @@ class EngineRoute:
         return slots
 
     async def _proof(self, questions: Provable) -> Proven:
-        """Hold every accepted map against the engine that answers these questions."""
+        """Prove every accepted map against the engine that answers these questions."""
         facts = await questions.facts()
         if self.maps.session is None:
-            self.maps.add_all(resolve_maps(self._config, engine_model=facts.model_path, known=self._known))
+            self.maps.update(resolve_maps(self._config, engine_model=facts.model_path, known=self._known))
         for candidate in list(self.maps.accepted.values()):
             await check_map(questions, facts, candidate)
             whole = await with_all_specials(questions, candidate, plain=facts.can.plain_tokenize)
             if whole is not candidate:
-                self.maps.correct(whole)
+                self.maps.replace(whole)
                 log.warning(
-                    "the map leaves control tokens out", map=whole.map_id, tokens=self.maps.left_out[whole.map_id]
+                    "the map does not list some control tokens",
+                    map=whole.map_id,
+                    tokens=self.maps.left_out[whole.map_id],
                 )
         if self.maps.session is None:
-            raise EngineUnavailable("the engine needs a token map; start with --map auto or --map PATH")
+            raise EngineUnavailable("the engine needs a token map; start the gateway with --map auto or --map PATH")
         return Proven(facts, self.maps.session)
 
     async def _until_lost(self, engine: EngineClient) -> None:
-        """Return when the engine is gone: its process ended, a request said so and it is true, or a poll failed."""
+        """Return when the engine is gone. It is checked at each poll, when its process ends, and on a reported loss."""
         while True:
             with anyio.move_on_after(_POLL):
                 await self._lost.wait()
@@ -291,11 +293,11 @@ class EngineRoute:
             self._lost = anyio.Event()
 
     async def _still_there(self, engine: EngineClient) -> bool:
-        """Ask a few times: an engine that is only busy is not lost."""
+        """Whether the engine is healthy. Asks a few times, since an engine that is only busy is not lost."""
         for _ in range(_ATTEMPTS):
             if await engine.healthy():
                 return True
-            if engine.is_exchanged:
+            if engine.is_replaced:
                 return False
             await anyio.sleep(_POLL / 10)
         return False

@@ -1,8 +1,8 @@
-"""What a template writes behind the model's turn: around the results of its calls, or around the next question.
+"""What a template writes after the model's turn: around the results of its calls, or around the next question.
 
 A turn that the model has written is never rendered again, so what follows it is taken from a rendering of a turn of the
-same kind: as many calls, of the same names, with words or reasoning before them or not. The place where the model's own
-text ends is found in it by the token that ended the model's turn, or by the text that it wrote last. No IO.
+same kind: with as many calls of the same names, and with words or reasoning before them or not. The place in it where
+the model's own text ends is found by the token that ended the model's turn, or by the text that it wrote last. No IO.
 """
 
 import json
@@ -12,26 +12,26 @@ from typing import Any, Literal
 
 from gateway.engine.foreign import Foreign
 from gateway.engine.interface import Message
-from gateway.engine.rendered import Fit, find_slots, pieces_between, restored
+from gateway.engine.rendered import Fit, find_marks, pieces_between, restored
 from leaf_sdk.vocab import TokenMap
 
 WRITTEN = 64
-"""Characters of a turn's end by which its place in the template's text is found."""
+"""Characters at a turn's end by which the end is found in the template's text."""
 Role = Literal["tool", "user"]
 
 
 @dataclass(frozen=True, slots=True)
 class TurnShape:
-    """A turn of the model, as far as the template's text behind it depends on it."""
+    """What the template's text after a turn of the model depends on."""
 
     calls: tuple[str, ...] = ()
-    """Names of the tools that it called, in their order."""
+    """Names of the tools that it called, in order."""
     content: bool = False
     reasoning: bool = False
     tools: bool = False
-    """Whether the request offered tools, and the template shows them."""
+    """Whether the request offered tools and the template shows them."""
     earlier: tuple[int, ...] = ()
-    """Calls of each turn before it: some templates count them."""
+    """Number of calls of each turn before it: some templates count them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,33 +39,33 @@ class TurnEnd:
     """How the model ended a turn."""
 
     written: str | Callable[[], str] = ""
-    """Its last characters (`WRITTEN` are enough), or what reads them where they are needed."""
+    """Its last characters (`WRITTEN` are enough), or a function that returns them when they are needed."""
     token: str = ""
-    """The text of the token that ended it, which is not part of it; "" where a limit or a stop string did."""
+    """The text of the token that ended it, which is not part of it; "" if a limit or a stop string ended it."""
     call_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Following:
-    """The template's text behind a turn."""
+    """The template's text after a turn."""
 
     head: str
     """From inside the model's turn to the first content."""
     after: tuple[str, ...]
-    """Behind each content, the last up to where the model writes on."""
+    """The text after each content; the last one ends where the model continues."""
     fits: tuple[Fit, ...]
     """What the template does to each content."""
     in_call: bool
-    """Whether `head` begins inside the last call; else right behind the turn's words."""
+    """Whether `head` begins inside the last call; otherwise right after the turn's words."""
     foreign: Foreign
 
     @property
     def plain(self) -> tuple[str, ...]:
-        """The text alone, to compare."""
+        """The text without separators, for comparison."""
         return tuple(text.replace(self.foreign.separator, "") for text in (self.head, *self.after))
 
     def end_of_turn(self, end: TurnEnd) -> int | None:
-        """Give the place in `head` where the model's own text ends; None where it is not to be found."""
+        """Return the place in `head` where the model's own text ends; None if it can't be found."""
         if not self.in_call:
             return 0
         if end.token and (at := self.head.find(end.token)) >= 0:
@@ -74,7 +74,7 @@ class Following:
         stripped = written.rstrip()
         for size in range(len(stripped), 0, -1):
             at = self.head.find(stripped[-size:])
-            # A single letter stands anywhere.
+            # A single letter or digit may occur anywhere.
             if at >= 0 and (size > 1 or not stripped[-1].isalnum()):
                 stop = at + size
                 blanks = written[len(stripped) :]
@@ -82,11 +82,11 @@ class Following:
         return None
 
     def shows_ids(self, call_ids: Sequence[str]) -> bool:
-        """Whether ids of the calls stand in it."""
+        """Whether it contains ids of the calls."""
         return any(self.foreign.call_id(n) in text for n in range(len(call_ids)) for text in (self.head, *self.after))
 
     def scaffold(self, start: int, call_ids: Sequence[str], token_map: TokenMap) -> "Scaffold":
-        """Give the ids from `start` of the head on, with the ids of the calls where the template shows them."""
+        """Return the ids from `start` of the head on, with the calls' own ids where the template shows them."""
 
         def ids(text: str) -> tuple[int, ...]:
             for number, call_id in enumerate(call_ids):
@@ -98,18 +98,18 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
-    """Ids around contents: one piece more than there are contents."""
+    """The ids around contents: one more piece than there are contents."""
 
     pieces: tuple[tuple[int, ...], ...]
     fits: tuple[Fit, ...]
 
     @property
     def size(self) -> int:
-        """Ids besides the contents."""
+        """Number of ids without the contents."""
         return sum(map(len, self.pieces))
 
     def fitted(self, number: int, ids: Sequence[int], token_map: TokenMap) -> Sequence[int]:
-        """Give the ids of a content as the template shows it: the same, unless it strips or escapes something there."""
+        """Return the ids of a content as the template shows it: the same unless it strips or escapes something."""
         fit = self.fits[number]
         if fit == Fit():
             return ids
@@ -121,10 +121,10 @@ class Scaffold:
 def layouts(
     shape: TurnShape, role: Role, contents: Sequence[str], foreign: Foreign
 ) -> Iterator[tuple[list[Message], bool]]:
-    """Give the ways to show contents behind a turn, the template's own first, and whether the turn's calls are shown.
+    """Yield the ways to show contents after a turn, the usual one first, and whether each shows the turn's calls.
 
-    Where a template refuses several calls in a turn, the last one stands for all; where it has no place for calls, or
-    for results, the results follow words, or are a user's turn.
+    For a template that refuses several calls in a turn, the last one stands for all. For one without a place for calls,
+    the results follow words; for one without a place for results, they are a turn of the user.
     """
     if role == "tool":
         if shape.calls:
@@ -137,7 +137,7 @@ def layouts(
 
 
 def definitions(shape: TurnShape, foreign: Foreign) -> list[dict[str, Any]]:
-    """Give the least definitions of tools with which a turn of this shape can be rendered."""
+    """Return the smallest definitions of tools with which a turn of this shape can be rendered."""
     names = dict.fromkeys(shape.calls) or {"tool": None}
     parameters = {"type": "object", "properties": {"value": {"type": "string"}}}
     return [
@@ -148,16 +148,16 @@ def definitions(shape: TurnShape, foreign: Foreign) -> list[dict[str, Any]]:
 
 
 def following(text: str, foreign: Foreign, *, in_call: bool) -> Following | None:
-    """Read what follows a turn off a rendering; None where the turn or a content is not shown once, in order."""
+    """Find what follows a turn in a rendering; None unless the turn and each content are shown once, in order."""
     text = restored(text, foreign)
     _, anchor, tail = text.rpartition(foreign.anchor)
-    slots = find_slots(tail, foreign.mark)
+    marks = find_marks(tail, foreign.mark)
     wanted = list(range(len(foreign.contents)))
-    shown = [slot.number for slot in slots] == wanted and tail.count(foreign.mark) == 2 * len(wanted)
-    if not anchor or not shown or not all(slot.fit.known for slot in slots):
+    shown = [mark.number for mark in marks] == wanted and tail.count(foreign.mark) == 2 * len(wanted)
+    if not anchor or not shown or not all(mark.fit.known for mark in marks):
         return None
-    head, *after = pieces_between(tail, slots)
-    return Following(head, tuple(after), tuple(slot.fit for slot in slots), in_call, foreign)
+    head, *after = pieces_between(tail, marks)
+    return Following(head, tuple(after), tuple(mark.fit for mark in marks), in_call, foreign)
 
 
 def _conversation(shape: TurnShape, calls: Sequence[str], turns: Sequence[Message], foreign: Foreign) -> list[Message]:
@@ -194,5 +194,5 @@ def _results(names: Sequence[str], contents: Sequence[str], foreign: Foreign, st
 
 
 def counting(shape: TurnShape) -> TurnShape:
-    """Give a shape with one call more before it: what differs then, the template counts."""
+    """Return the same shape with one more call before it: if the text then differs, the template counts calls."""
     return replace(shape, earlier=(*shape.earlier, 1))

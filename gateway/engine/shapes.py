@@ -1,8 +1,8 @@
-"""Which shapes of conversation a template only appends to: shown by a rendering once, then known.
+"""Which shapes of conversation a template only appends to: found out by one rendering, then remembered.
 
-To render a long conversation costs up to a second; most templates write behind it without changing what stands there.
-Whether one does depends on roles, on what is empty, and on who called: the shape. Repetitions count no more than twice,
-so that a conversation soon has the shape of a shorter one. It renders nothing itself.
+Rendering a long conversation takes up to a second, but most templates only append to it, without changing what is
+there. Whether one does depends on the roles, on what is empty and on which turns make calls: the shape. A repetition
+counts at most twice, so that a long conversation soon has the same shape as a shorter one. It renders nothing itself.
 """
 
 from collections import OrderedDict
@@ -15,21 +15,21 @@ Shape = tuple[str, ...]
 
 _KEPT: Final = 1024
 _LONGEST: Final = 6
-"""Messages of a part that is repeated: a question, two calls with their results, and an answer."""
+"""Most messages of a repeated part: a question, two calls with their results, and an answer."""
 
 
 class Shapes:
-    """What is known of one template."""
+    """What is known about one template."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Shape, bool] = OrderedDict()
 
     def appends(self, shape: Shape) -> bool | None:
-        """Whether what is new is written behind what was there; None where that has not been seen yet."""
+        """Whether new messages are only appended; None if that is not known yet."""
         return self._known.get(shape)
 
     def note(self, shape: Shape, appends: bool) -> None:
-        """Remember what a rendering has shown; of one shape a single contradiction counts for good."""
+        """Remember what a rendering has shown. Once a shape was found not to append, that stays."""
         self._known[shape] = appends and self._known.get(shape, True)
         self._known.move_to_end(shape)
         if len(self._known) > _KEPT:
@@ -44,13 +44,13 @@ def shape_of(
     inside: Container[int] = (),
     forms: Mapping[int, str] | None = None,
 ) -> Shape:
-    """Give the shape of a conversation.
+    """Return the shape of a conversation.
 
     Args:
-        messages: all of it.
+        messages: all its messages.
         new: how many of them, at the end, are to be appended.
-        tools: whether definitions of tools stand before it.
-        inside: turns of the model that it has gone on from within one answer, without a rendering in between.
+        tools: whether the prompt contains definitions of tools.
+        inside: turns of the model that were continued within one answer, without a rendering in between.
         forms: how turns of the model were written, by their numbers.
     """
     written = forms or {}
@@ -73,7 +73,7 @@ def _kind(message: Message) -> str:
 
 
 def _without_repetition(kinds: Sequence[str]) -> list[str]:
-    """Give the same with each part that is repeated at most twice in a row."""
+    """Return the same, with each part at most twice in a row."""
     kept: list[str] = []
     for kind in kinds:
         kept.append(kind)

@@ -1,6 +1,6 @@
-"""One slot of an engine, as the gateway knows it: which ids it holds, whose they are, and whether that is sure.
+"""One slot of an engine, as the gateway knows it: which ids it holds, whose they are, and whether that is certain.
 
-A record, and the question whether a prompt goes on with what it holds. Who gets it is decided elsewhere.
+A record, and the rules for when a prompt continues what a slot holds. Which generation gets it is decided elsewhere.
 """
 
 from collections.abc import Sequence
@@ -12,27 +12,28 @@ from gateway.engine.left_behind import shared_prefix
 
 @dataclass(slots=True)
 class Slot:
-    """One slot while a generation has it. The generation says afterwards what it holds (`holds`)."""
+    """One slot. The generation that has used it notes what it holds (`holds`)."""
 
     number: int
     ids: list[int] = field(default_factory=list[int])
     owner: str | None = None
     """The principal whose ids it holds."""
     used: int = 0
-    """When it was used last, as a count of hand-outs."""
+    """When it was last used, as a count of slots handed out."""
     at_rest: bool = False
-    """Whether the engine has told the end of the last generation in it."""
+    """Whether the engine has reported the end of the last generation in it."""
     answered: bool = False
     """Whether the engine has answered the last generation: only then has it processed the prompt."""
     mixed: bool = False
-    """Whether it may still hold what another principal than its owner has left."""
+    """Whether it may still hold what a principal other than its owner has left."""
 
     def holds(self, ids: list[int], *, at_rest: bool, answered: bool) -> None:
         """Note what a generation has left in it.
 
         Args:
-            at_rest: the engine told its end itself.
-            answered: it has answered. Of a prompt that was given up before, or refused, nobody knows what it processed.
+            at_rest: whether the engine reported the end.
+            answered: whether the engine has answered. If a prompt was refused, or given up before the answer, nobody
+                knows how much of it was processed.
         """
         self.ids = ids
         self.at_rest = at_rest
@@ -40,34 +41,34 @@ class Slot:
 
 
 _TAIL: Final = 16
-"""Ids at the end of what is held that count as nothing: there the texts of clients differ from what a model wrote."""
+"""Ids at the end of what is held that are ignored: there, the texts of clients differ from what the model wrote."""
 
 
 def goes_on(ids: Sequence[int], shared: int) -> bool:
-    """Whether a prompt that shares so many ids with these goes on with them, rather than beginning like them."""
+    """Whether a prompt that shares this many ids with these continues them, and does not just begin like them."""
     return shared >= _enough(ids)
 
 
 def _enough(ids: Sequence[int]) -> int:
-    """How many of these ids a prompt shares at least that goes on with them.
+    """How many of these ids a prompt must share to count as their continuation.
 
-    A tenth may be lost: an answer that is asked for again differs from what was held at its end.
+    A tenth may differ: an answer that is asked for again differs at the end from what was held.
     """
     return max(1, -(-len(ids) * 9 // 10))
 
 
 def takes_over(ids: Sequence[int], shared: int, prompt: Sequence[int]) -> bool:
-    """Whether nobody will ask for these ids again once this prompt, which shares so many of them, has their slot.
+    """Whether these ids are no longer needed once a prompt that shares this many of them has their slot.
 
-    What a conversation has of its own may be less than a tenth of it. So it is not enough to go on with nearly all.
+    A conversation's own part may be less than a tenth of it, so sharing nearly all of the ids is not enough.
     """
     return goes_on(ids, shared) and (len(ids) - shared <= _TAIL or shared >= len(prompt) - 1)
 
 
 def continued(free: Sequence[Slot], prompt: Sequence[int], owner: str) -> Slot | None:
-    """The free slot that a prompt of this owner goes on with: the one of which most is reused."""
+    """The free slot that a prompt of this owner continues: the one of which most is reused."""
     continuing = [slot for slot in free if slot.owner == owner and _is_continued(slot.ids, prompt)]
-    # Of those with which as much is reused, the longest rested.
+    # Of those of which equally much is reused, the one that was used longest ago.
     return max(continuing, key=lambda slot: (shared_prefix(slot.ids, prompt), -slot.used), default=None)
 
 
@@ -77,7 +78,7 @@ def longest_rested(free: Sequence[Slot]) -> Slot:
 
 
 def _is_continued(ids: Sequence[int], prompt: Sequence[int]) -> bool:
-    """Whether the prompt goes on with these ids. A big engine has many slots: one id tells mostly, before slices."""
+    """Whether the prompt continues these ids. A big engine has many slots, so one id is compared before any slices."""
     least = _enough(ids)
     if not ids or least > len(prompt) or ids[least - 1] != prompt[least - 1]:
         return False

@@ -1,8 +1,8 @@
-"""The directory in which an engine of ours keeps the states of its slots, and what makes a file in it fit to be used.
+"""The directory in which an engine of ours keeps the states of its slots, and the checks that its files must pass.
 
-The server writes and reads what it is told by name, follows links and checks nothing. So the directory is nobody
-else's, names are random, and of each file it is seen before use that it is the one that was written: no link, ours,
-of its length and digest. Blocking: digests take a millisecond a mebibyte, and are to be taken in a thread.
+The server reads and writes any file that it is told to, follows links and checks nothing. So the directory is ours
+alone, names are random, and before a file is used it is checked to be the one that was written: not a link, ours, and
+of the same length and digest. Blocking: a digest takes a millisecond per mebibyte, and must be computed in a thread.
 """
 
 import fcntl
@@ -31,13 +31,13 @@ _NOTE: Final = ".json"
 _NOTE_MOST: Final = 64 * 1024 * 1024
 _PIECE: Final = 1024 * 1024
 _LEAST: Final = 1024 * 1024
-"""Bytes of room with which it is worth beginning."""
+"""Bytes of room below which slots are not kept in files."""
 _ROOM: Final = 0.75
-"""The part of a file system's free bytes that is ours to take."""
+"""The part of a file system's free bytes that we may take."""
 
 
 class FileUnfit(Exception):
-    """A file is not to be used: `fault` says why."""
+    """A file must not be used: `fault` says why."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault)
@@ -46,28 +46,25 @@ class FileUnfit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SlotDirectory:
-    """A directory that is ours, open. `limit`: bytes of all files in it."""
+    """An open directory that is ours. `limit`: most bytes of all files in it."""
 
     path: Path
     limit: int
     kept: bool
-    """Whether its files are there for the next process, each with a note beside it."""
+    """Whether its files are kept for the next process, each with a note beside it."""
     handle: int
 
     def new_name(self) -> str:
-        """A name for one more file."""
+        """A name for a new file."""
         return secrets.token_hex(16)
 
     def close_to_others(self, name: str) -> None:
-        """Give a file that a server has written the mode that it must have, whatever that server's umask is.
-
-        Raises `FileUnfit`.
-        """
+        """Make a file that a server has written private, whatever that server's umask is. Raises `FileUnfit`."""
         with self._opened(name, closed=False) as handle:
             os.fchmod(handle, 0o600)
 
     def measure(self, name: str) -> tuple[int, str]:
-        """Bytes and digest of a file. Raises `FileUnfit` for one that is not simply a file of ours."""
+        """Bytes and digest of a file. Raises `FileUnfit` unless it is a private regular file of ours."""
         with self._opened(name) as handle:
             digest, size = hashlib.sha256(), 0
             while piece := os.read(handle, _PIECE):
@@ -76,7 +73,7 @@ class SlotDirectory:
         return size, digest.hexdigest()
 
     def check(self, file: SlotFile) -> None:
-        """See that a file is still the one that was written. Raises `FileUnfit`."""
+        """Check that a file is still the one that was written. Raises `FileUnfit`."""
         size, digest = self.measure(file.name)
         if size != file.size:
             raise FileUnfit("size")
@@ -84,7 +81,7 @@ class SlotDirectory:
             raise FileUnfit("digest")
 
     def note(self, file: SlotFile, engine: str) -> None:
-        """Where files are kept, write down what this one is."""
+        """Write the note of a file, if files are kept."""
         if not self.kept:
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -93,13 +90,13 @@ class SlotDirectory:
             note.write(write_note(file, engine))
 
     def remove(self, name: str) -> None:
-        """Remove a file and its note, as far as they are there."""
+        """Remove a file and its note, if they exist."""
         for each in (name, name + _NOTE):
             with _unhindered():
                 os.unlink(each, dir_fd=self.handle)
 
     def known(self, engine: str) -> Iterator[SlotFile | Fault]:
-        """The files that an engine such as this one has left here, and a fault for each that is removed instead."""
+        """The files that an identical engine has left here. Any other is removed, and yields its fault instead."""
         for name in {each.removesuffix(_NOTE) for each in _names(self.handle)}:
             if not NAME.fullmatch(name):
                 continue
@@ -145,10 +142,10 @@ def slot_directory(wanted: str, limit: int) -> Generator[SlotDirectory | None]:
     """The directory for slot files, locked for as long as the context lasts.
 
     Args:
-        wanted: `auto`: one of its own, removed at the end; `off`; or the path of one that is kept.
-        limit: bytes of all files; less where the file system has no room for them.
+        wanted: `auto`: a new one, removed at the end; `off`: none; or the path of one that is kept.
+        limit: bytes of all files; less if the file system has no room for them.
 
-    Raises `ConfigError` for a path that can't be used so.
+    Raises `ConfigError` for a path that can't be used for this.
     """
     if wanted == "off" or limit <= 0:
         yield None
@@ -172,7 +169,7 @@ def _own_directory(limit: int) -> Generator[SlotDirectory | None]:
         return
     new = Path(tempfile.mkdtemp(prefix=_UNLOCKED, dir=place))
     with _opened_directory(new) as handle:
-        # Only what is locked may have the name of those that are removed when nobody has locked them.
+        # The name is given only after the lock: an unlocked directory of such a name is removed as left behind.
         path = new.rename(place / (_PREFIX + secrets.token_hex(8)))
         try:
             yield SlotDirectory(path, min(limit, _room(place)), False, handle)
@@ -181,7 +178,7 @@ def _own_directory(limit: int) -> Generator[SlotDirectory | None]:
 
 
 def _remove_left(place: Path) -> None:
-    """Remove the directories of gateways that were killed: nobody holds their locks."""
+    """Remove the directories of killed gateways: their locks are no longer held."""
     for path in place.glob(_PREFIX + "*"):
         try:
             with _opened_directory(path):
@@ -192,26 +189,28 @@ def _remove_left(place: Path) -> None:
 
 @contextmanager
 def _opened_directory(path: Path) -> Generator[int]:
-    """Open a directory, make it where it is missing, and have it alone."""
+    """Open a directory and lock it. It is created if it is missing."""
     with _unhindered():
         path.mkdir(mode=0o700)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
         raise ConfigError(
-            f"engine.slot_files {str(path)!r} can't be opened as a directory of its own: {error}"
+            f"engine.slot_files {str(path)!r} can't be opened: {error}; name a directory for this gateway alone"
         ) from error
     try:
         about = os.fstat(handle)
         if about.st_uid != os.geteuid() or about.st_mode & 0o077:
             raise ConfigError(
-                f"engine.slot_files {str(path)!r} holds conversations, and others may enter it: it must be the "
-                "gateway's own user's, with mode 0700"
+                f"engine.slot_files {str(path)!r} holds conversations, but other users can open it: it must belong to "
+                "the gateway's own user and have mode 0700"
             )
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise ConfigError(f"engine.slot_files {str(path)!r} is another gateway's: give each its own") from error
+            raise ConfigError(
+                f"engine.slot_files {str(path)!r} is used by another gateway: give each gateway a directory of its own"
+            ) from error
         yield handle
     finally:
         os.close(handle)
@@ -223,7 +222,7 @@ def _names(handle: int) -> list[str]:
 
 
 def _room(place: Path) -> int:
-    """Bytes that may be taken of a file system."""
+    """Bytes of a file system that we may take."""
     try:
         about = os.statvfs(place)
     except OSError:

@@ -1,7 +1,7 @@
-"""The slots of each engine that comes up, and the slot files of one gateway through the restarts of its engine.
+"""The slots of each engine that comes up, and the slot files of a gateway across restarts of its engine.
 
-Opens the directory of the files, keeps what is known of them, and makes each engine's `SlotTable`. It decides nothing
-about a file (`paging.py`) and moves none (`swapper.py`).
+Opens the directory of the files, keeps what is known about them, and makes the `SlotTable` of each engine. What is done
+with a file is decided in `paging.py` and carried out in `swapper.py`.
 """
 
 from collections.abc import Generator
@@ -28,7 +28,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.slot_file_metrics import SlotFileMetrics
 
 _KV_TYPES: Final = "f16/f16"
-"""Of keys and values: what llama.cpp takes where nothing is said, and we say nothing."""
+"""The types of keys and values: llama.cpp's defaults, which we don't change."""
 
 log = get_logger("engine")
 
@@ -38,19 +38,20 @@ class SlotFiles:
     """The slot files of one gateway."""
 
     model: Path | None
-    """What the engine has loaded; None for a server of somebody else's: its files are those of its process."""
+    """The model file that the engine has loaded; None for somebody else's server, whose files last as long as its
+    process."""
     directory: SlotDirectory
     paging: Paging
     metrics: SlotFileMetrics
 
     def swapper(self, engine: SlotMover) -> Swapper:
-        """For an engine that has just been started. It swaps nothing before it is known which engine that is."""
+        """The swapper of an engine that has just been started. It swaps nothing until `adopt` tells it which engine."""
         return Swapper(engine, self.directory, self.paging, self.metrics)
 
     async def adopt(self, swapper: Swapper, facts: EngineFacts) -> None:
-        """Tell a swapper which engine it has."""
+        """Tell a swapper which engine it serves."""
         if self.model is None and facts.start_marker is None:
-            log.warning("slots are not kept in files: the engine does not tell one start of it from another")
+            log.warning("slots are not kept in files: the engine does not report whether it has been restarted")
             return
         about = {
             "start": facts.start_marker if self.model is None else None,
@@ -63,7 +64,7 @@ class SlotFiles:
         try:
             await swapper.adopt(self.model, about)
         except OSError as error:
-            log.warning("slots are not kept in files: which fit can't be told", reason=str(error))
+            log.warning("slots are not kept in files: it is not known which of them fit the engine", reason=str(error))
             return
         log.info("slots are kept in files", path=str(self.directory.path), bytes=self.directory.limit)
 
@@ -72,13 +73,13 @@ class SlotFiles:
 def open_slot_files(
     config: EngineConfig, rates: Rates, share: float, metrics: SlotFileMetrics
 ) -> Generator[SlotFiles | None]:
-    """Open the directory for as long as the context lasts; None where there is none, and slots go to the host cache.
+    """Open the directory for as long as the context lasts; None if there is none, and slots go to the host cache.
 
     Args:
         config: the engine's settings.
-        rates: what the engine takes, as its prompts tell.
+        rates: how fast the engine is, as measured.
         share: part of the bytes that one of several principals may have.
-        metrics: what is counted.
+        metrics: counts swaps and refused files.
 
     Raises `ConfigError` for a directory that can't be used.
     """
@@ -95,22 +96,22 @@ def open_slot_files(
 
 
 def own_part(facts: EngineFacts, keeper: SlotKeeper | None, own: range | None) -> EngineFacts:
-    """What of an engine is this gateway's, where others have slots of their own.
+    """The facts of the part of an engine that is this gateway's, if other gateways have slots of their own.
 
     Args:
-        facts: what it says of itself.
-        keeper: it, where its caches are slots that can be named.
+        facts: what the engine reports about itself.
+        keeper: the engine, if its slots can be addressed.
         own: the slots that are ours; None: all.
 
     Raises:
-        EngineUnavailable: it has not so many.
+        EngineUnavailable: the engine has fewer slots.
     """
     if own is None or keeper is None:
         return facts
     if own.stop > facts.slots:
         raise EngineUnavailable(
             f"engine.own_slots is {own.start}-{own.stop - 1}, but the server's slots are 0-{facts.slots - 1}: "
-            "write those that it has, or start it with more (llama-server --parallel)"
+            "name slots that it has, or start it with more (llama-server --parallel)"
         )
     return replace(facts, slots=len(own))
 
@@ -121,11 +122,12 @@ async def slot_table(
     """The slots of an engine that has just come up.
 
     Args:
-        keeper: it, where its caches are slots that can be named.
-        facts: what it says of itself.
+        keeper: the engine, if its slots can be addressed.
+        facts: what it reports about itself.
         config: the gateway's settings.
-        files: where slots are kept, if anywhere.
-        tasks: in which the engine's model is read, to know which files fit; the engine is used in the meantime.
+        files: the slot files; None: there are none.
+        tasks: runs the task that reads the engine's model file, to find out which slot files fit; the engine is used
+            in the meantime.
     """
     ours = keeper if keeper is not None and await _may_choose(keeper, config.engine) else None
     swapper = files.swapper(ours) if files is not None and ours is not None else None
@@ -143,10 +145,10 @@ async def slot_table(
 
 
 async def _may_choose(engine: SlotKeeper, config: EngineConfig) -> bool:
-    """Whether slots are ours to choose: nobody else uses them, and the engine says which of them are at rest."""
+    """Whether we choose the slots: nobody else uses them, and the engine shows which of them are at rest."""
     if config.kind != "embedded" and not config.exclusive and config.own_slots is None:
         return False
     shown = await engine.shows_slots()
     if not shown:
-        log.warning("the engine does not show its slots, so it chooses them itself: start it with --slots")
+        log.warning("the engine does not show its slots, so the gateway can't choose them: start it with --slots")
     return shown

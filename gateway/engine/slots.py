@@ -1,11 +1,11 @@
 """Which of the engine's slots a generation gets, and what its principal may be told of the cache.
 
-A llama.cpp server keeps one KV cache a slot. This table remembers which ids each slot holds and whose they are. Where
+A llama.cpp server keeps one KV cache per slot. This table remembers which ids each slot holds and whose they are. Where
 the engine is ours alone, a prompt that continues what a free slot holds *for the same principal* gets that slot; any
-other gets the one that has rested longest. Such a choice is made only of slots that are known to be at rest: a request
-for a busy one, on a server with a host cache, goes on with another conversation's text (docs/adr/0017). Elsewhere the
-server chooses. All conversations begin with the same preamble, so the longest common prefix alone would let a new one
-take the cache of one that waits for a tool.
+other prompt gets the slot that was used longest ago. A slot is named only when it is known to be at rest: on a server
+with a host cache, a request that names a busy slot makes the running answer continue with another conversation's text
+(docs/adr/0017). Elsewhere the server chooses. All conversations begin with the same preamble, so by the longest common
+prefix alone a new one would take the cache of one that waits for a tool.
 """
 
 from collections import Counter
@@ -25,20 +25,20 @@ from gateway.errors import EngineBusy, EngineError, EngineUnavailable
 _QUEUE: Final = 64
 """Generations that may wait for a slot; one more is refused."""
 _REST_TIME: Final = 60.0
-"""Seconds that a slot may work on after it has been told to stop: a batch of the prompt is always done to its end."""
+"""Seconds that a slot may go on working after it was told to stop: a batch of the prompt is always completed."""
 _KEEP_TIME: Final = 10.0
-"""Seconds that saving all slots may take at the end."""
+"""Seconds that saving all slots may take when the gateway ends."""
 _LOOK: Final = 0.01
-"""The first pause between looks at a slot that works; doubles."""
+"""Seconds of the first pause between two looks at a busy slot; each further pause is twice as long."""
 _LOOK_MAX: Final = 0.2
 
 AtRest = Callable[[int], Awaitable[bool]]
-"""Asks the engine whether a slot does nothing."""
+"""Asks the engine whether a slot is at rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one generation has been given."""
+    """The slot that a generation has been given, and what its principal may be told."""
 
     slot: Slot
     pinned: int | None
@@ -46,12 +46,12 @@ class Place:
     reuse: bool
     """Whether what the slot holds may be reused."""
     own: int
-    """Ids at the prompt's beginning that its principal's own requests have left there, whatever others have asked."""
+    """Ids at the prompt's beginning that its principal's own requests have left there, whatever others asked for."""
     salt: str | None = None
-    """What the request is to name, so that it shares cached ids with its principal's others alone."""
+    """The salt to send, so that the request shares cached ids only with others of its principal."""
 
     def shown(self, timings: Timings) -> Timings:
-        """The engine's account as the principal may see it: it does not depend on what others have left behind."""
+        """The engine's timings as the principal may see them: they do not depend on what others have left behind."""
         hidden = max(timings.cache_n - self.own, 0)
         return timings.counting(hidden) if hidden else timings
 
@@ -70,16 +70,17 @@ class SlotTable:
         swapper: Swapper | None = None,
         salt: Callable[[str], str] | None = None,
     ) -> None:
-        """All are free, and none is known to be at rest.
+        """Start with all slots free and none known to be at rest.
 
         Args:
             count: how many there are.
-            first: the number of the first, where others have those before it.
-            at_rest: how that is asked, where the engine is ours alone; None: the server chooses slots.
+            first: the number of the first, if other gateways have the slots before it.
+            at_rest: asks the engine whether a slot is at rest, if the engine is ours alone; None: the server chooses
+                slots.
             isolate: whether a principal never reuses what another has left in a slot.
             share: part of the queue that one principal may fill.
-            swapper: keeps what slots held in files, where these are ours; only with `at_rest`.
-            salt: gives a principal's salt, where the engine keeps caches apart by it; only without `at_rest`.
+            swapper: keeps in files what slots held, if they are ours; only with `at_rest`.
+            salt: returns a principal's salt, if the engine keeps caches apart by it; only without `at_rest`.
         """
         self._free = [Slot(number) for number in range(first, first + count)]
         self._at_rest = at_rest
@@ -103,7 +104,7 @@ class SlotTable:
         Args:
             prompt: the whole context as ids.
             owner: the principal on whose behalf the generation runs.
-            alone: whether the whole queue is theirs, and not a share of it.
+            alone: whether the principal may fill the whole queue, and not only its share.
 
         Raises `EngineBusy` when too many wait already, and `EngineUnavailable` when the slot does not come to rest.
         """
@@ -115,7 +116,7 @@ class SlotTable:
         slot.used = self._clock
         try:
             pinned = await self._rested(slot)
-            # What others have left may take its place.
+            # Counted before the swap, which may replace it with what others have left.
             there = self._own(slot, prompt, owner) if pinned is not None else 0
             found = await self._prepared(slot, prompt, owner)
             slot.mixed = slot.mixed or slot.owner not in (None, owner)
@@ -133,7 +134,7 @@ class SlotTable:
 
     def _place(self, slot: Slot, prompt: list[int], owner: str, pinned: int | None, own: int) -> Place:
         if self._salt is not None:
-            # Whatever the engine reuses under it is its principal's own.
+            # Whatever the engine reuses under this salt is the principal's own.
             return Place(slot, pinned, True, len(prompt), self._salt(owner))
         reuse = not (self._isolate and slot.mixed)
         return Place(slot, pinned, reuse, own if self._left.several else self._left.own(prompt))
@@ -155,11 +156,12 @@ class SlotTable:
 
     @asynccontextmanager
     async def lent(self, held: list[int], owner: str) -> AsyncGenerator[Slot | None]:
-        """The slot that holds just these ids, for as long as the context lasts; None where there is none.
+        """The slot that holds exactly these ids, for as long as the context lasts; None if there is none.
 
-        It is for its principal's next generation, and nothing that this may reuse is given up: what the slot holds is
-        said before the end (`Slot.holds`), else it is not known. Only while the table is idle (`is_idle`); never waits
-        for others. Raises `EngineUnavailable` when the slot does not come to rest.
+        It is used to prepare the principal's next generation, and loses nothing that this may reuse. The borrower must
+        say what the slot holds (`Slot.holds`) before the context ends, or it counts as unknown. Works only while the
+        table is idle (`is_idle`), and never waits for other generations. Raises `EngineUnavailable` when the slot does
+        not come to rest.
         """
         own = (slot for slot in self._free if slot.answered and slot.owner == owner and slot.ids == held)
         slot = next(own, None) if self.chooses and self.is_idle else None
@@ -184,30 +186,30 @@ class SlotTable:
             self._idle = anyio.Event()
 
     def reserve(self) -> int:
-        """Take a free slot out of the table for good, for somebody who must have one alone; returns its number."""
+        """Remove a free slot from the table for good, for a user who needs one alone. Returns its number."""
         self._available.acquire_nowait()
         self._count -= 1
         return self._free.pop().number
 
     async def keep(self) -> None:
-        """Where slot files are there for the next process, save what free slots hold, even while all is given up."""
+        """Save what free slots hold, if slot files are kept for the next process; even during a cancellation."""
         if self.swapper is not None:
             with anyio.move_on_after(_KEEP_TIME, shield=True), suppress(EngineError):
                 await self.swapper.keep(self._free)
 
     def _own(self, slot: Slot, prompt: Sequence[int], owner: str) -> int:
-        """How much of a prompt its principal's own last generation has left in a slot, if nobody else has had it since.
+        """How much of a prompt its principal's own last generation has left in a slot, if nobody else had it since.
 
-        Where there are several principals each is told of that, and of what it has in a file of its own. What a server
-        chooses, it chooses by what others have left: nothing is told there.
+        If there are several principals, each is told only of that and of what it has in a file of its own. Where the
+        server chooses the slot, it does so by what others have left, so there nothing is told.
         """
         if slot.mixed or not slot.answered or slot.owner != owner:
             return 0
-        # The last id may have been sampled and not processed any more.
+        # The last id may have been sampled but not processed.
         return shared_prefix(slot.ids[:-1], prompt)
 
     async def _rested(self, slot: Slot) -> int | None:
-        """The slot's number once it is known to do nothing; None where the server chooses."""
+        """The slot's number once it is known to be at rest; None if the server chooses."""
         if self._at_rest is None:
             return None
         pause = _LOOK
@@ -218,7 +220,9 @@ class SlotTable:
                     await anyio.sleep(pause)
                     pause = min(pause * 2, _LOOK_MAX)
         if not slot.at_rest:
-            raise EngineUnavailable(f"slot {slot.number} of the engine still works on what was given up; ask again")
+            raise EngineUnavailable(
+                f"slot {slot.number} of the engine is still busy with a generation that was cancelled; try again"
+            )
         return slot.number
 
     def _choose(self, prompt: list[int], owner: str) -> Slot:
@@ -233,11 +237,11 @@ class SlotTable:
 
     async def _turn(self, prompt: list[int], owner: str, *, alone: bool) -> None:
         if self._waiting.total() >= _QUEUE:
-            raise EngineBusy(f"every slot of the engine is taken, and {_QUEUE} requests wait; ask again later")
+            raise EngineBusy(f"every slot of the engine is taken, and {_QUEUE} requests are waiting; try again later")
         if not alone and self._waiting[owner] >= self._share:
             raise EngineBusy(
                 f"every slot of the engine is taken, and {owner!r} has {self._waiting[owner]} of the {_QUEUE} requests "
-                f"that may wait; its share is {self._share} (limits.principal_share): ask again later"
+                f"that may wait; its share is {self._share} (limits.principal_share): try again later"
             )
         self._waiting[owner] += 1
         try:

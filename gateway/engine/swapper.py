@@ -1,9 +1,8 @@
-"""Swaps slots of our own engine to files and back, as `paging.py` has planned it.
+"""Swaps slots of our own engine to files and back, as planned by `paging.py`.
 
-Turns a `Plan` into requests to the engine, checks of files and counts. A file that does not fit, a disk that is full, a
-directory that is gone: each costs a recomputation, and is counted and logged; the generation goes on. Only a slot that
-somebody has in hand and that is at rest is touched, and nobody gives up in the middle: what a slot holds is always
-known afterwards.
+Turns a `Plan` into requests to the engine, checks of files, and counts. An unfit file, a full disk or a missing
+directory costs a recomputation, and is counted and logged; the generation goes on. Only a slot that the caller holds
+and that is at rest is touched, and a swap is never interrupted, so it is always known what a slot holds afterwards.
 """
 
 import hashlib
@@ -28,14 +27,14 @@ from gateway.observe.logs import get_logger
 from gateway.observe.slot_file_metrics import SlotFileMetrics
 
 _PAUSE: Final = 30.0
-"""Seconds without another attempt to save after one has failed: a full disk is full for a while."""
+"""Seconds without another attempt to save after a failed one: a full disk stays full for a while."""
 
 log = get_logger("engine.slots")
 
 
 @dataclass(slots=True, eq=False)
 class _Leaving:
-    """What a slot holds that has been given to another prompt: until it is saved it is neither there nor in a file."""
+    """What a slot held before it was given to another prompt; until it is saved, it is in neither a slot nor a file."""
 
     ids: list[int]
     owner: str | None
@@ -43,7 +42,7 @@ class _Leaving:
 
 
 class Swapper:
-    """The swaps of one running engine. The files outlive it: they are `paging`'s."""
+    """The swaps of one running engine. The files outlive it; `Paging` keeps track of them."""
 
     def __init__(self, engine: SlotMover, directory: SlotDirectory, paging: Paging, metrics: SlotFileMetrics) -> None:
         """Swap nothing before `adopt`."""
@@ -58,11 +57,11 @@ class Swapper:
         self._leaving: list[_Leaving] = []
 
     async def adopt(self, model: Path | None, about: Mapping[str, object]) -> None:
-        """Find out which engine this is, and begin with the files that such a one has left.
+        """Find out which engine this is, and start with the files that an identical engine has left.
 
         Args:
-            model: its file, where that is known.
-            about: what else makes states of one unfit for another.
+            model: its model file, if known.
+            about: what else makes the states of one engine unfit for another.
         """
         digest = await run_sync(model_digest, model) if model is not None else None
         identity = hashlib.sha256(json.dumps({**about, "model": digest}, sort_keys=True).encode()).hexdigest()
@@ -72,7 +71,7 @@ class Swapper:
         self._metrics.held(self._paging.kept.size)
 
     async def _forget_others(self, identity: str) -> None:
-        """Of another engine nothing fits; of one such as this all that is still there does."""
+        """Remove the files of other engines, and take over those of an identical one."""
         if self._paging.fit(identity):
             return
         for file in list(self._paging.kept.files):
@@ -92,18 +91,18 @@ class Swapper:
         return self._paging.choose(free, prompt, owner)
 
     def awaiting(self, prompt: list[int], owner: str) -> AbstractContextManager[None]:
-        """For as long as a prompt waits for a slot."""
+        """A context for the time that a prompt waits for a slot."""
         return self._paging.kept.awaiting(prompt, owner)
 
     async def prepare(self, slot: Slot, prompt: list[int], owner: str) -> int:
-        """Make a slot that is at rest ready for a prompt: save what is in it, and restore what the prompt goes on with.
+        """Prepare a slot that is at rest for a prompt: save what is in it, and restore what the prompt continues.
 
-        Gives the ids that the prompt's principal may be told it found in a file of its own.
+        Returns the number of ids that the prompt's principal may be told it found in a file of its own.
         """
         before, leaving = list(self._leaving), _Leaving(slot.ids, slot.owner)
         self._leaving.append(leaving)
         try:
-            # Only for those that came before: two that wait for each other would wait for ever.
+            # Wait only for earlier ones: two that wait for each other would never end.
             for each in before:
                 if each.owner == owner and self._paging.is_worth_waiting(slot, prompt, owner, each.ids):
                     await each.done.wait()
@@ -114,12 +113,12 @@ class Swapper:
 
     async def _prepare(self, slot: Slot, prompt: list[int], owner: str, leaving: _Leaving) -> int:
         plan = self._paging.plan(slot, prompt, owner)
-        # Another's file may be given up all the same: what makes room must not depend on what others' prompts hold.
+        # Only the own file is protected. What is given up must not depend on prompts of others, so theirs may go.
         if plan.own is not None:
             plan.own.readers += 1
         told = 0
         try:
-            # A swap that was given up in between would leave a slot of which nothing is known.
+            # An interrupted swap would leave a slot with unknown content.
             with anyio.CancelScope(shield=True):
                 if plan.save:
                     await self._save(slot.number, slot.ids, slot.owner or "", shared=False)
@@ -135,7 +134,7 @@ class Swapper:
         return told
 
     async def keep(self, slots: Sequence[Slot]) -> None:
-        """Where files are there for the next process, save what slots at rest hold."""
+        """Save what slots at rest hold, if files are kept for the next process."""
         for slot in slots:
             if self._directory.kept and self.adopted.is_set() and slot.at_rest and self._paging.is_worth_saving(slot):
                 await self._save(slot.number, slot.ids, slot.owner or "", shared=False)
@@ -148,7 +147,7 @@ class Swapper:
         return plan.told if restored else 0
 
     async def _restore_one(self, slot: Slot, plan: Plan) -> bool:
-        """Restore the file that brings most; if that is another's and not there any more, the principal's own."""
+        """Restore the file that brings most; if it is another principal's and gone, the principal's own."""
         files = [file for file in (plan.restore, plan.own) if file is not None]
         for file in dict.fromkeys(files):
             if file in self._paging.kept.files and await self._restore(slot, file):
@@ -156,7 +155,7 @@ class Swapper:
         return False
 
     async def _keep_beginning(self, slot: Slot, ids: list[int], owner: str) -> None:
-        """Keep what conversations share once, for all of them."""
+        """Keep a beginning that conversations share, once for all of them."""
         try:
             await self._engine.fill_slot(slot.number, ids)
         except EngineRefused as error:
@@ -195,12 +194,12 @@ class Swapper:
         return file
 
     async def _restore(self, slot: Slot, file: SlotFile) -> bool:
-        """Whether the slot holds now what the file does. What does not fit is not used, and never again."""
+        """Restore a file. Returns whether the slot now holds it. An unfit file is removed."""
         begun = monotonic()
         try:
             await run_sync(self._directory.check, file)
         except (FileUnfit, OSError) as error:
-            # What was in the slot still is.
+            # The slot still holds what it held.
             await self._refuse(file, error.fault if isinstance(error, FileUnfit) else "gone")
             return False
         checked = monotonic() - begun
@@ -215,7 +214,7 @@ class Swapper:
         return True
 
     async def _restored(self, number: int, file: SlotFile) -> Moved | None:
-        """What the engine says of it; None where it refuses, or says something else than at the save: it is empty."""
+        """The engine's report; None if it refuses, or reports something else than at the save: the slot is empty."""
         try:
             moved = await self._engine.restore_slot(number, file.name)
         except EngineRefused:
@@ -237,6 +236,6 @@ class Swapper:
 
 
 def model_digest(model: Path) -> str:
-    """Of the whole file: weights of one shape differ anywhere."""
+    """The digest of the whole file, since models of the same shape may differ anywhere."""
     with model.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,9 +1,9 @@
-"""From messages to prompt ids, and the ids that stand between turns: the engine is asked, the rest is pure.
+"""Messages into prompt ids, and the ids between turns: the engine renders, the rest is pure.
 
-The engine renders its own chat template; `foreign.py` says what it is given in place of the words of others, and
-`rendered.py` makes ids of what comes back. So a control token can only come from the template, never from a message or
-a tool, and the ids of a content do not depend on its neighbours. What the template writes behind a turn of the model
-(`scaffold.py`) is asked once for each shape of turn and kept. It does not know tool-call formats or limits.
+The engine renders its own chat template; `foreign.py` replaces the words of others before that, and `rendered.py` turns
+the rendering into ids. So a control token can only come from the template, never from a message or a tool, and the ids
+of a content do not depend on its neighbours. What the template writes after a turn of the model (`scaffold.py`) is
+asked once for each shape of turn and kept. It does not know tool-call formats or limits.
 """
 
 import re
@@ -19,12 +19,12 @@ from gateway.engine.interface import Engine, EngineFacts, Message, Options
 from gateway.engine.markers import MarkerGuard
 from gateway.engine.placed import CallsIn, Known, regions
 from gateway.engine.rendered import (
+    Mark,
     Part,
     PieceCache,
     Region,
-    Slot,
     content_region,
-    find_slots,
+    find_marks,
     rendered_ids,
     restored,
     shown_once,
@@ -45,7 +45,7 @@ from gateway.errors import EngineRefused, TemplateRefused
 from leaf_sdk.vocab import TokenMap
 
 _KEPT = 256
-"""Shapes of turns whose following text is remembered."""
+"""Shapes of turns for which the text that follows is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,18 @@ class Prompt:
 
     ids: list[int]
     by_shape: bool
-    """Whether the template's own text depends on nothing but roles, names, arguments, and what is empty."""
+    """Whether the template's own text depends only on roles, names and arguments, and on which contents are empty."""
     parts: Sequence[Part]
-    """Whose they are; the messages are those of `form`."""
+    """Whose ids they are; the messages are those of `form`."""
     form: Sequence[Numbered] = ()
-    """The conversation in the form that the template took."""
+    """The conversation in the form that the template accepted."""
 
 
 class ChatTemplate:
     """The chat template of one running engine, under one map."""
 
     def __init__(self, engine: Engine, facts: EngineFacts, token_map: TokenMap, options: Options = NO_OPTIONS) -> None:
-        """`options`: what the template is told beside the messages (`template_options.py`)."""
+        """`options`: variables for the template besides the messages (`template_options.py`)."""
         self.options = options
         self._engine = engine
         self._facts = facts
@@ -76,14 +76,14 @@ class ChatTemplate:
         self._late_system: bool | None = None
         self._counts: bool | None = None
         """Whether what follows a turn depends on the number of calls before it."""
-        # By identity: what follows a shape of turn is one object for as long as it is kept.
+        # Cached by identity: a `Following` is the same object for as long as it is kept.
         self._scaffold_of = lru_cache(_KEPT)(self._without_ids)
         self._following: OrderedDict[tuple[TurnShape, Role, int], Following] = OrderedDict()
 
     def with_options(self, options: Options) -> "ChatTemplate":
-        """Give the same template, told of those options that its text names; others would be without effect.
+        """Return the same template with those options that its text mentions; others would have no effect.
 
-        Where nobody knows that text the engine leaves them out itself.
+        If the template's text is not known, all options are passed on, and the engine ignores those.
         """
         text, known = self._facts.chat_template, options
         if self._facts.can.shows_template:
@@ -100,10 +100,10 @@ class ChatTemplate:
         """Prompt ids of a conversation, ready for the model's next turn.
 
         Args:
-            messages: OpenAI's shape, each `content` a string or absent.
-            tools: definitions in OpenAI's shape, only for templates that know tools.
-            known: ids of messages by their numbers; they stand where the template shows these messages whole.
-            calls_in: reads the calls of a text, as the model would have written it.
+            messages: in OpenAI's format, each `content` a string or absent.
+            tools: definitions in OpenAI's format, only for templates that support tools.
+            known: ids of messages by their numbers; they are used where the template shows these messages whole.
+            calls_in: reads the calls in a text of the kind that the model writes.
 
         Raises `TemplateRefused` when the template rejects the conversation in every form (`histories.py`).
         """
@@ -134,40 +134,40 @@ class ChatTemplate:
         foreign = Foreign(self._signs)
         text = await self._render(foreign.messages(messages, marked=True, results_read=read), foreign.tools(tools))
         text = restored(text, foreign)
-        slots = shown_once(text, foreign)
-        if slots is not None:
-            turns = regions(text, slots, foreign, messages, known, calls_in)
-            ids, parts = rendered_ids(text, self._with_contents(slots, turns, foreign, known), self._pieces)
+        marks = shown_once(text, foreign)
+        if marks is not None:
+            turns = regions(text, marks, foreign, messages, known, calls_in)
+            ids, parts = rendered_ids(text, self._with_contents(marks, turns, foreign, known), self._pieces)
             return Prompt(ids, not read, parts)
-        if foreign.results and foreign.results.isdisjoint(s.number for s in find_slots(text, foreign.mark)):
-            raise self._no_place("results of tools")
-        # The template reads or rewrites a content: it gets the contents themselves, guarded like all else.
+        if foreign.results and foreign.results.isdisjoint(s.number for s in find_marks(text, foreign.mark)):
+            raise self._no_place("tool results")
+        # The template reads or rewrites a content, so it gets the contents themselves, guarded like everything else.
         foreign = Foreign(self._signs)
         text = await self._render(foreign.messages(messages, marked=False), foreign.tools(tools))
         ids, parts = rendered_ids(restored(text, foreign), (), self._pieces)
         return Prompt(ids, by_shape=False, parts=parts)
 
     def _with_contents(
-        self, slots: Sequence[Slot], turns: Sequence[Region], foreign: Foreign, known: Mapping[int, Known]
+        self, marks: Sequence[Mark], turns: Sequence[Region], foreign: Foreign, known: Mapping[int, Known]
     ) -> Iterator[Region]:
         """All regions of a rendering in order: the turns, and the contents outside them.
 
         One by one, since the ids of all contents together are as many as those of the prompt.
         """
         waiting, end = deque(turns), 0
-        for slot in slots:
-            while waiting and waiting[0].start <= slot.start:
+        for mark in marks:
+            while waiting and waiting[0].start <= mark.start:
                 turn = waiting.popleft()
                 end = turn.end
                 yield turn
-            if slot.start >= end:
-                number = foreign.owners[slot.number]
-                result = known[number].ids if number in known and slot.number in foreign.results else None
-                yield content_region(slot, foreign, self._map, result)
+            if mark.start >= end:
+                number = foreign.owners[mark.number]
+                result = known[number].ids if number in known and mark.number in foreign.results else None
+                yield content_region(mark, foreign, self._map, result)
         yield from waiting
 
     async def reads_results(self) -> bool:
-        """Whether the template shows a result that is JSON in another form (Gemma 4's first one); asked once."""
+        """Whether the template reads a JSON result and shows it in another form (Gemma 4's first one); asked once."""
         if self._results_read is None:
             said = '{"keyed": ["saidhere"]}'
             messages, _ = next(layouts(TurnShape(("tool",)), "tool", [said], Foreign(self._signs)))
@@ -175,12 +175,12 @@ class ChatTemplate:
                 text = await self._engine.apply_template(messages)
             except EngineRefused:
                 text = said
-            # One that has no place for results drops it: it reads none.
+            # A template without a place for results drops it, and so reads none.
             self._results_read = said not in text.replace('\\"', '"') and "saidhere" in text
         return self._results_read
 
     async def shows_late_system(self) -> bool:
-        """Whether system messages that are not the first are shown, and where they stand; asked once."""
+        """Whether system messages other than the first are shown, and in their place; asked once."""
         if self._late_system is None:
             roles = ("user", "system", "assistant", "user", "system")
             words = ("firstasked", "firsttold", "firstsaid", "thenasked", "thentold")
@@ -196,13 +196,13 @@ class ChatTemplate:
     async def scaffold(self, shape: TurnShape, end: TurnEnd, role: Role, count: int = 1) -> Scaffold:
         """Ids around `count` contents of `role` that follow a turn of the model.
 
-        `shape` and `end`: of that turn. Asked of the engine once for each shape. Raises `TemplateRefused` when the
-        template shows such turns in no form.
+        `shape` and `end`: those of that turn. The engine is asked once for each shape. Raises `TemplateRefused` if the
+        template can't show such turns in any form.
         """
         found = await self._known(shape, role, count)
         start = found.end_of_turn(end)
         if start is None:
-            # The model wrote its calls in a way that is not the template's: what follows is what follows words.
+            # The model wrote its calls differently than the template does: use what follows a turn of words.
             found, start = await self._known(replace(shape, calls=()), role, count), 0
         if found.shows_ids(end.call_ids):
             return found.scaffold(start, end.call_ids, self._map)
@@ -212,7 +212,7 @@ class ChatTemplate:
         return found.scaffold(start, (), self._map)
 
     async def scaffold_with(self, shape: TurnShape, end: TurnEnd, contents: Sequence[str]) -> Scaffold:
-        """Ids of results and all around them as one piece, for a template that reads results (`reads_results`)."""
+        """Ids of results and of everything around them as one piece, for a template that `reads_results`."""
         foreign = Foreign(self._signs)
         found = await self._first(shape, "tool", [foreign.text(content) for content in contents], foreign)
         return found.scaffold(found.end_of_turn(end) or 0, end.call_ids, self._map)
@@ -237,7 +237,7 @@ class ChatTemplate:
         return await self._first(shape, role, [foreign.content("-") for _ in range(count)], foreign)
 
     async def _first(self, shape: TurnShape, role: Role, contents: Sequence[str], foreign: Foreign) -> Following:
-        """What follows in the first layout that the template takes."""
+        """What follows in the first layout that the template accepts."""
         refusal: TemplateRefused | None = None
         for messages, in_call in layouts(shape, role, contents, foreign):
             try:
@@ -248,10 +248,10 @@ class ChatTemplate:
             found = following(text, foreign, in_call=in_call)
             if found is not None:
                 return found
-        raise refusal or self._no_place(f"turns of the role {role!r}")
+        raise refusal or self._no_place(f"turns with the role {role!r}")
 
     def _no_place(self, what: str) -> TemplateRefused:
-        return TemplateRefused(f"the chat template of {self._facts.model!r} does not show {what} once each, in order")
+        return TemplateRefused(f"the chat template of {self._facts.model!r} does not show all {what} once and in order")
 
     async def _render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
         try:
@@ -259,4 +259,5 @@ class ChatTemplate:
                 return await self._engine.apply_template(messages, tools)
             return await self._engine.apply_template(messages, tools, self.options)
         except EngineRefused as error:
-            raise TemplateRefused(f"the chat template of {self._facts.model!r} refuses: {error.message}") from error
+            words = f"the chat template of {self._facts.model!r} refuses the conversation: {error.message}"
+            raise TemplateRefused(words) from error

@@ -1,7 +1,8 @@
-"""What a client may say to the chat template: switches and words, which it reads beside the messages.
+"""What a client may pass to the chat template besides the messages: switches and words.
 
-They come from outside and go into the template's own text, where control tokens count. So a value is a number, a truth
-value or one plain word, and no word that a control token is made of; a key names no part of the conversation. Pure.
+They come from outside and go into the template's own text, where control tokens are read. So a value must be a number,
+a Boolean or one plain word that is not part of a control token, and a key must not name a part of the conversation.
+Pure.
 """
 
 import re
@@ -25,7 +26,7 @@ _SHOWN: Final = 80
 
 
 def checked_options(given: Mapping[str, object], token_map: TokenMap, param: str) -> Options:
-    """Give the options of a request, by name. Raises `RequestInvalid` for one that may be more than a switch."""
+    """Check the options of a request, and return them in order. Raises `RequestInvalid` for one that is not allowed."""
     if len(given) > _MOST:
         raise RequestInvalid(f"{param}: expected at most {_MOST} options, got {len(given)}", param=param)
     return {key: _checked(key, given[key], token_map, param) for key in sorted(given)}
@@ -33,14 +34,15 @@ def checked_options(given: Mapping[str, object], token_map: TokenMap, param: str
 
 def _checked(key: str, value: object, token_map: TokenMap, param: str) -> str | int | float | bool:
     if not _KEY.fullmatch(key) or key in _OURS:
-        raise RequestInvalid(f"{param}: {cut_text(repr(key), _SHOWN)} is no option of a template", param=param)
+        words = f"{param}: {cut_text(repr(key), _SHOWN)} can't be an option: it is not a name, or the gateway sets it"
+        raise RequestInvalid(words, param=param)
     if isinstance(value, bool | int | float):
         return value
     if not isinstance(value, str) or not _WORD.fullmatch(value):
         words = f"{param}.{key}: expected a number, true, false or one plain word, got {cut_text(repr(value), _SHOWN)}"
         raise RequestInvalid(words, param=param)
     if not _words_of_tokens(token_map).isdisjoint(_PARTS.findall(value)):
-        words = f"{param}.{key}: {value!r} is part of a control token, and a template might make one of it"
+        words = f"{param}.{key}: {value!r} is part of a control token, which a template could build of it; use another"
         raise RequestInvalid(words, param=param)
     return value
 

@@ -1,7 +1,7 @@
-"""Waiting for an engine that may be found to be lost meanwhile: one that hangs says nothing itself.
+"""Waiting for an engine that may turn out to be lost in the meantime: one that hangs reports nothing itself.
 
-Turns what a running engine is asked into what is given up when its route closes. Used where another engine can go on;
-where there is none, whoever waits hopes until the engine's own time limit.
+Turns a wait for a running engine into one that ends when the engine's route closes. Used where another engine can take
+over; otherwise a caller waits until the engine's own time limit.
 """
 
 from collections.abc import AsyncIterator, Awaitable
@@ -18,18 +18,18 @@ class Life:
     """One start of an engine, until it is lost."""
 
     def __init__(self) -> None:
-        """It lives."""
+        """Start as alive."""
         self.over = False
         self._waiting: set[anyio.CancelScope] = set()
 
     def end(self) -> None:
-        """It is lost: whoever waits for it is told."""
+        """Record that the engine is lost, and end all waits for it."""
         self.over = True
         for scope in self._waiting:
             scope.cancel()
 
     async def wait(self, answer: Awaitable[T]) -> T:
-        """Wait for an answer of it. Raises `EngineUnavailable` when it is lost before that comes."""
+        """Wait for an answer of the engine. Raises `EngineUnavailable` when the engine is lost before that."""
         with anyio.CancelScope() as scope:
             self._waiting.add(scope)
             if self.over:
@@ -38,10 +38,10 @@ class Life:
                 return await answer
             finally:
                 self._waiting.discard(scope)
-        raise EngineUnavailable("the engine was lost while it was waited for; ask again")
+        raise EngineUnavailable("the engine was lost before it answered; try again")
 
     def each(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
-        """What comes of it, each waited for so: nobody is interrupted who has got something and works with it."""
+        """The same events, each waited for like `wait`. The consumer is not interrupted while it handles an event."""
         return _Each(self, events)
 
 

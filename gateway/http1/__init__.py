@@ -1,1 +1,1 @@
-"""HTTP/1.1 as a client speaks it: one connection, where it goes to, and what can go wrong on it."""
+"""The client side of HTTP/1.1: one connection, where it goes, and what can go wrong on it."""

@@ -1,9 +1,8 @@
 """One HTTP/1.1 connection to a server: a request out, its answer in as it comes, then the next request.
 
-Turns bytes of a request into a status, headers and pieces of a body, each bounded; who reads slowly makes the server
-wait. It parses with llhttp, asks for no compression and follows nothing. It knows no pool and no MCP.
-`proxy/transport/http/client.py` makes and keeps connections. Written by hand because a call over the usual clients
-costs five to thirty times the CPU (docs/adr/0009).
+Turns a request into a status, headers and pieces of a body, each bounded; a slow reader makes the server wait. It
+parses with llhttp, asks for no compression and follows no redirects. It knows no pool and no MCP. Written by hand
+because a call through the usual clients costs five to thirty times the CPU (docs/adr/0009).
 """
 
 import asyncio
@@ -17,13 +16,13 @@ from gateway.http1.origin import Origin
 
 _HEAD_BOUND: Final = 64 * 1024
 _HEADERS_BOUND: Final = 256
-"""Lines of a head that are kept: joining the values of one name costs more with each."""
+"""Header lines that are kept: joining the values of one name costs more with each value."""
 _FRAMING_BOUND: Final = 512 * 1024
-"""More than one read of the socket brings, which may end in the middle of a body."""
+"""Bytes of chunk heads and trailers in a row. More than one read of the socket gives: it may end within a body."""
 _UNREAD: Final = 256 * 1024
-"""Bytes of a body that wait for their reader before the server is made to wait."""
+"""Bytes of a body that may wait for the reader before the server is made to wait."""
 _DRAINED: Final = 64 * 1024
-"""Bytes behind an answer that are read and thrown away, so that the connection can be used again."""
+"""Bytes left of an answer that are read and thrown away, so that the connection can be used again."""
 
 
 class Connection(asyncio.Protocol):
@@ -38,13 +37,15 @@ class Connection(asyncio.Protocol):
         via: bytes = b"",
         with_headers: bytes = b"",
     ) -> None:
-        """Used by `HttpClient`.
+        """Make the protocol of a connection that is yet to be opened.
 
         Args:
-            soon: calls at the end of the loop's turn (`call_soon`). Requests of one turn leave together then: a server
-                that sleeps is woken once for all of them, which takes a tenth off the CPU of 16 calls at a time.
-            guarded: it was made for a URL that somebody else named, and is for one request.
-            via: what stands before the path in a request line, where a proxy is spoken to.
+            origin: the server that it goes to.
+            soon: calls a function at the end of the loop's turn (`call_soon`). So the requests of one turn are sent
+                together: a sleeping server is woken once for all of them, which saves a tenth of the CPU of 16
+                concurrent calls.
+            guarded: the connection was made for a URL that somebody else named, and is for one request.
+            via: what stands before the path in a request line, if the connection goes to a proxy.
             with_headers: header lines for that proxy.
         """
         self.origin = origin
@@ -52,9 +53,9 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
-        """Names in lower case; a name that came more than once has all its values, joined by `, `."""
+        """Names in lower case; the values of a repeated name are joined by `, `."""
         self.complete = True
-        """Whether the whole answer is here."""
+        """Whether the whole answer has arrived."""
         self._soon = soon
         self._via = via
         self._with_headers = with_headers
@@ -67,14 +68,14 @@ class Connection(asyncio.Protocol):
         self._fed = 0
         self._lines = 0
         self._framing = 0
-        """Bytes that came behind the head since the last one of the body: of chunks' heads and trailers."""
+        """Bytes after the head since the last byte of the body: heads of chunks, and trailers."""
         self._paused = False
         self._strayed = False
         self._waiter: asyncio.Future[None] | None = None
         self._on_drained: Callable[[], None] | None = None
 
     def send(self, method: str, path: str, headers: bytes, body: bytes) -> None:
-        """Send a request. `headers`: whole lines, without the length and the blank line."""
+        """Send a request. `headers`: whole lines, without the content length and the blank line."""
         self.headers = {}
         self.status = self._fed = self._framing = 0
         self.complete = self._headed = self._reusable = False
@@ -85,23 +86,23 @@ class Connection(asyncio.Protocol):
 
     def _write(self, request: bytes) -> None:
         if self._transport.is_closing():
-            # Nobody will tell of its end again.
+            # `connection_lost` will not be called again.
             self._break(LinkLost("the connection ended before the request was sent", sent=False))
             return
         self._transport.write(request)
 
     async def head(self) -> None:
-        """Wait until status and headers are here.
+        """Wait for the status and the headers.
 
         Raises:
-            LinkLost: the connection broke before.
-            NoAnswer: what came is not HTTP.
+            LinkLost: the connection broke before they arrived.
+            NoAnswer: what arrived is not HTTP.
         """
         while not self._headed:
             await self._progress()
 
     async def chunk(self) -> bytes:
-        """The next bytes of the body; empty at its end. Raises as `head`."""
+        """The next bytes of the body; empty at its end. Raises like `head`."""
         while not self._chunks:
             if self.complete:
                 return b""
@@ -115,7 +116,7 @@ class Connection(asyncio.Protocol):
         return data
 
     async def read(self, bound: int) -> bytes | None:
-        """The whole body; None as soon as it is known to be longer than `bound` bytes. Raises as `head`."""
+        """The whole body; None as soon as it is known to be longer than `bound` bytes. Raises like `head`."""
         told = self.headers.get(b"content-length", b"0")
         if told.isdigit() and int(told) > bound:
             return None
@@ -133,7 +134,7 @@ class Connection(asyncio.Protocol):
         return self.headers.get(name.encode(), b"").decode("latin-1")
 
     def fail(self, cause: str) -> None:
-        """Give up what runs on it, now."""
+        """Abort the running request now."""
         self._break(LinkLost(cause))
         self._transport.abort()
 
@@ -142,11 +143,11 @@ class Connection(asyncio.Protocol):
         """Whether another request can be sent."""
         if not self.complete or not self._reusable or self._chunks or self._transport.is_closing():
             return False
-        # An answer that came before the whole request was sent.
+        # Bytes left to write: the answer came before the whole request was sent.
         return self._transport.get_write_buffer_size() == 0
 
     def drain(self, on_drained: Callable[[], None]) -> None:
-        """Throw away what is left of the answer; `on_drained` is called once it is complete, or never."""
+        """Throw away the rest of the answer; `on_drained` is called when it is complete, which may be never."""
         self._chunks.clear()
         self._unread = 0
         self._on_drained = on_drained
@@ -160,15 +161,15 @@ class Connection(asyncio.Protocol):
 
     @property
     def transport(self) -> asyncio.Transport:
-        """What it runs over."""
+        """The transport of asyncio that carries it."""
         return self._transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands."""
+        """The connection is established."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Read on. Bytes that nobody asked for end the connection."""
+        """Read more of the answer. Bytes that were not asked for end the connection."""
         if self.complete:
             self._transport.abort()
             return
@@ -177,20 +178,20 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
-            self._break(NoAnswer("its answer is not HTTP/1.1 that we can read"))
+            self._break(NoAnswer("its answer is not valid HTTP/1.1"))
             self._transport.abort()
             return
         if not self._headed and self._fed > _HEAD_BOUND:
             self._break(NoAnswer(f"the head of its answer is over {_HEAD_BOUND} bytes"))
             self._transport.abort()
         elif self._framing > _FRAMING_BOUND and not self.complete:
-            self._break(NoAnswer(f"the chunks or trailers of its answer have heads of over {_FRAMING_BOUND} bytes"))
+            self._break(NoAnswer(f"the chunk headers or trailers of its answer are over {_FRAMING_BOUND} bytes"))
             self._transport.abort()
         elif self._strayed:
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over. A body without a length ends with its connection (RFC 9112, 6.3)."""
+        """The connection ended. A body without a length ends with its connection (RFC 9112, 6.3)."""
         if self.complete:
             return
         if self._headed and exc is None and not {b"content-length", b"transfer-encoding"} & self.headers.keys():
@@ -201,14 +202,14 @@ class Connection(asyncio.Protocol):
         self._break(LinkLost(f"the connection ended {where}" + (f": {exc}" if exc else "")))
 
     def on_message_begin(self) -> None:
-        """An answer begins; one behind the one we asked for makes the connection useless."""
+        """An answer begins; a second one that we did not ask for makes the connection useless."""
         self._strayed = self.complete
         if not self._headed:
             self.headers = {}
             self._lines = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; those behind a body say nothing to us."""
+        """A header, or a trailer, which is ignored."""
         self._lines += 1
         if self._headed or self._lines > _HEADERS_BOUND:
             return
@@ -217,7 +218,7 @@ class Connection(asyncio.Protocol):
         self.headers[name] = b"%s, %s" % (self.headers[name], value) if name in self.headers else value
 
     def on_headers_complete(self) -> None:
-        """The head is here, unless it only announces the real one (RFC 9110, 15.2)."""
+        """The head is complete, unless it is an interim response (RFC 9110, 15.2)."""
         if self._strayed:
             return
         self.status = self._parser.get_status_code()
@@ -242,7 +243,7 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def on_message_complete(self) -> None:
-        """The answer is whole."""
+        """The answer is complete."""
         if self._strayed or not self._headed:
             return
         self.complete = True
@@ -253,7 +254,10 @@ class Connection(asyncio.Protocol):
             on_drained()
 
     def _progress(self) -> asyncio.Future[None]:
-        """Done when something came; no coroutine, since nearly each id of a stream waits here. Raises as `head`."""
+        """A future that is done when something has arrived. Raises like `head`.
+
+        Not a coroutine, since almost every id of a stream waits here.
+        """
         if self._error is not None:
             raise self._error
         self._waiter = asyncio.get_running_loop().create_future()

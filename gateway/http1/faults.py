@@ -1,14 +1,14 @@
-"""The two ways in which a request gets no answer, whatever it runs over."""
+"""The two ways in which a request gets no answer, regardless of the transport."""
 
 
 class NoAnswer(Exception):
-    """There will be no usable answer to this request, but the connection lives: too long, malformed, a bad status."""
+    """This request gets no usable answer, but others still can: it is too long or malformed, or has a bad status."""
 
 
 class LinkLost(Exception):
-    """The connection ended before the answer came. `sent`: the server may have begun to act on the request.
+    """The connection ended before the answer arrived. `sent`: whether the server may have begun to act on the request.
 
-    Over a pipe that is the end of everything. Over HTTP each request has a connection of its own, and others go on.
+    Over a pipe it ends all requests. Over HTTP each request has a connection of its own, and the others go on.
     """
 
     def __init__(self, cause: str, *, sent: bool = True) -> None:

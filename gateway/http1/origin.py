@@ -1,6 +1,6 @@
-"""URLs of servers, taken apart once.
+"""URLs of servers, parsed once.
 
-Turns a URL into what a connection and a request line need. It judges nothing and opens nothing.
+Turns a URL into what a connection and a request line need. It opens nothing, and does not judge which URLs are allowed.
 """
 
 from base64 import b64encode
@@ -14,21 +14,21 @@ _PATH_SAFE: Final = "/%:@!$&'()*+,;=~?[]"
 
 
 class Origin(NamedTuple):
-    """What a connection is to."""
+    """The server that a connection goes to."""
 
     secure: bool
     host: str
-    """A name in ASCII, an address without brackets, or the absolute path of a unix socket."""
+    """A name in ASCII, an IP address without brackets, or the absolute path of a Unix socket."""
     port: int
 
     @property
     def is_socket(self) -> bool:
-        """Whether it is a unix socket on this machine."""
+        """Whether it is a Unix socket on this machine."""
         return self.host.startswith("/")
 
     @property
     def authority(self) -> str:
-        """As it stands in a `Host` header: without the scheme's own port."""
+        """The value of a `Host` header: without the scheme's default port."""
         if self.is_socket:
             return "localhost"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -48,14 +48,14 @@ class Address:
     path: str
     """The request's target: path and query, never empty."""
     authorization: str | None = None
-    """What a user and a password in the URL stand for."""
+    """The value of an `Authorization` header, from a user and a password in the URL; None: the URL has none."""
 
     def __str__(self) -> str:
         return f"{self.origin}{self.path}"
 
 
 def read_url(url: str) -> Address:
-    """Take a URL apart.
+    """Parse a URL.
 
     Raises:
         ValueError: it is not an http(s) URL with a host that can be looked up.
@@ -67,7 +67,7 @@ def read_url(url: str) -> Address:
     try:
         host = ascii_host(parts.hostname)
     except ValueError:
-        raise ValueError(f"{url[:200]!r} names a host that nothing can be called: check its spelling") from None
+        raise ValueError(f"{url[:200]!r} contains an invalid host name: check its spelling") from None
     path = quote(parts.path or "/", safe=_PATH_SAFE)
     query = f"?{quote(parts.query, safe=_PATH_SAFE)}" if parts.query else ""
     authorization = None

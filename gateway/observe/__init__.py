@@ -1,8 +1,8 @@
-"""Logs, metrics, the audit log and traces: what a gateway says of itself.
+"""Logs, metrics, the audit log and traces: what a gateway reports about itself.
 
-structlog, which the logs stand on, loads rich for painted tracebacks if it finds it. Ours are written by `logs.py`, in
-JSON or plain words, so it is told here, before any module of this package loads it, that there is none: a start is 40
-ms and some megabytes the cheaper. Commands that show tables load rich afterwards, as ever.
+structlog, on which the logs are built, loads rich for coloured tracebacks if it finds it. `logs.py` writes tracebacks
+itself, as JSON or plain text. So rich is hidden from structlog here, before any module of this package loads it, which
+saves 40 ms and a few megabytes at the start. Commands that show tables load rich afterwards, as usual.
 """
 
 import sys
@@ -14,7 +14,7 @@ def _load_structlog_alone() -> None:
     modules = cast("dict[str, Any]", sys.modules)
     if "rich" in modules or "structlog" in modules:
         return
-    modules["rich"] = None  # the import system's own sign for a module that can't be imported
+    modules["rich"] = None  # how the import system marks a module that can't be imported
     try:
         import_module("structlog")
     finally:

@@ -1,6 +1,6 @@
-"""The metrics about who may call, and about what is written down of it.
+"""The metrics about who may call, and about the records of calls.
 
-Turns refusals and lost lines into series. Labels are words of fixed lists; no name of a caller is ever one.
+Turns refusals and lost lines into series. Labels are words from fixed lists, never the name of a caller.
 """
 
 from collections.abc import Callable
@@ -32,18 +32,18 @@ class AccessMetrics:
     """What is counted about callers."""
 
     def __init__(self, counter: Callable[..., Counter]) -> None:
-        """Every series is there from the start."""
+        """Create every series, so that each is there from the start."""
         self._failures = counter("codec_auth_failures", "Requests whose credentials were refused, by reason.", "reason")
         self._limited = counter(
-            "codec_requests_limited", "Requests refused because one caller asked too much.", "limit"
+            "codec_requests_limited", "Requests refused because a caller exceeded a limit, by limit.", "limit"
         )
         self._lost = counter("codec_audit_lines_dropped", "Lines of the audit log that could not be written.")
         self._untold = counter(
-            "codec_trajectory_lines_dropped", "Lines of the file of trajectories that could not be written."
+            "codec_trajectory_lines_dropped", "Lines of the trajectory file that could not be written."
         )
         self._bounds = counter(
             "codec_bound_refusals",
-            "What was refused because all, or one caller's share, was taken.",
+            "Refusals because a bound, or one principal's share of it, was used up, by kind of thing and limit.",
             "kind",
             "limit",
         )
@@ -56,21 +56,21 @@ class AccessMetrics:
             self._limited.labels(limit)
 
     def auth_failed(self, reason: str) -> None:
-        """A request came without a good credential; `reason` is one of AUTH_FAILURES."""
+        """A request had no valid credential; `reason` is one of AUTH_FAILURES."""
         self._failures.labels(one_of(AUTH_FAILURES, reason)).inc()
 
     def limited(self, limit: str) -> None:
-        """A request was one too many; `limit` is one of LIMITS."""
+        """A request exceeded a limit; `limit` is one of LIMITS."""
         self._limited.labels(one_of(LIMITS, limit)).inc()
 
     def bound_refused(self, kind: str, limit: str) -> None:
-        """One more of a bounded thing was not given; `kind` is one of BOUND_KINDS, `limit` one of BOUNDS."""
+        """A bound or a share was used up; `kind` is one of BOUND_KINDS, `limit` one of BOUNDS."""
         self._bounds.labels(one_of(BOUND_KINDS, kind), one_of(BOUNDS, limit)).inc()
 
     def audit_dropped(self, lines: int) -> None:
-        """So many lines of the audit log are lost."""
+        """`lines` lines of the audit log were lost."""
         self._lost.inc(lines)
 
     def trajectories_dropped(self, lines: int) -> None:
-        """So many lines of the file of trajectories are lost."""
+        """`lines` lines of the file of trajectories were lost."""
         self._untold.inc(lines)

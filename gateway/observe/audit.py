@@ -1,7 +1,7 @@
-"""The audit log: who called what, one JSON line a call.
+"""The audit log: who called what, one JSON line for each call.
 
-Says what a line of `line_log.py` is here: what an endpoint tells of a call, secrets masked. It knows no endpoint and no
-server.
+Defines the lines that `line_log.py` writes here: what an endpoint reports about a call, with secrets masked. It knows
+no endpoint and no server.
 """
 
 from collections.abc import Iterable
@@ -18,14 +18,14 @@ class Audit(LineLog[AuditLine]):
     def __init__(
         self, path: Path, metrics: AccessMetrics, *, arguments: bool = False, secrets: Iterable[str] = ()
     ) -> None:
-        """`secrets`: values that must stand in no line, wherever they come from."""
+        """`secrets`: values that must not appear in any line, wherever they come from."""
         kind = LineKind(
             words="the audit log",
             setting="audit.path",
             render=LineWriter(arguments=arguments, secrets=frozenset(secrets)).render,
             weigh=_with_arguments if arguments else _alone,
             dropped=metrics.audit_dropped,
-            too_fast="the calls came too fast",
+            too_fast="calls came in faster than they could be written",
         )
         super().__init__(path, kind)
 

@@ -1,7 +1,7 @@
-"""One line of the audit log: what is known of a call, and its text.
+"""One line of the audit log: what is known about a call, and its text.
 
-Turns an `AuditLine` into JSON in printable ASCII, without secrets, cut to what a person reads. Every value of it may
-come from a caller or from a server. It opens no file.
+Turns an `AuditLine` into JSON in printable ASCII, without secrets, cut to a length that a person reads. Any of its
+values may come from a caller or from a server. It opens no file.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,10 +20,10 @@ _TEXT_CUT: Final = 1000
 _WIDTH: Final = 100
 _DEPTH: Final = 8
 _LONGEST_INT: Final = 256
-"""Bits of a number that is written as one."""
+"""Bits of the longest integer that is written as a number."""
 _NAMES_KEPT: Final = 4096
 
-Face = Literal["mcp-stdio", "mcp-http", "v1", "console"]
+Endpoint = Literal["mcp-stdio", "mcp-http", "v1", "console"]
 Source = Literal["leaf", "shim", "mixed", "none"]
 
 
@@ -32,13 +32,13 @@ class AuditLine:
     """One call, as the endpoint that served it saw it."""
 
     principal: str
-    face: Face
+    endpoint: Endpoint
     method: str
     outcome: str
     """`ok`, or how it failed: `tool_error`, `timeout`, `unavailable`, `refused`, `cancelled`."""
     server: str | None = None
     tool: str | None = None
-    """Its public name; of another method than `tools/call` what it names: a prompt, a URI."""
+    """Its public name; for a method other than `tools/call`, what the method names: a prompt, a URI."""
     map: str | None = None
     source: Source = "none"
     """Who made the ids that left with the result."""
@@ -55,18 +55,18 @@ class LineWriter:
     """Makes the text of lines."""
 
     def __init__(self, *, arguments: bool, secrets: frozenset[str]) -> None:
-        """`arguments`: whether they are written; `secrets`: values that stand in no line."""
+        """`arguments`: whether they are written; `secrets`: values that must not appear in any line."""
         self._arguments = arguments
         self._secrets = secrets
-        # Most calls are of a few tools, and masking a name costs more than the rest of the line.
+        # Most calls are to a few tools, and masking a name costs more than the rest of the line.
         self._name = lru_cache(_NAMES_KEPT)(self._clean_name)
 
     def render(self, when: datetime, line: AuditLine) -> str:
-        """The line, without its end."""
+        """Return the line, without its end."""
         fields: dict[str, Any] = {
             "time": stamp(when),
             "principal": cut_text(line.principal, _NAME_CUT),
-            "face": line.face,
+            "face": line.endpoint,
             "method": cut_text(line.method, _NAME_CUT),
             "server": line.server,
             "tool": None if line.tool is None else self._name(line.tool),
@@ -88,7 +88,7 @@ class LineWriter:
 
 
 def _masked(name: str, value: object, secrets: frozenset[str], depth: int) -> Any:
-    """A JSON value without secrets, cut to what a person reads."""
+    """A JSON value without secrets, cut to a length that a person reads."""
     if value is None or isinstance(value, bool | int | float):
         return MASK if value is not None and sounds_secret(name) else _plain(value)
     if isinstance(value, str):
@@ -108,7 +108,7 @@ def _masked(name: str, value: object, secrets: frozenset[str], depth: int) -> An
 
 
 def _plain(value: bool | float | None) -> Any:
-    """The number itself where every reader of JSON takes it; Python refuses to write very long ones at all."""
+    """The number, or a text if not every JSON reader would accept it. Python refuses to write very long ones at all."""
     if isinstance(value, float) and not isfinite(value):
         return repr(value)
     if isinstance(value, int) and value.bit_length() > _LONGEST_INT:

@@ -1,7 +1,7 @@
 """The metrics about the connections of clients.
 
-Turns connections that were refused or ended into series by reason; how many are open is read when the page is asked
-for.
+Turns connections that were refused or ended into series by reason. How many are open is read when the page is
+requested.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ class ConnectionMetrics:
     """What is counted about the connections of clients."""
 
     def __init__(self, counter: Callable[..., Counter], gauge: Callable[..., Gauge]) -> None:
-        """Every series is there from the start."""
-        self._open = gauge("codec_connections", "Connections of clients that are open.")
+        """Create every series, so that each is there from the start."""
+        self._open = gauge("codec_connections", "Open connections of clients.")
         self._ended = counter(
             "codec_connections_ended", "Connections of clients that the gateway refused or ended, by reason.", "reason"
         )
@@ -36,9 +36,9 @@ class ConnectionMetrics:
             self._ended.labels(reason)
 
     def follow(self, count: Callable[[], int]) -> None:
-        """Show what `count` says as the number of open connections."""
+        """Show what `count` returns as the number of open connections."""
         self._open.set_function(count)
 
     def ended(self, reason: EndReason) -> None:
-        """A connection was refused or ended by us."""
+        """The gateway refused or ended a connection."""
         self._ended.labels(reason).inc()

@@ -1,6 +1,6 @@
 """The metrics of several engines, by engine: which are there, how much each does, and what was moved between them.
 
-Labels are names of the configuration.
+Labels are names from the configuration.
 """
 
 from collections.abc import Callable
@@ -14,17 +14,17 @@ _SINCE: Final = ("start", "middle")
 
 
 class EngineMetrics:
-    """What is counted of engines."""
+    """What is counted about engines."""
 
     def __init__(self, counter: Callable[..., Counter], gauge: Callable[..., Gauge], engines: BoundedLabel) -> None:
         self._engines = engines
         self._up = gauge(
             "codec_pool_engine_up", "Whether this engine answers and its map is proven (1 or 0).", "engine"
         )
-        self._running = gauge("codec_pool_engine_answers", "Answers that are being made with this engine.", "engine")
+        self._running = gauge("codec_pool_engine_answers", "Answers that this engine is generating.", "engine")
         self._moved = counter(
             "codec_pool_answers_moved",
-            "Answers that left this engine, which was lost, for another; `at`: before their first id or behind it.",
+            "Answers moved to another engine because this one was lost; `at`: before their first id or after it.",
             "engine",
             "at",
         )
@@ -34,9 +34,9 @@ class EngineMetrics:
         self._up.labels(self._engines.admit(engine)).set(up)
 
     def engine_running(self, engine: str, answers: int) -> None:
-        """So many answers are being made with an engine now."""
+        """`answers` answers are being made with an engine now."""
         self._running.labels(self._engines.admit(engine)).set(answers)
 
     def answer_moved(self, engine: str, *, begun: bool) -> None:
-        """An answer left an engine that was lost; `begun`: it had ids already."""
+        """An answer left an engine that was lost; `begun`: whether it had ids already."""
         self._moved.labels(self._engines.admit(engine), _SINCE[begun]).inc()

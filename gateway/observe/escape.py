@@ -1,8 +1,8 @@
-"""Text from elsewhere, made fit for one line of a terminal or a log.
+"""Makes text from elsewhere fit for one line of a terminal or a log.
 
 Turns any text into one without control characters: a newline can't start a second log line, an escape sequence can't
-colour or move anything, a direction mark can't reorder what is read. What is long is cut, and says so. It judges no
-meaning.
+colour or move anything, a direction mark can't reorder what is read. Long text is cut, and says so. It does not judge
+what the text means.
 """
 
 import sys
@@ -10,14 +10,14 @@ from typing import Final
 
 CUT: Final = 2000
 WHOLE: Final = sys.maxsize
-"""Nothing is left out."""
+"""A limit with which nothing is left out."""
 
 
 def escape_text(text: str, limit: int = CUT) -> str:
     """The text on one line: unprintable characters as `\\n`, `\\x1b`, `\\u202e`.
 
-    `limit` characters come out at most, and how many of the text are left out. Backslashes stay as they are, so that
-    paths read well; the result is for people, not for parsing back.
+    At most `limit` characters are returned, and how many of the text are left out. Backslashes stay as they are, so
+    that paths read well; the result is for people, not for parsing back.
     """
     if text.isprintable():
         return cut_text(text, limit)

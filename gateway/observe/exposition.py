@@ -1,6 +1,6 @@
-"""What a page of metrics is made of: how one is described, what is left out, how one is read back.
+"""Parts of a metrics page: how a metric is described, what is left out, how a metric is read back.
 
-It knows no metric of ours.
+It knows none of the gateway's metrics.
 """
 
 import asyncio
@@ -23,27 +23,27 @@ class Described:
 
 
 class WithoutCreated(Collector):
-    """A registry less the `_created` samples, which double the page and which no rule of ours reads."""
+    """A registry without the `_created` samples, which double the page and which none of the project's rules reads."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics of the registry."""
+        """Yield the metrics of the registry."""
         for metric in self._registry.collect():
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
 
 
 def read_counter(counter: Counter) -> dict[str, float]:
-    """The values of a counter by its one label; by an empty text where it has none."""
+    """The values of a counter by its one label; by an empty text if it has none."""
     samples = [s for metric in counter.collect() for s in metric.samples if s.name.endswith("_total")]
     return {next(iter(s.labels.values()), ""): s.value for s in samples}
 
 
 def read_histogram(histogram: Histogram, label: str) -> list[tuple[float, int]]:
-    """The buckets of a histogram's series by its one label: each upper bound, and how many fell between the one before
-    and it."""
+    """The buckets of a histogram's series with this label: each upper bound, and how many values fell between the bound
+    before it and this one."""
     samples = [s for metric in histogram.collect() for s in metric.samples if s.name.endswith("_bucket")]
     below = [(float(s.labels["le"]), int(s.value)) for s in samples if label in s.labels.values()]
     counts = [count for _, count in below]

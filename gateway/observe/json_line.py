@@ -1,4 +1,4 @@
-"""One line of JSON that no text in it can leave: printable ASCII, whoever wrote what is in it. It opens no file."""
+"""One line of JSON in printable ASCII, so that no text inside it can begin a second line. It opens no file."""
 
 import json
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ def stamp(when: datetime) -> str:
 
 
 def ascii_json(fields: Mapping[str, Any]) -> str:
-    """JSON in printable ASCII: no line end, control character or direction mark of a caller's can stand in the file."""
+    """JSON in printable ASCII: no caller can bring a line end, control character or direction mark into the file."""
     try:
         data = to_json(fields)
     except ValueError:
-        # Half a surrogate pair, which only the slower writer takes.
+        # Half a surrogate pair, which only the slower writer accepts.
         data = b"\x7f"
     if data.isascii() and b"\x7f" not in data:
         return data.decode("ascii")

@@ -1,7 +1,7 @@
-"""What a metric's label may carry: fixed words, and names up to a bound.
+"""The values that a metric's label may have: fixed words, and names up to a bound.
 
-Turns a value into itself or into `other`. A label that a stranger can choose is memory that a stranger can take, so no
-value passes unseen. It knows no metric.
+Turns a value into itself or into `other`. A stranger who could choose labels could use up the memory, so every value is
+checked. It knows no metric.
 """
 
 import re
@@ -14,7 +14,7 @@ REASONS: Final = ("shape", "map", "range", "special", "text", OTHER)
 TOOL_OUTCOMES: Final = ("ok", "tool_error", "timeout", "unavailable", "refused", "cancelled", OTHER)
 LIST_KINDS: Final = ("tools", "prompts", "resources", OTHER)
 DROP_REASONS: Final = ("nobody", "slow_client", OTHER)
-"""Nobody: several clients share the session and none can be told from the others. Slow: the client does not read."""
+"""`nobody`: several clients share the session and can't be told apart. `slow_client`: the client does not read."""
 ERROR_KINDS: Final = {
     -32700: "parse",
     -32600: "invalid_request",
@@ -32,7 +32,7 @@ ERROR_KINDS: Final = {
 }
 """Codes of JSON-RPC and of MCP's revisions, as words."""
 BOLT_ON_FORMS: Final = ("raw", "encoded", "text", "refused", OTHER)
-"""How the arguments of a call to a bolt-on went out: as the model's own ids, as ids made here, as text, not at all."""
+"""How the arguments of a call to a bolt-on were sent: as the model's own ids, as ids made here, as text, not at all."""
 BOUND_KINDS: Final = (
     "session",
     "parked_call",
@@ -71,13 +71,13 @@ class BoundedLabel:
     """Values of one label: those of the right shape, the first `bound` of them; the rest are `other`."""
 
     def __init__(self, pattern: re.Pattern[str], bound: int) -> None:
-        """Nothing is seen yet."""
+        """Start with no values."""
         self._pattern = pattern
         self._bound = bound
         self._seen: set[str] = set()
 
     def admit(self, value: str) -> str:
-        """The value itself, or `other` when it is strange or one too many."""
+        """The value itself, or `other` if it has another shape or is one too many."""
         if value in self._seen:
             return value
         if len(self._seen) >= self._bound or self._pattern.fullmatch(value) is None:

@@ -1,8 +1,8 @@
-"""A file of lines that others may move away, cut or fill the disk of: what is in it are whole lines.
+"""A file that contains only whole lines, even if others move it away, cut it or fill its disk.
 
-Turns lines into bytes at the end of a file, and a write that broke off into how many lines are there: the part of one
-that could not be finished is taken away again. The file is opened anew when its name leads to another one (logrotate).
-It knows no audit.
+Appends lines to a file. If a write breaks off, it tells how many lines are in the file, and removes the part of a line
+that could not be finished. The file is reopened when its name leads to another one (logrotate). It does not know what
+the lines are.
 """
 
 import os
@@ -15,7 +15,7 @@ class LineFile:
     """One file, opened for appending."""
 
     def __init__(self, path: Path) -> None:
-        """Open it, or make it for its owner alone. Raises OSError."""
+        """Open it, or create it for its owner alone. Raises OSError."""
         self._path = path
         self._file = _open(path)
         self._torn = False
@@ -26,7 +26,7 @@ class LineFile:
         os.close(self._file)
 
     def append(self, lines: Sequence[str]) -> tuple[int, OSError | None]:
-        """Write lines of ASCII, without their ends; gives how many are in the file, and why not all."""
+        """Append lines of ASCII, given without their ends; returns how many are in the file, and why not all are."""
         written = 0
         data = b""
         try:
@@ -44,7 +44,7 @@ class LineFile:
         return len(lines), None
 
     def _cut(self, size: int) -> bool:
-        """Take away the part of a line that stands at the end; False: it can't be, and the next line has to end it."""
+        """Remove the part of a line at the end. False: that is not possible, and the next write has to end the line."""
         if not size:
             return True
         try:
@@ -57,7 +57,7 @@ class LineFile:
         return True
 
     def _follow(self) -> None:
-        """Open the file anew if another stands there now, or none: the old one was moved away."""
+        """Reopen the file if its name leads to another one now, or to none: the old one was moved away."""
         held = os.fstat(self._file)
         try:
             there = self._path.stat()

@@ -1,8 +1,8 @@
-"""A file that gets one JSON line for each thing that happened, written beside the event loop.
+"""A file that gets one JSON line for each thing that happened, written outside the event loop.
 
 Turns records into lines of a file. The event loop only puts them into a bounded queue; a thread makes the text and
-writes, a batch at a time. What does not fit, or can't be written, is counted, and noted in the file itself as soon as
-that can be written. What a line says is its user's: the audit log's (`audit.py`), or that of trajectories.
+writes it, a batch at a time. Records that do not fit, or can't be written, are counted, and noted in the file itself as
+soon as it can be written again. What a line says is up to the user: `audit.py` or `trajectories.py`.
 """
 
 import threading
@@ -22,11 +22,11 @@ from gateway.observe.logs import get_logger
 QUEUE_BOUND: Final = 10_000
 """Lines that may wait to be written."""
 WEIGHT_BOUND: Final = 64 * 1024 * 1024
-"""Bytes that may wait with them."""
+"""Bytes that the waiting lines may keep alive."""
 BATCH_SECONDS: Final = 0.05
 _STOP_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 1.0
-"""Between two tries to note in the file what it lacks, while nothing else comes."""
+"""Between two attempts to note in the file what is missing from it, while no new line comes."""
 
 log = get_logger("observe")
 T = TypeVar("T")
@@ -34,24 +34,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LineKind(Generic[T]):
-    """What the lines of one file are."""
+    """What kind of lines a file has."""
 
     words: str
     """What the log calls the file."""
     setting: str
     """Where its path was set."""
     render: Callable[[datetime, T], str]
-    """Gives the text of a line, in ASCII and without its end."""
+    """Returns the text of a line, in ASCII and without its end."""
     weigh: Callable[[T], int]
-    """Bytes that one keeps alive while it waits."""
+    """Returns how many bytes a record keeps alive while it waits."""
     dropped: Callable[[int], None]
     """Counts lines that are lost."""
     too_fast: str
-    """Why one was, where there were too many."""
+    """The reason for lines that were lost because there were too many."""
 
 
 class LineLog(Generic[T]):
-    """One file. Inside the context its thread runs; what was recorded is written before it ends."""
+    """One file. Its thread runs inside the context; what was recorded is written before the context ends."""
 
     def __init__(self, path: Path, kind: LineKind[T]) -> None:
         self._path = path
@@ -65,7 +65,7 @@ class LineLog(Generic[T]):
         self._thread = threading.Thread(target=self._run, name=kind.setting.partition(".")[0], daemon=True)
         self._file: LineFile
         self._lost: dict[str, int] = {}
-        """Lines of which the file does not say yet that they are not in it, by the reason."""
+        """Lost lines that the file does not mention yet, by reason."""
         self._failing = False
 
     def __enter__(self) -> Self:
@@ -94,7 +94,7 @@ class LineLog(Generic[T]):
             self._file.close()
 
     def record(self, line: T) -> None:
-        """Note one thing. Never blocks and never raises; about 2 µs."""
+        """Record one thing. Never blocks and never raises; takes about 2 µs."""
         heavy = self._kind.weigh(line)
         if len(self._waiting) >= QUEUE_BOUND or self._weight_in - self._weight_out + heavy > WEIGHT_BOUND:
             self._dropped += 1
@@ -107,7 +107,7 @@ class LineLog(Generic[T]):
     def _run(self) -> None:
         while not self._stop.is_set():
             self._awake.wait(_RETRY_SECONDS if self._lost else None)
-            # A moment for others to join: a thread that is woken for every line costs the loop more than the line does.
+            # Wait a moment for more lines: waking a thread for every line costs the loop more than the line itself.
             self._stop.wait(BATCH_SECONDS)
             self._awake.clear()
             self._write_waiting()
@@ -126,7 +126,7 @@ class LineLog(Generic[T]):
             self._write(lines)
 
     def _write(self, lines: list[str]) -> None:
-        """Write the lines behind notes of those that were lost before."""
+        """Write notes about lines that were lost before, and then these lines."""
         now = stamp(datetime.now(UTC))
         notes = [ascii_json({"time": now, "dropped": count, "reason": reason}) for reason, count in self._lost.items()]
         written, error = self._file.append([*notes, *lines])
@@ -134,12 +134,12 @@ class LineLog(Generic[T]):
             del self._lost[reason]
         if error is None:
             if self._failing:
-                log.info(f"{self._kind.words} is written again", path=str(self._path))
+                log.info(f"{self._kind.words} can be written again", path=str(self._path))
             self._failing = False
             return
         missing = len(lines) - max(0, written - len(notes))
         self._lose(missing, f"the file could not be written: {error.strerror}")
-        # Once, and not for every batch: the log may stand on the same disk.
+        # Once, and not for every batch: the log may be on the same disk.
         if not self._failing:
             log.error(f"{self._kind.words} can't be written", path=str(self._path), reason=str(error), lines=missing)
         self._failing = True

@@ -1,9 +1,9 @@
-"""Logs: one stream, one line an event, for people on a terminal and as JSON everywhere else.
+"""Logs: one stream, one line for each event, for people on a terminal and as JSON everywhere else.
 
 Turns what structlog and the standard library's logging report (ours, uvicorn's, mcp's) into lines on standard error,
 never standard output, which belongs to the protocol in stdio mode. Values are untrusted: they are escaped and cut, and
-names and shapes that carry secrets are masked, before anything is written. It knows no event by name. Every room may
-log through it.
+names and shapes that carry secrets are masked, before anything is written. It knows no event by name. Every package
+above may log through it.
 """
 
 import json as jsonlib
@@ -27,7 +27,7 @@ _WIDTH = 50
 _STYLES: Mapping[str, str] = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "31;1"}
 _FOREIGN = ("uvicorn", "uvicorn.error", "uvicorn.access", "mcp")
 _CHATTY = ("mcp", "httpx2")
-"""Libraries that report every request at `info`; ours do it in their own words."""
+"""Libraries that report every request at `info`; the gateway reports what matters itself."""
 
 _BEFORE: Final[tuple[Processor, ...]] = (
     structlog.contextvars.merge_contextvars,
@@ -38,8 +38,8 @@ _BEFORE: Final[tuple[Processor, ...]] = (
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """A logger of that name; keyword arguments become fields. Silent below warnings until `configure_logging`."""
-    # Wrapped by hand: structlog's own default prints to standard output, which in stdio mode is the protocol.
+    """A logger with this name; keyword arguments become fields. Silent below warnings until `configure_logging`."""
+    # Wrapped by hand: structlog's own default prints to standard output, which in stdio mode belongs to the protocol.
     processors = [
         structlog.stdlib.filter_by_level,
         *_BEFORE,
@@ -62,10 +62,10 @@ def configure_logging(
 
     Args:
         level: one of LEVELS.
-        json: one JSON object a line. Unset: when the stream is not a terminal.
-        stream: standard error when unset, as it is at the time of the call.
+        json: whether each line is a JSON object. None: if the stream is not a terminal.
+        stream: None: standard error, as it is at the time of the call.
         secrets: values that must not appear in any line, wherever they come from.
-        worker: number of this process among several that write to the same stream; each line has it.
+        worker: number of this process among several that write to the same stream; it is in every line.
 
     Raises:
         ConfigError: the level is none of LEVELS.
@@ -91,7 +91,7 @@ def configure_logging(
 
 
 class _OurHandler(logging.StreamHandler[TextIO]):
-    """Known by its type, so that a second call of `configure_logging` finds the first one's."""
+    """The gateway's handler. A second call of `configure_logging` recognises the first one's by this type."""
 
 
 def _install(handler: _OurHandler, level: str) -> None:
@@ -110,7 +110,7 @@ def _install(handler: _OurHandler, level: str) -> None:
 
 
 def _wants_colour(stream: TextIO) -> bool:
-    """By the conventions NO_COLOR (which wins) and FORCE_COLOR: set and not empty."""
+    """Whether to use colours: by NO_COLOR (which wins) and FORCE_COLOR, if set and not empty, else on a terminal."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()

@@ -1,9 +1,9 @@
-"""Every metric of the gateway, named here and in the parts beside it (`engine_metrics.py`, `server_metrics.py`, ...).
+"""Every metric of the gateway, defined here and in modules beside it (`engine_metrics.py`, `server_metrics.py`, ...).
 
 Turns what the packages report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix
 `codec_`, in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A
-label carries only a map id, the name of a configured server or a word of a fixed list (`labels.py`). It knows nothing
-of tools, requests or HTTP. `serve/admin/health.py` shows what it renders, `reference.py` documents it.
+label is always a map id, the name of a configured server or a word from a fixed list (`labels.py`). It knows nothing of
+tools, requests or HTTP. `serve/admin/health.py` shows what it renders, `reference.py` documents it.
 """
 
 from datetime import UTC, datetime
@@ -44,12 +44,12 @@ _ENGINE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 class Metrics:
-    """What the gateway counts. One object a process, handed to the packages that report."""
+    """What the gateway counts. There is one object per process, handed to the packages that report."""
 
     content_type: Final = CONTENT_TYPE_PLAIN_0_0_4
 
     def __init__(self) -> None:
-        """Every series is there from the start, so that a rate has a zero to start from."""
+        """Create every series at once, so that a rate has a zero to start from."""
         self.registry = CollectorRegistry(auto_describe=True)
         self.described: list[Described] = []
         self._maps = BoundedLabel(MAP_ID, MAPS_BOUND)
@@ -72,34 +72,42 @@ class Metrics:
     def _build_tokens(self) -> None:
         self._tokenized = self._counter("codec_shim_tokenize_calls", "Text blocks that the shim tokenized.", "map")
         self._shim_ids = self._counter("codec_shim_ids", "Token ids that the shim made.", "map")
-        self._shim_seconds = self._counter("codec_shim_seconds", "Seconds the shim spent tokenizing.", "map")
-        self._detokenized = self._counter("codec_shim_detokenize_calls", "Id lists the shim turned into text.", "map")
-        self._bypassed = self._counter("codec_leaf_bypasses", "Text blocks whose ids the leaf tool sent.", "map")
-        self._leaf_ids = self._counter("codec_leaf_ids", "Token ids that leaf tools sent and that were used.", "map")
+        self._shim_seconds = self._counter("codec_shim_seconds", "Seconds that the shim spent tokenizing.", "map")
+        self._detokenized = self._counter(
+            "codec_shim_detokenize_calls", "Lists of ids that the shim turned into text.", "map"
+        )
+        self._bypassed = self._counter("codec_leaf_bypasses", "Text blocks whose ids came from a leaf tool.", "map")
+        self._leaf_ids = self._counter("codec_leaf_ids", "Token ids from leaf tools that were used.", "map")
         self._map_series: dict[tuple[str, tuple[Counter, ...]], tuple[Counter, ...]] = {}
-        self._rejected = self._counter("codec_leaf_rejected", "Blocks whose leaf ids failed the checks.", "reason")
+        self._rejected = self._counter(
+            "codec_leaf_rejected", "Text blocks whose leaf ids failed the checks, by reason.", "reason"
+        )
         self._mismatched = self._counter(
-            "codec_map_mismatches", "Blocks whose leaf ids are of a map that does not fit the session's."
+            "codec_map_mismatches", "Text blocks whose leaf ids belong to a map that does not match the session's."
         )
         for reason in REASONS:
             self._rejected.labels(reason)
 
     def _build_upstreams(self) -> None:
         self._up = self._gauge("codec_upstream_up", "Whether the MCP server answers (1) or not (0).", "server")
-        self._restarts = self._counter("codec_upstream_restarts", "Times the MCP server was started again.", "server")
-        self._calls = self._counter("codec_tool_calls", "Tool calls to the MCP server.", "server", "outcome")
-        # The library finds a series in 5 µs, and every call needs two.
+        self._restarts = self._counter("codec_upstream_restarts", "Times that the MCP server was restarted.", "server")
+        self._calls = self._counter(
+            "codec_tool_calls", "Tool calls to the MCP server, by outcome.", "server", "outcome"
+        )
+        # The library takes 5 µs to find a series, and every call needs two.
         self._call_series: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         self._call_seconds = self._histogram(
-            "codec_tool_call_seconds", "Time of a tool call to the MCP server.", _TOOL_SECONDS, "server"
+            "codec_tool_call_seconds", "Duration of a tool call to the MCP server in seconds.", _TOOL_SECONDS, "server"
         )
 
         self._list_changes = self._counter(
-            "codec_list_changes", "Times the MCP server said that a list changed.", "server", "list"
+            "codec_list_changes", "Times that the MCP server reported a changed list.", "server", "list"
         )
-        self._pins = self._counter("codec_pin_breaks", "Tool definitions that were not the ones first seen.", "server")
+        self._pins = self._counter(
+            "codec_pin_breaks", "Tool definitions that differed from the ones first seen.", "server"
+        )
         self._dropped = self._counter(
-            "codec_notifications_dropped", "Notifications of MCP servers that reached no client.", "reason"
+            "codec_notifications_dropped", "Notifications from MCP servers that reached no client, by reason.", "reason"
         )
         for reason in DROP_REASONS:
             self._dropped.labels(reason)
@@ -113,29 +121,38 @@ class Metrics:
         self._reused_ids = self._counter("codec_generation_reused_ids", "Prompt ids that the KV cache already held.")
         self._prefilled_ids = self._counter(
             "codec_prefilled_ids",
-            "Ids of the template that were processed while a tool worked; the generation behind it has them reused.",
+            "Ids of the chat template that were processed while a tool ran; the generation that follows reuses them.",
         )
         self._generated_ids = self._counter("codec_generation_ids", "Ids that the engine generated.")
         self._first = self._histogram(
-            "codec_generation_first_id_seconds", "Time from the request to the first id.", _ENGINE_SECONDS
+            "codec_generation_first_id_seconds", "Seconds from the request to the first id.", _ENGINE_SECONDS
         )
         self._generation_seconds = self._histogram(
-            "codec_generation_seconds", "Time of a whole generation.", _ENGINE_SECONDS
+            "codec_generation_seconds", "Seconds that a whole generation took.", _ENGINE_SECONDS
         )
         self._spliced = self._counter("codec_spliced_ids", "Ids appended to a generation, by who made them.", "source")
-        self._repaired = self._counter("codec_repaired_ids", "Generated ids that had to be found again.", "result")
+        self._repaired = self._counter(
+            "codec_repaired_ids",
+            "Generated ids that the engine's stream left out, by whether they were found again.",
+            "result",
+        )
         self._guesses = self._counter(
-            "codec_guessed_turns", "Turns with an ambiguous repair, by what the next turn's cache showed.", "result"
+            "codec_guessed_turns",
+            "Turns with an ambiguous repair, by whether the next turn's cache showed the guess to be right or wrong.",
+            "result",
         )
         self._refused_grammars = self._counter(
-            "codec_refused_grammars", "Tools whose calls are held loosely, since the engine refuses their grammar."
+            "codec_refused_grammars",
+            "Tools whose calls may have any JSON object as arguments, because the engine refused their grammar.",
         )
         self._lost = self._counter(
-            "codec_prompt_ids_lost", "Ids of an earlier answer that a next request processed again, by why.", "reason"
+            "codec_prompt_ids_lost",
+            "Ids of a conversation that the engine had held and had to process again, by reason.",
+            "reason",
         )
         for reason in LOSS_REASONS:
             self._lost.labels(reason)
-        self._chats = self._counter("codec_chat_requests", "Chat requests answered.", "outcome")
+        self._chats = self._counter("codec_chat_requests", "Chat requests that were answered, by outcome.", "outcome")
         for source in SOURCES[:-1]:
             self._spliced.labels(source)
         for outcome in CHAT_OUTCOMES:
@@ -171,7 +188,7 @@ class Metrics:
         sent.inc(ids)
 
     def _series_of(self, map_id: str, families: tuple[Counter, ...]) -> tuple[Counter, ...]:
-        """Looked up once: on the way of a call, finding a counter by its label costs more than counting."""
+        """The series of a map, looked up once: in a call, finding a counter by its label costs more than counting."""
         series = self._map_series.get((map_id, families))
         if series is None:
             label = self._maps.admit(map_id)
@@ -189,7 +206,7 @@ class Metrics:
         self._mismatched.inc()
 
     def upstream_up(self, server: str, up: bool) -> None:
-        """The MCP server answers, or stopped to."""
+        """The MCP server answers, or no longer does."""
         self._up.labels(self._servers.admit(server)).set(up)
 
     def upstream_restarted(self, server: str) -> None:
@@ -245,7 +262,7 @@ class Metrics:
         self._prefilled_ids.inc(n)
 
     def ids_repaired(self, *, repaired: int, ambiguous: int, missed: int) -> None:
-        """Ids that the engine's stream did not name: found, found in more than one way, not found."""
+        """Ids that the engine's stream left out: found, found in more than one way, not found."""
         for result, n in (("repaired", repaired), ("ambiguous", ambiguous), ("missed", missed)):
             self._repaired.labels(result).inc(n)
 
@@ -258,7 +275,7 @@ class Metrics:
         self._lost.labels(one_of(LOSS_REASONS, reason)).inc(n)
 
     def grammar_refused(self) -> None:
-        """The engine does not take the grammar of a tool."""
+        """The engine refused the grammar of a tool."""
         self._refused_grammars.inc()
 
     def chat_request(self, outcome: str) -> None:
@@ -266,7 +283,7 @@ class Metrics:
         self._chats.labels(one_of(CHAT_OUTCOMES, outcome)).inc()
 
     def get_shim_metrics(self) -> dict[str, Any]:
-        """What tokenizing cost and what leaf tools spared us, as plain JSON values (counts, seconds, an ISO time)."""
+        """What tokenizing cost and what leaf tools saved, as plain JSON values (counts, seconds, an ISO time)."""
         columns: dict[str, Counter] = {
             "tokenize_calls": self._tokenized,
             "detokenize_calls": self._detokenized,
@@ -287,7 +304,7 @@ class Metrics:
         }
 
     def render(self) -> bytes:
-        """The text exposition of every metric, for `content_type`."""
+        """Return the text exposition of every metric, for `content_type`."""
         return generate_latest(WithoutCreated(self.registry))
 
 

@@ -1,8 +1,8 @@
-"""The two lines that tell a person, once, whether a tool speaks token ids; and what the last of its results did.
+"""Log lines that tell a person, once, whether a tool ships token ids; and how its last result got its ids.
 
 Turns "this tool's block came with ids" and "this tool's block had to be tokenized" into one log line for each tool and
-map, however many calls follow; the metrics count the calls. What has been said is remembered up to a bound, after which
-it stays silent: tool names come from upstreams. It knows nothing of results or ids.
+map, however many calls follow; the metrics count the calls. What has been said is remembered up to a bound, beyond
+which nothing more is said, because tool names come from upstreams. It knows nothing of results or ids.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ class TokenNotices:
         return self._counts.get(tool[:_NAME_LENGTH]) or Counter[Kind]()
 
     def last(self, tool: str) -> Kind | None:
-        """How the tool's last block with text got its ids; None: none was asked for ids yet."""
+        """How the tool's last block with text got its ids; None: no block has needed ids yet."""
         return self._last.get(tool[:_NAME_LENGTH])
 
     def leaf(self, tool: str, map_id: str) -> None:
@@ -66,7 +66,7 @@ class TokenNotices:
         name = tool[:_NAME_LENGTH]
         if (counts := self._counts.get(name)) is not None:
             counts[kind] += 1
-        # A call after the first has nothing to say, and every call asks.
+        # After the first call there is nothing more to say, and every call comes here.
         if self._last.get(tool) == kind and (kind, tool, map_id) in self._said:
             return False
         if name in self._last or len(self._last) < REMEMBERED:

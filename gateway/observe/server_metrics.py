@@ -1,7 +1,7 @@
-"""The metrics about the state of each MCP server, and about errors and waits on the way to it.
+"""The metrics about the state of each MCP server, and about errors and waiting times on the way to it.
 
-What stands somewhere already (calls in flight, sessions, the breaker) is read when the page is asked for, and costs a
-call nothing. Labels are names of configured servers and words of fixed lists.
+What is already kept elsewhere (calls in flight, sessions, the breaker) is read when the page is requested, and costs a
+call nothing. Labels are names of configured servers and words from fixed lists.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ _QUEUE_SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.
 
 
 class Standing(Protocol):
-    """Where one server stands."""
+    """The state of one server."""
 
     @property
     def name(self) -> str:
@@ -29,12 +29,12 @@ class Standing(Protocol):
 
     @property
     def in_flight(self) -> int:
-        """Calls that run."""
+        """Calls that are running."""
         ...
 
     @property
     def queued(self) -> int:
-        """Calls that wait."""
+        """Calls that are waiting."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class Standing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Makers:
-    """Where metrics are made and described."""
+    """What makes metrics, and where they are described."""
 
     registry: CollectorRegistry
     described: list[Described]
@@ -60,19 +60,19 @@ class Makers:
 
 
 _GAUGES: Final[tuple[tuple[str, str, Callable[[Standing], int]], ...]] = (
-    ("codec_upstream_in_flight", "Requests that run on the MCP server now.", lambda it: it.in_flight),
-    ("codec_upstream_queued", "Requests that wait for their turn on the MCP server.", lambda it: it.queued),
+    ("codec_upstream_in_flight", "Requests that are running on the MCP server.", lambda it: it.in_flight),
+    ("codec_upstream_queued", "Requests that are waiting for their turn on the MCP server.", lambda it: it.queued),
     ("codec_upstream_sessions", "Sessions that are open with the MCP server.", lambda it: it.sessions),
     (
         "codec_upstream_breaker",
-        "Whether requests to the MCP server are let through (0), one on trial (1), or refused (2).",
+        "Breaker of the MCP server: requests pass (0), one may pass as a trial (1), or all are refused (2).",
         lambda it: _BREAKER[it.breaker],
     ),
 )
 
 
 class ServerMetrics:
-    """What is known of the MCP servers besides their calls."""
+    """What is counted and shown about the MCP servers besides their calls."""
 
     def __init__(self, makers: Makers, servers: BoundedLabel) -> None:
         """`servers` admits their names."""
@@ -82,7 +82,7 @@ class ServerMetrics:
         makers.registry.register(self._standings)
         self._queue = makers.histogram(
             "codec_upstream_queue_seconds",
-            "Time that requests waited for their turn; those that did not have to wait are not counted.",
+            "Seconds that requests waited for their turn; those that did not have to wait are not counted.",
             _QUEUE_SECONDS,
             "server",
         )
@@ -98,7 +98,7 @@ class ServerMetrics:
             "server",
         )
         self._bolt_ons = makers.counter(
-            "codec_bolt_on_calls", "Calls to bolt-on tools, by how their arguments went out.", "form"
+            "codec_bolt_on_calls", "Calls to bolt-on tools, by how their arguments were sent.", "form"
         )
         for kind in (*ERROR_KINDS.values(), OTHER):
             self._answered.labels(kind)
@@ -106,11 +106,11 @@ class ServerMetrics:
             self._bolt_ons.labels(form)
 
     def follow(self, standings: Callable[[], Iterable[Standing]]) -> None:
-        """Ask `standings` how the servers are, whenever somebody asks for the page."""
+        """Ask `standings` for the state of the servers whenever the page is requested."""
         self._standings.follow(standings)
 
     def queued(self, server: str, seconds: float) -> None:
-        """A request waited so long for its turn."""
+        """A request waited `seconds` for its turn."""
         self._queue.labels(self._servers.admit(server)).observe(seconds)
 
     def refused(self, server: str, code: object) -> None:
@@ -138,18 +138,18 @@ def kind_of(code: object) -> str:
 
 
 class _Standings(Collector):
-    """The gauges that are read when the page is asked for."""
+    """The gauges that are read when the page is requested."""
 
     def __init__(self, servers: BoundedLabel) -> None:
         self._servers = servers
         self._ask: Callable[[], Iterable[Standing]] = tuple
 
     def follow(self, standings: Callable[[], Iterable[Standing]]) -> None:
-        """Ask this from now on."""
+        """Ask `standings` from now on."""
         self._ask = standings
 
     def collect(self) -> Iterable[Metric]:
-        """One family a gauge. Servers beyond the bound are one, with the sum of their numbers."""
+        """Yield a family for each gauge. Servers beyond the bound are shown as one, with the sum of their values."""
         standings = list(self._ask())
         for name, text, read in _GAUGES:
             values: dict[str, int] = {}

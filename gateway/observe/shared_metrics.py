@@ -1,20 +1,20 @@
-"""The metrics of the store that replicas share: whether it answers, and what became of each question.
+"""The metrics of the store that replicas share: whether it answers, and what came of each question to it.
 
-Labels are words of fixed lists.
+Labels are words from fixed lists.
 """
 
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from prometheus_client import Counter, Gauge
 
 SharedResult = Literal["ok", "nothing", "away", "late", "lost", "refused", "unreadable", "dropped"]
 SHARED_KINDS: Final = ("limit", "response", "memory", "event")
-SHARED_RESULTS: Final = ("ok", "nothing", "away", "late", "lost", "refused", "unreadable", "dropped")
+SHARED_RESULTS: Final[tuple[SharedResult, ...]] = get_args(SharedResult)
 
 
 class SharedMetrics:
-    """What is counted of the shared store."""
+    """What is counted about the shared store."""
 
     def __init__(self, counter: Callable[..., Counter], gauge: Callable[..., Gauge]) -> None:
         self._up = gauge(
@@ -23,7 +23,7 @@ class SharedMetrics:
         self._up.set(1)
         self._operations = counter(
             "codec_shared_operations",
-            "Questions to the shared store, by what they were about and what came of them.",
+            "Operations on the shared store, by kind and result.",
             "kind",
             "result",
         )
@@ -32,9 +32,9 @@ class SharedMetrics:
         }
 
     def up(self, up: bool) -> None:
-        """It answers, or no longer does."""
+        """The store answers, or no longer does."""
         self._up.set(up)
 
     def asked(self, kind: str, result: SharedResult) -> None:
-        """One question; `kind` is one of SHARED_KINDS."""
+        """The store was asked once; `kind` is one of SHARED_KINDS."""
         self._series[kind, result].inc()

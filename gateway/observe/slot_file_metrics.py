@@ -1,6 +1,6 @@
-"""The metrics of slot files: what was moved between the engine's slots and files, what it spared, what was refused.
+"""The metrics of slot files: what was moved between the engine's slots and files, what it saved, what was refused.
 
-Labels are words of fixed lists.
+Labels are words from fixed lists.
 """
 
 from collections.abc import Callable
@@ -15,18 +15,20 @@ _FAULTS: Final = ("gone", "link", "owner", "mode", "size", "digest", "note", "en
 
 
 class SlotFileMetrics:
-    """What is counted of slot files."""
+    """What is counted about slot files."""
 
     def __init__(self, counter: Callable[..., Counter], gauge: Callable[..., Gauge]) -> None:
         self._moves = counter("codec_slot_file_moves", "Slots saved to files or restored from them.", "way")
-        self._bytes = counter("codec_slot_file_moved_bytes", "Bytes of these files.", "way")
-        self._ids = counter("codec_slot_file_restored_ids", "Ids in slots that were restored.")
+        self._bytes = counter(
+            "codec_slot_file_moved_bytes", "Bytes of the slot files that were written or read.", "way"
+        )
+        self._ids = counter("codec_slot_file_restored_ids", "Ids in the slots that were restored.")
         self._refused = counter(
             "codec_slot_files_refused",
-            "Slot files that were not used or could not be written: each costs a recomputation.",
+            "Slot files that were rejected or could not be written, by reason; in each case ids are processed again.",
             "reason",
         )
-        self._held = gauge("codec_slot_file_bytes", "Bytes of all slot files.")
+        self._held = gauge("codec_slot_file_bytes", "Total size of all slot files in bytes.")
         for way in _WAYS:
             self._moves.labels(way)
             self._bytes.labels(way)
@@ -44,5 +46,5 @@ class SlotFileMetrics:
         self._refused.labels(one_of(_FAULTS, fault)).inc()
 
     def held(self, size: int) -> None:
-        """All files weigh so many bytes now."""
+        """All slot files together have `size` bytes now."""
         self._held.set(size)

@@ -1,6 +1,6 @@
-"""Tracing, if it is configured: where the spans go, and that they get there before the process ends.
+"""Sets up tracing, if it is configured: where spans are sent, and that they are sent before the process ends.
 
-Turns `[telemetry]` into a `Tracing`, or into None, and then nothing of OpenTelemetry is ever loaded. It makes no span:
+Turns `[telemetry]` into a `Tracing`, or into None; then no part of OpenTelemetry is ever loaded. It makes no spans:
 `tracing.py` does.
 """
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 _FLUSH_SECONDS: Final = 3.0
 _TRACES_PATH: Final = "/v1/traces"
 _TALKATIVE: Final = ("opentelemetry.baggage.propagation", "opentelemetry.trace.propagation")
-"""They warn of every header that is malformed, and headers are what strangers send."""
+"""They warn about every malformed header, and strangers may send any header."""
 
 
 @asynccontextmanager
 async def open_tracing(config: TelemetryConfig) -> AsyncGenerator["Tracing | None"]:
-    """Traces to the configured collector while the context lasts; None where there is no collector.
+    """Send traces to the configured collector while the context lasts; yields None if there is no collector.
 
     Raises:
-        ConfigError: a collector is configured, and the extra `otel` is not installed.
+        ConfigError: a collector is configured, but the extra `otel` is not installed.
     """
     if config.otlp_endpoint is None:
         yield None
@@ -49,7 +49,7 @@ async def open_tracing(config: TelemetryConfig) -> AsyncGenerator["Tracing | Non
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.ERROR)
     service = {"service.name": config.service_name, "service.version": version("codec-gateway")}
-    # Our context ends the provider; its own hook at exit would wait for a collector that is away.
+    # This context shuts the provider down; its own hook at exit would wait for a collector that does not answer.
     provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=traces_url(config.otlp_endpoint))))
     try:
@@ -60,5 +60,5 @@ async def open_tracing(config: TelemetryConfig) -> AsyncGenerator["Tracing | Non
 
 
 def traces_url(endpoint: str) -> str:
-    """Where spans are sent: a collector's address alone gets the path of the standard (OTLP/HTTP)."""
+    """The URL that spans are sent to: a collector's address without a path gets the standard path (OTLP/HTTP)."""
     return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _TRACES_PATH

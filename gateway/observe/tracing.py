@@ -1,8 +1,8 @@
 """OpenTelemetry spans of MCP messages, by OpenTelemetry's semantic conventions for MCP (docs/gen-ai/mcp.md there).
 
-Turns a client's request into a server span, and the request to the MCP server behind us into a client span under it.
+Turns a client's request into a server span, and the gateway's request to the MCP server into a client span under it.
 Trace context travels in `_meta` (`traceparent`, `tracestate`, `baggage`: bare names, by SEP-414). It is imported only
-where tracing is on: it needs the extra `otel`.
+if tracing is on: it needs the extra `otel`.
 """
 
 from asyncio import CancelledError
@@ -20,7 +20,7 @@ from gateway.config.masking import mask_text
 from gateway.observe.escape import escape_text
 
 Transport = Literal["tcp", "pipe"]
-"""Of HTTP and of standard input and output."""
+"""`tcp`: HTTP; `pipe`: standard input and output."""
 
 CONTEXT_KEYS: Final = ("traceparent", "tracestate", "baggage")
 CALLS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
@@ -38,16 +38,16 @@ class Traced:
     def __init__(self, span: Span, params: Mapping[str, Any]) -> None:
         self._span = span
         self.params = params
-        """What to send: of a client span, with this span's context in `_meta`."""
+        """The params to send; for a client span, with this span's context in `_meta`."""
 
     def answered(self, result: Mapping[str, Any]) -> None:
-        """The result came; one that is an error of the tool counts as a failure."""
+        """The result has arrived; one that is an error of the tool counts as a failure."""
         if result.get("isError") is True:
             self._span.set_attribute("error.type", "tool_error")
             self._span.set_status(StatusCode.ERROR)
 
     def failed(self, error: BaseException) -> None:
-        """There is no result. An error object of JSON-RPC gives its code, anything else its kind."""
+        """There is no result. For a JSON-RPC error its code is recorded, for anything else its kind."""
         answer: object = getattr(error, "error", None)
         if isinstance(answer, dict):
             fields = cast("dict[str, Any]", answer)
@@ -80,7 +80,7 @@ class Tracing:
     ) -> Generator[Traced]:
         """The span of a client's request, from its arrival to its answer.
 
-        Its parent is the context in the request's `_meta`; that of the HTTP request is linked, or is the parent where
+        Its parent is the context in the request's `_meta`; that of the HTTP request is linked, or is the parent if
         `_meta` has none.
         """
         in_meta, around = read_context(_meta_of(params)), read_context(headers or {})
@@ -108,7 +108,7 @@ class Tracing:
         version: str | None = None,
         transport: Transport = "tcp",
     ) -> Generator[Traced]:
-        """The span of our request to an MCP server; the caller sends the `params` of what it gets."""
+        """The span of the gateway's request to an MCP server; the caller sends the `params` of the yielded `Traced`."""
         attributes = {**describe(method, params, transport, version), "codec.server": server}
         with self._span(SpanKind.CLIENT, method, params, attributes, get_current(), []) as traced:
             traced.params = write_context(params)
@@ -140,7 +140,7 @@ class Tracing:
 
 
 def describe(method: str, params: Mapping[str, Any], transport: Transport, version: str | None) -> dict[str, str]:
-    """What both kinds of spans say of a message. Arguments and results are never part of it."""
+    """The attributes that both kinds of spans have for a message. Arguments and results are never among them."""
     attributes = {"mcp.method.name": escape_text(method, _NAME_CUT), "network.transport": transport}
     if transport == "tcp":
         attributes["network.protocol.name"] = "http"
@@ -157,7 +157,7 @@ def describe(method: str, params: Mapping[str, Any], transport: Transport, versi
 
 
 def read_context(carrier: Mapping[str, Any]) -> Context | None:
-    """The trace context that a request carries; None where there is none that is well formed."""
+    """The trace context that a request carries; None if there is no well-formed one."""
     fields = {
         key: value
         for key in CONTEXT_KEYS
@@ -170,9 +170,9 @@ def read_context(carrier: Mapping[str, Any]) -> Context | None:
 
 
 def write_context(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The params with the current context in `_meta`, in place of the one that came.
+    """The params with the current context in `_meta`, in place of the one that was received.
 
-    Baggage that belonged to no trace stays as it is.
+    Baggage that belongs to no trace stays as it is.
     """
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier)

@@ -1,7 +1,7 @@
-"""Trajectories: the ids of every answer, and where each came from, one JSON line an answer.
+"""Trajectories: the ids of every answer, and where each came from, one JSON line for each answer.
 
-A line holds what an answer adds to the one that it goes on from, so that a conversation's lines together are as long as
-the conversation; `leaf_sdk.trajectories` joins them again. They are written as the audit log's lines are
+A line holds what an answer adds to the one that it continues, so that a conversation's lines together are as long as
+the conversation; `leaf_sdk.trajectories` joins them again. They are written in the same way as the audit log's lines
 (`line_log.py`). It knows no conversation.
 """
 
@@ -35,7 +35,7 @@ class Span:
     server: str | None = None
 
     def of(self, count: int) -> "Span":
-        """So many ids of the same source."""
+        """A span of `count` ids with the same source."""
         return self if count == self.count else Span(self.source, count, self.tool, self.server)
 
     def is_like(self, other: "Span") -> bool:
@@ -48,14 +48,14 @@ class Sampled:
     """A turn that the engine sampled for this answer."""
 
     start: int
-    """Ids of the context before it."""
+    """How many ids of the context precede it."""
     count: int
     ended_by: int | None
-    """The id that ended it, which is not one of them; None where the model did not end it."""
+    """The id that ended it, which is not one of them; None if the model did not end it."""
     guessed: bool
-    """Whether some ids were lost by the engine's stream and found by choice."""
+    """Whether some ids were lost by the engine's stream and had to be chosen among several possibilities."""
     logprobs: Sequence[float | None] = ()
-    """Of its ids, and of the one that ended it; None: the engine did not say. Empty: it was not asked."""
+    """Log-probabilities of its ids and of the one that ended it; None: the engine did not say. Empty: not asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +64,21 @@ class Answer:
 
     answer_id: str
     before: str | None
-    """The answer that it goes on from."""
+    """The answer that it continues."""
     principal: str
     map_id: str
     model: str
     ended: str
     kept: int
-    """Ids with which it begins as the one before does."""
+    """How many ids at its beginning are the same as in the answer before."""
     ids: Sequence[int]
-    """Those behind them."""
+    """The ids after those."""
     spans: Sequence[Span]
-    """Of `ids`, all of them."""
+    """The spans that make up `ids`."""
     sampled: Sequence[Sampled]
 
 
-class Trajectories(LineLog[Answer]):
+class TrajectoryLog(LineLog[Answer]):
     """One file of trajectories."""
 
     def __init__(
@@ -94,19 +94,19 @@ class Trajectories(LineLog[Answer]):
 
         Args:
             path: the file.
-            metrics: where lines are counted that are lost.
+            metrics: where lost lines are counted.
             logprobs: whether the engine is to be asked for log-probabilities.
-            secrets: values that stand in no name.
-            model_digest: of the model's file, where it is known; asked once, beside the event loop.
+            secrets: values that must not appear in any name.
+            model_digest: returns that of the model's file, if it is known; called once, outside the event loop.
         """
         self.logprobs = logprobs
         kind = LineKind(
-            words="the file of trajectories",
+            words="the trajectory file",
             setting="trajectories.path",
             render=_Writer(frozenset(secrets), model_digest).render,
             weigh=_weigh,
             dropped=metrics.trajectories_dropped,
-            too_fast="the answers came too fast",
+            too_fast="answers came in faster than they could be written",
         )
         super().__init__(path, kind)
 

@@ -1,6 +1,6 @@
-"""The metrics of streams of frames: how many, in which form, and what they weighed.
+"""The metrics of streams of frames: how many, in which form, and how many bytes.
 
-Labels are words of fixed lists: formats, codings and the picker's reasons.
+Labels are words from fixed lists: formats, codings and the reasons for choosing a coding.
 """
 
 from collections.abc import Callable
@@ -17,22 +17,24 @@ _REASONS: Final = (*Reason, OTHER)
 
 
 class WireMetrics:
-    """What is counted of streams."""
+    """What is counted about streams."""
 
     def __init__(self, counter: Callable[..., Counter]) -> None:
         self._streams = counter(
             "codec_wire_streams",
-            "Streams of frames, by form and why their coding was chosen.",
+            "Streams of frames, by format, coding and the reason for the coding.",
             "format",
             "coding",
             "reason",
         )
-        self._sent = counter("codec_wire_sent_bytes", "Bytes of their bodies, as they were sent.", "format", "coding")
-        self._plain = counter("codec_wire_plain_bytes", "The same before compression.", "format", "coding")
-        self._ids = counter("codec_wire_ids", "Generated ids in them.", "format", "coding")
+        self._sent = counter(
+            "codec_wire_sent_bytes", "Bytes of the bodies of these streams, as sent.", "format", "coding"
+        )
+        self._plain = counter("codec_wire_plain_bytes", "Bytes of these bodies before compression.", "format", "coding")
+        self._ids = counter("codec_wire_ids", "Generated ids in these streams.", "format", "coding")
         self._json = counter(
             "codec_wire_json_bytes",
-            "What events of JSON would have weighed in their place, at the least.",
+            "Bytes that the same answers would have taken as events of JSON, at least.",
             "format",
             "coding",
         )
@@ -40,7 +42,7 @@ class WireMetrics:
     def stream(self, form: str, coding: str, reason: str, *, sent: int, plain: int, ids: int, as_json: int) -> None:
         """One stream of `ids` generated ids is over.
 
-        It weighed `sent` bytes, and `plain` before compression; as events of JSON it would have weighed `as_json`.
+        It took `sent` bytes, and `plain` before compression; as JSON events it would have taken `as_json`.
         """
         form, coding = one_of(FORMATS, form), one_of(_CODINGS, coding)
         self._streams.labels(form, coding, one_of(_REASONS, reason)).inc()

@@ -1,4 +1,4 @@
-"""The metrics that the parent of several workers has of its own."""
+"""The metrics of the parent of several workers."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.exposition import generate_latest
@@ -11,13 +11,13 @@ class WorkerMetrics:
     """What a parent counts."""
 
     def __init__(self) -> None:
-        """Every series is there from the start."""
+        """Create every series, so that each is there from the start."""
         self._registry = CollectorRegistry(auto_describe=True)
         self._described: list[Described] = []
-        self.running = self._gauge("codec_workers", "Workers that take requests.")
-        self.restarts = self._counter("codec_worker_restarts", "Times that a worker was started again.")
+        self.running = self._gauge("codec_workers", "Workers that are taking requests.")
+        self.restarts = self._counter("codec_worker_restarts", "Times that a worker was restarted.")
         self.own = tuple(self._described)
-        """Those that no worker has."""
+        """The metrics that no worker has."""
         self.connections = ConnectionMetrics(self._counter, self._gauge)
         ProcessCollector(registry=self._registry)
 
@@ -30,5 +30,5 @@ class WorkerMetrics:
         return Gauge(name, help, labels, registry=self._registry)
 
     def render(self) -> str:
-        """The text exposition."""
+        """Return the text exposition."""
         return generate_latest(WithoutCreated(self._registry)).decode()

@@ -1,6 +1,6 @@
 """MCP's messages as plain values: JSON-RPC, lines, event streams, and what differs between the two protocol eras.
 
-Sans-IO and raw: a message is a method and a dict, and what we have never heard of stays in it. Nothing here knows a
+Sans-IO and raw: a message is a method and a dict, and fields that we don't know stay in it. Nothing here knows a
 server, a client or a setting.
 """
 

@@ -1,7 +1,7 @@
-"""Arguments of a tool that travel in HTTP headers as well, as its input schema asks by `x-mcp-header`.
+"""Tool arguments that are repeated in HTTP headers because the tool's input schema says so (`x-mcp-header`).
 
-Turns a schema into the annotations in it, those with arguments into `Mcp-Param-*` headers, and headers with arguments
-into the error that a client is owed where the two disagree (Streamable HTTP of 2026-07-28, "Custom Headers from Tool
+Turns a schema into its annotations, annotations and arguments into `Mcp-Param-*` headers, and headers and arguments
+into the error to send to a client where the two disagree (Streamable HTTP of 2026-07-28, "Custom Headers from Tool
 Parameters"). Pure.
 """
 
@@ -18,8 +18,8 @@ PARAM_PREFIX: Final = "Mcp-Param-"
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _DECIMAL: Final = re.compile(r"(-?[0-9]+)(?:\.0+)?")
 _TYPES: Final = ("string", "integer", "boolean")
-# The keywords of JSON Schema 2020-12 under which schemas stand, by what stands there. What is data (`default`, `enum`,
-# `const`, `examples`) may hold the annotation's name and mean nothing by it.
+# The keywords of JSON Schema 2020-12 that hold schemas: one, a list of them, or a table of them. Keywords that hold
+# data (`default`, `enum`, `const`, `examples`) are not searched: there, the annotation's name means nothing.
 _ONE: Final = frozenset(
     {
         "additionalProperties",
@@ -46,12 +46,12 @@ class Annotation:
     path: tuple[str, ...]
     """Keys from the arguments to the value."""
     header: str
-    """`Mcp-Param-` and the annotation's token."""
+    """The header's name: `Mcp-Param-` and the annotation's token."""
     whole: bool
-    """Whether it is an integer, and `42.0` means `42`."""
+    """Whether the argument is an integer, so that `42.0` means `42`."""
 
     def value_in(self, arguments: Mapping[str, Any]) -> object:
-        """The argument; None where it is absent."""
+        """The argument's value; None where it is absent."""
         node: object = arguments
         for key in self.path:
             if not isinstance(node, Mapping):
@@ -61,19 +61,19 @@ class Annotation:
 
 
 def invalid_annotation(schema: object) -> str | None:
-    """Why a tool with this schema is not to be offered over HTTP; None: its annotations are in order."""
+    """Why a tool with this schema must not be offered over HTTP; None: its annotations are valid."""
     seen: dict[str, str] = {}
     for path, node in _schemas(schema):
         if ANNOTATION not in node:
             continue
         if not path:
-            return f"{ANNOTATION} stands where no chain of properties leads"
+            return f"{ANNOTATION} is only allowed on properties that the root reaches through `properties` alone"
         where = ".".join(path)
         token: object = node[ANNOTATION]
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            return f"property {where!r}: {ANNOTATION} is not a header name"
+            return f"property {where!r}: {ANNOTATION} is not a valid header name"
         if node.get("type") not in _TYPES:
-            return f"property {where!r}: {ANNOTATION} needs a type of {', '.join(_TYPES)}"
+            return f"property {where!r}: {ANNOTATION} needs one of the types {', '.join(_TYPES)}"
         if token.lower() in seen:
             return f"properties {seen[token.lower()]!r} and {where!r} have the same {ANNOTATION}"
         seen[token.lower()] = where
@@ -81,7 +81,7 @@ def invalid_annotation(schema: object) -> str | None:
 
 
 def annotations_of(schema: object) -> tuple[Annotation, ...]:
-    """The annotations of a schema, none where one of them is wrong: clients don't offer such a tool at all."""
+    """The annotations of a schema; none if one of them is invalid, since clients don't offer such a tool at all."""
     if invalid_annotation(schema) is not None:
         return ()
     return tuple(
@@ -107,7 +107,7 @@ def check_param_headers(
     headers: Mapping[str, str],
     repeated: Collection[str] = (),
 ) -> dict[str, Any] | None:
-    """The error for the first header that does not say what its argument says; None: all do.
+    """The error for the first header that contradicts its argument; None: all agree.
 
     Args:
         headers: by lower-case names.
@@ -122,24 +122,24 @@ def check_param_headers(
 
 def _fault(annotation: Annotation, arguments: Mapping[str, Any], header: str | None, *, repeated: bool) -> str | None:
     if repeated and header is not None:
-        return "came more than once"
+        return "was sent more than once"
     argument = ".".join(annotation.path)
     value = annotation.value_in(arguments)
     text = _render(value)
     if text is None:
         # A router may have acted on a value that the tool never gets.
-        return f"is there, but the argument {argument!r} is not" if header is not None else None
+        return f"was sent, but the argument {argument!r} was not" if header is not None else None
     if header is None:
-        return f"is missing: it repeats the argument {argument!r}"
+        return f"is missing: it must repeat the argument {argument!r}"
     said = decode_value(header)
     if said is None:
-        return "is no canonical base64 of UTF-8"
+        return "is not canonical base64 of UTF-8"
     same = said == text or (annotation.whole and _same_number(value, said))
-    return None if same else f"does not say what the argument {argument!r} says"
+    return None if same else f"does not match the argument {argument!r}: send the same value in both"
 
 
 def _render(value: object) -> str | None:
-    """A scalar as a client writes it; None for what has no header: null, objects, lists, endless digits."""
+    """A scalar as a client writes it; None for values without a header: null, objects, lists, over-long integers."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
@@ -161,9 +161,9 @@ def _same_number(value: object, said: str) -> bool:
 
 
 def _schemas(root: object) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
-    """Every schema in a schema with the keys of `properties` that lead to it; None: another keyword lies between.
+    """Every schema within a schema, and the path of `properties` that leads to it; None: another keyword is on the way.
 
-    References are not followed, and the walk keeps its own stack: it ends for whatever a server sends.
+    References are not followed and there is no recursion, so that the walk ends whatever a server sends.
     """
     waiting: list[tuple[tuple[str, ...] | None, object]] = [((), root)]
     while waiting:

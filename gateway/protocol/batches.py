@@ -1,8 +1,8 @@
-"""A JSON-RPC batch, taken apart.
+"""JSON-RPC batches, split into their messages.
 
-Of the versions of MCP only 2025-03-26 has batches. Turns an array of messages of a server into its messages where the
-version in use has them, and else into what becomes of each: an answer is one that can't be used, so that nobody waits
-for another. Each message is read as far as it can be read (`mending.py`). One of a client is only split.
+Only version 2025-03-26 of MCP has batches. Turns a batch from a server into its messages if the version in use has
+batches. Otherwise each message is refused: an answer becomes one that can't be used, so that nobody waits for another.
+Each message is read as far as possible (`mending.py`). A batch from a client is only split.
 """
 
 import json
@@ -13,26 +13,26 @@ from gateway.protocol.messages import INVALID_REQUEST, Failure, Malformed, Messa
 
 VERSIONS: Final = frozenset({"2025-03-26"})
 MOST: Final = 1024
-"""Messages of a batch at most: nothing else happens while they are read. No request of ours calls for more answers."""
+"""Most messages of a batch: nothing else runs while they are read. No request of ours asks for more answers."""
 _NOT_HERE: Final = "a JSON-RPC batch, which MCP {version} does not have: send one message at a time"
-_BEFORE: Final = "before its version was agreed"
+_TOO_EARLY: Final = "a JSON-RPC batch before a version of MCP was agreed: send one message at a time"
 
 
 def read_batch(data: bytes, version: str) -> list[Message | BrokenAnswer | Malformed]:
-    """The messages of a batch; empty where it is none.
+    """The messages of a batch; empty if the data is not a batch.
 
     Args:
-        version: of the protocol, as it was agreed; empty: it was not yet.
+        version: the agreed version of the protocol; empty: none was agreed yet.
     """
     messages = [mend_value(part) for part in _parts(data)]
     if version in VERSIONS:
         return messages
-    why = _NOT_HERE.format(version=version or _BEFORE)
+    why = _NOT_HERE.format(version=version) if version else _TOO_EARLY
     return [_refused(message, why) for message in messages]
 
 
 def split_batch(data: bytes) -> list[bytes]:
-    """The messages of a batch as JSON, whichever version has them; empty where it is none."""
+    """The messages of a batch as JSON, regardless of the version; empty if the data is not a batch."""
     return [json.dumps(part).encode() for part in _parts(data)]
 
 

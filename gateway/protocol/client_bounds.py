@@ -1,4 +1,4 @@
-"""How much a client may say of itself: its abilities are kept as long as its session, its roots go on to servers.
+"""How much a client may say about itself: its capabilities are kept for its session, its roots are sent to servers.
 
 Turns what a client announced, or answered, into the reason why it is too much. Pure.
 """
@@ -9,12 +9,12 @@ from typing import Any, Final, cast
 _ENTRIES: Final = 256
 """Keys and items of a client's capabilities, nested ones too."""
 _TEXT: Final = 16_384
-"""Characters of all that they say."""
+"""Characters of all their keys and strings."""
 _ROOTS: Final = 1000
 
 
 def excess_of_capabilities(capabilities: Mapping[str, Any]) -> str | None:
-    """Why these capabilities are more than a client may announce; None: they are not."""
+    """Why these capabilities are more than a client may announce; None: they are within the bounds."""
     entries, text = 0, 0
     waiting: list[object] = [capabilities]
     while waiting:
@@ -32,12 +32,12 @@ def excess_of_capabilities(capabilities: Mapping[str, Any]) -> str | None:
         if entries > _ENTRIES:
             return f"they have more than {_ENTRIES} entries"
         if text > _TEXT:
-            return f"they say more than {_TEXT} characters"
+            return f"their text has more than {_TEXT} characters"
     return None
 
 
 def excess_of_answer(method: str, result: Mapping[str, Any]) -> str | None:
-    """Why a client's answer to a server's request is more than is passed on; None: it is not."""
+    """Why a client's answer to a server's request is too large to be passed on; None: it is not."""
     roots: object = result.get("roots")
     if method != "roots/list" or not isinstance(roots, list):
         return None

@@ -2,8 +2,7 @@
 
 Handshake era (2024-11-05 to 2025-11-25): `initialize`, then bare requests. Modern era (2026-07-28): no handshake, each
 request carries an envelope in its `_meta`, each result says what kind it is. Turns params and results of one era into
-those of the other and touches nothing else; a value that needs no change is given back as it is. It knows no
-connection.
+those of the other and touches nothing else. It knows no connection.
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ PROGRESS_KEY: Final = "progressToken"
 MAP_KEY: Final = "ai.codec/map"
 
 PER_HOP: Final = frozenset({VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY, SUBSCRIPTION_KEY, MAP_KEY})
-"""Keys of a request's `_meta` that describe the client's hop to us; on the next hop they would be untrue, and a
+"""Keys of a request's `_meta` that describe the hop from the client to us. On the next hop they would be untrue, and a
 handshake-era server refuses some of them."""
 CACHEABLE: Final = frozenset(
     {
@@ -45,7 +44,7 @@ _RESULT_FIELDS: Final = ("resultType", "ttlMs", "cacheScope")
 
 
 def meta_of(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The `_meta` of params or of a result; empty where there is none that is an object."""
+    """The `_meta` of params or of a result; empty if there is none, or if it is not an object."""
     meta: object = params.get("_meta")
     return cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
 
@@ -59,7 +58,7 @@ def with_meta(values: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, A
 
 
 def without_hop(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The `_meta` of a request without what describes the client's own hop to us."""
+    """The `_meta` of a request without the keys that describe the hop from the client to us."""
     return {key: value for key, value in meta.items() if key not in PER_HOP}
 
 
@@ -91,7 +90,7 @@ def params_to_modern(
 
 
 def result_to_modern(method: str, result: dict[str, Any], server_info: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A handshake-era result as a modern client takes it: complete, and not to be kept."""
+    """A handshake-era result as a modern client takes it: complete, and not to be cached."""
     made: dict[str, Any] = {"resultType": "complete", **result}
     if method in CACHEABLE:
         made = {"ttlMs": 0, "cacheScope": "private", **made}
@@ -101,7 +100,7 @@ def result_to_modern(method: str, result: dict[str, Any], server_info: Mapping[s
 
 
 def result_to_handshake(result: dict[str, Any]) -> dict[str, Any]:
-    """A modern result as a handshake-era client takes it; strict peers refuse keys they don't know on empty results."""
+    """A modern result as a handshake-era client takes it: strict clients refuse unknown keys in an empty result."""
     kept = dict(result)
     for key in _RESULT_FIELDS:
         kept.pop(key, None)
@@ -109,7 +108,7 @@ def result_to_handshake(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_in_meta(values: dict[str, Any], key: str) -> dict[str, Any]:
-    """The same, which is ours to change, without one key of their `_meta`."""
+    """The same values without one key of their `_meta`. The given dict is changed."""
     meta = meta_of(values)
     if key in meta:
         values["_meta"] = {other: value for other, value in meta.items() if other != key}

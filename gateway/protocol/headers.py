@@ -1,9 +1,9 @@
 """The HTTP headers of 2026-07-28, which repeat parts of the body so that a router need not read it.
 
-Turns a request into the headers that must go with it, and headers with a body into the error that their sender is owed
-where the two disagree (Streamable HTTP, "Request Metadata"). Names of headers are lower-case, values are without the
-blanks around them: whoever reads the socket sees to that. Pure; it knows no server and no tool. The rule for a tool's
-own parameters stands in `annotations.py`.
+Turns a request into the headers that must go with it, and headers with a body into the error to send where the two
+disagree (Streamable HTTP, "Request Metadata"). Header names must be in lower case, and values without surrounding
+blanks: the HTTP server sees to that. Pure; it knows no server and no tool. The rule for a tool's own parameters is in
+`annotations.py`.
 """
 
 import base64
@@ -28,11 +28,11 @@ VERSION_HEADER: Final = "mcp-protocol-version"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 ROUTING_HEADERS: Final = (VERSION_HEADER, METHOD_HEADER, NAME_HEADER)
-"""Of these there may be one each: two readers could take different copies."""
+"""Each of these may come only once: of two copies, two readers could take different ones."""
 NAMED_BY: Final[Mapping[str, str]] = MappingProxyType(
     {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 )
-"""Method to the param that `Mcp-Name` repeats."""
+"""The param that `Mcp-Name` repeats, by method."""
 ERROR_STATUS: Final[Mapping[int, int]] = MappingProxyType(
     {
         PARSE_ERROR: 400,
@@ -44,14 +44,14 @@ ERROR_STATUS: Final[Mapping[int, int]] = MappingProxyType(
         METHOD_NOT_FOUND: 404,
     }
 )
-"""HTTP status of an answer with that error code; every other code goes out with 200."""
+"""HTTP status of an answer, by its error code; every other code is sent with 200."""
 
 _PLAIN: Final = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?")
 _SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=")
 
 
 def encode_value(value: str) -> str:
-    """A text as a header's value: itself, or in base64 where a field can't carry it ("Value Encoding").
+    """A text as the value of a header: as it is, or in base64 if a header can't carry it ("Value Encoding").
 
     Raises:
         UnicodeEncodeError: the text holds half a surrogate pair, which no JSON that we read does.
@@ -62,7 +62,7 @@ def encode_value(value: str) -> str:
 
 
 def decode_value(value: str) -> str | None:
-    """The text that a header's value stands for; None where its base64 is no canonical base64 of UTF-8."""
+    """The text that the value of a header stands for; None if it is base64, but not canonical base64 of UTF-8."""
     if not value.startswith("=?") or (match := _SENTINEL.fullmatch(value)) is None:
         return value
     try:
@@ -75,7 +75,7 @@ def decode_value(value: str) -> str | None:
 
 
 def routing_headers(method: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """The headers of a request besides the version's: `Mcp-Method`, and `Mcp-Name` where the method has one."""
+    """The headers of a request besides that of the version: `Mcp-Method`, and `Mcp-Name` if the method has one."""
     headers = {METHOD_HEADER: method}
     key = NAMED_BY.get(method)
     if key is not None and isinstance(name := params.get(key), str):
@@ -89,9 +89,9 @@ def mismatch(message: str) -> dict[str, Any]:
 
 
 def unsupported(requested: str) -> dict[str, Any]:
-    """The error for a version that we don't speak; it names those that `server/discover` names, newest first.
+    """The error for a version that we don't speak. It lists the same versions as `server/discover`, newest first.
 
-    The versions of the handshake are not among them: no request can ask for one, only `initialize`.
+    Handshake-era versions are not among them: only `initialize` can ask for one, no other request.
     """
     data = {"supported": [*reversed(MODERN_VERSIONS)], "requested": requested}
     return {"code": UNSUPPORTED_VERSION, "message": "Unsupported protocol version", "data": data}
@@ -100,23 +100,23 @@ def unsupported(requested: str) -> dict[str, Any]:
 def check_envelope(
     method: str, params: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> dict[str, Any] | None:
-    """The error that a modern request's envelope is answered with; None: it is in order.
+    """The error for the envelope of a modern request; None: the envelope is valid.
 
-    First comes what is missing, then what the headers contradict, then the version itself: a client that disagrees
-    with itself is told that, and not that its version is unknown.
+    Missing keys are checked first, then the headers, then the version: a client whose headers and body disagree is told
+    that, and not that its version is unknown.
 
     Args:
-        headers: None where the request came over no HTTP.
+        headers: None if the request did not come over HTTP.
     """
     fields = meta_of(params)
     if VERSION_KEY not in fields or CAPABILITIES_KEY not in fields:
         missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in fields]
-        return _invalid(f"params._meta lacks {' and '.join(map(repr, missing))}: every request carries its envelope")
+        return _invalid(f"params._meta lacks {' and '.join(map(repr, missing))}: every request must have both")
     version: object = fields[VERSION_KEY]
     if headers is not None and (error := _check_routing(method, params, version, headers)) is not None:
         return error
     if not isinstance(version, str):
-        return _invalid(f"{VERSION_KEY!r} must be a text")
+        return _invalid(f"{VERSION_KEY!r} must be a string")
     if version not in MODERN_VERSIONS:
         return unsupported(version)
     capabilities: object = fields[CAPABILITIES_KEY]

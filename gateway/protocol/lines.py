@@ -1,7 +1,7 @@
 """Bytes of a pipe into lines, each of bounded length.
 
-Sans-IO: `feed(data)` gives the lines that ended, `close()` the rest. A line over the bound is not kept: of it remain
-its head and its tail, enough to see which request it would have answered, and `over` shows it before it ends. Linear in
+Sans-IO: `feed(data)` gives the lines that ended, `close()` the rest. Of a line over the bound only the head and the
+tail are kept, enough to see which request it would have answered; `over` shows such a line before it ends. Linear in
 the bytes fed, however they are cut.
 """
 
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 PORTION: Final = 64
-"""Lines that are worked through before others have their turn: each may cost tens of microseconds."""
+"""Lines that are processed before other tasks get a turn: each may cost tens of microseconds."""
 EDGE: Final = 256
-"""Bytes that remain of a long line at either end."""
-# The id of a response, only where it can belong to no nested object: first or second in the line, or last before its
-# final brace. The first of a batch counts as well. Our ids are plain integers.
+"""Bytes that are kept of a long line at either end."""
+# The id of a response, only where it can't belong to a nested object: as the first or second field of the line, or as
+# the last or last but one before its final brace. The first message of a batch counts as well. Our ids are plain
+# integers.
 _HEAD_ID = re.compile(rb'\s*(?:\[\s*)?\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
 _TAIL_ID = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
 _CALL = re.compile(rb'\s*(?:\[\s*)?\{\s*(?:"(?:jsonrpc|id)"\s*:\s*(?:"[^"]{0,64}"|\d{1,18})\s*,\s*){0,2}"method"')
@@ -23,7 +24,7 @@ _PORTION = re.compile(rb"(?:[^\r\n]*[\r\n]){1,%d}|[^\r\n]+" % PORTION)
 
 
 def portions(data: bytes) -> Iterator[bytes]:
-    """The same bytes in pieces of at most `PORTION` line ends each, nearly always one piece."""
+    """The same bytes in pieces of at most `PORTION` line ends each; almost always one piece."""
     if data.count(b"\n") + data.count(b"\r") <= PORTION:
         yield data
         return
@@ -41,11 +42,11 @@ class LongLine:
 
     @property
     def is_call(self) -> bool:
-        """Whether it is seen to ask or to tell, and so answers nobody."""
+        """Whether its head shows a request or a notification, and so no answer."""
         return _CALL.match(self.head) is not None
 
     def answered_id(self) -> int | None:
-        """The id of the request that this line would have answered, where it shows at one of the ends."""
+        """The id of the request that this line would have answered, if it can be read at one of the ends."""
         if self.is_call:
             return None
         match = _HEAD_ID.match(self.head) or _TAIL_ID.search(self.tail)
@@ -53,7 +54,7 @@ class LongLine:
 
 
 class LineSplitter:
-    """Cuts a byte stream at `\\n`; `bound` is the longest line that is kept, in bytes."""
+    """Splits a byte stream at `\\n`; `bound` is the longest line that is kept whole, in bytes."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
@@ -63,9 +64,9 @@ class LineSplitter:
         self._tail = b""
 
     def feed(self, data: bytes) -> list[bytes | LongLine]:
-        """The lines that end in `data`, without their ends, empty ones included."""
+        """The lines that end in `data`, without their line ends; empty lines are included."""
         if not self._length and len(data) <= self._bound and data.endswith(b"\n"):
-            # Whole lines, and none of them too long: what nearly always comes.
+            # The usual case: only whole lines, none of them too long.
             return [*data[:-1].split(b"\n")]
         *ended, rest = data.split(b"\n")
         lines: list[bytes | LongLine] = []
@@ -77,13 +78,13 @@ class LineSplitter:
 
     @property
     def over(self) -> LongLine | None:
-        """The line that has not ended and is over the bound already, once its head is whole."""
+        """The line that has not ended but is already over the bound, once its head is complete."""
         if self._length <= self._bound or len(self._head) < EDGE:
             return None
         return LongLine(self._head, self._tail, self._length)
 
     def close(self) -> list[bytes | LongLine]:
-        """The line that had no end, if there is one."""
+        """The last line, if it did not end."""
         return [self._take()] if self._length else []
 
     def _add(self, part: bytes) -> None:

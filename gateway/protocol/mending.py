@@ -1,9 +1,9 @@
-"""A line that strict JSON refuses, read as far as it can be read.
+"""A line that a strict JSON parser refuses, read as far as possible.
 
 Turns such a line into JSON text without the two things that a tolerant writer lets through: half a surrogate pair
 (`"\\ud800"`, which JavaScript writes for a string cut in the middle of a character) and bytes that are not UTF-8. Both
-become U+FFFD, as they do wherever text is shown. What is not JSON at all (cut short, nested without end) is an answer
-if its ends look like one, so that nobody waits for another. It knows JSON-RPC only as far as the id of an answer.
+become U+FFFD, as they do wherever text is shown. A line that is not JSON (cut short, nested too deeply) counts as
+an answer if its ends look like one, so that nobody waits for another. Of JSON-RPC it knows only the id of an answer.
 """
 
 import json
@@ -19,12 +19,12 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """One JSON object that was read tolerantly."""
+    """A JSON object that was read tolerantly."""
 
     text: str
-    """The object as JSON, of whole characters only."""
+    """The object as JSON, with whole characters only."""
     answers: int | None
-    """The id of the request that it answers; None where it is no answer."""
+    """The id of the request that it answers; None if it is not an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class BrokenAnswer:
 
 
 def mend_message(data: bytes, refused: Malformed) -> Message | BrokenAnswer | Malformed:
-    """What a message says that `parse_message` refused with `refused`, as far as that can be told.
+    """Read a message that `parse_message` refused with `refused`, as far as possible.
 
-    `Malformed` comes back where it answers nobody: with an id, its sender waits for an answer.
+    `Malformed` means that it is not an answer to us; if it has an id, its sender waits for an answer.
     """
     mended = mend_line(data)
     if mended is None:
@@ -53,7 +53,7 @@ def mend_message(data: bytes, refused: Malformed) -> Message | BrokenAnswer | Ma
 
 
 def mend_value(value: dict[str, Any]) -> Message | BrokenAnswer | Malformed:
-    """The message that an object says which was read tolerantly."""
+    """The message in an object that was read tolerantly."""
     data = _whole(value).encode()
     message = parse_message(data)
     return mend_message(data, message) if isinstance(message, Malformed) else message
@@ -64,7 +64,7 @@ def _broken(detail: str) -> str:
 
 
 def mend_line(data: bytes) -> Mended | None:
-    """What the line says; None where it is not a JSON object, however tolerantly one reads it."""
+    """The object in a line; None if the line is not a JSON object even to a tolerant reader."""
     try:
         value: object = json.loads(data.decode("utf-8", "replace"))
         text = _whole(value)
@@ -74,17 +74,17 @@ def mend_line(data: bytes) -> Mended | None:
 
 
 def _whole(value: object) -> str:
-    """The value as JSON of whole characters only."""
+    """The value as JSON with whole characters only."""
     return _HALF.sub("\ufffd", json.dumps(value, ensure_ascii=False))
 
 
 def _seen_id(data: bytes) -> int | None:
-    """The id of the request that a line answers which is not JSON, where that shows at its ends."""
+    """The id of the request that a line answers although it is not JSON, if its ends show one."""
     ends = LongLine(data[:EDGE], data[-EDGE:], len(data))
     return ends.answered_id() if b'"jsonrpc"' in ends.head or b'"jsonrpc"' in ends.tail else None
 
 
 def _answered_id(message: dict[str, Any]) -> int | None:
-    """Our ids are plain integers; what has a method asks, and answers nothing."""
+    """The id of our request that a message answers. Our ids are integers; a message with a method is not an answer."""
     found: object = message.get("id")
     return found if type(found) is int and "method" not in message else None

@@ -1,10 +1,10 @@
 """Bytes into JSON-RPC 2.0 messages, and back.
 
-`parse_message` gives one of four frozen values, or `Malformed` with the error that its sender is owed; the `encode_*`
-functions give compact JSON without a line end. Params, results and errors stay the dicts that came: no field is added,
-dropped or converted, integers keep all their digits. Three things are refused because no answer could carry them back:
-half a surrogate pair, nesting deeper than about 200 levels, and numbers that JSON does not have (`NaN`, `Infinity`, or
-so large that they become that). It knows no method.
+`parse_message` returns one of four kinds of message, or `Malformed` with the error to send back; the `encode_*`
+functions return compact JSON without a line end. Params, results and errors stay the dicts that were read: no field is
+added, dropped or converted, and integers keep all their digits. Three things are refused because no answer could carry
+them back: half a surrogate pair, nesting deeper than about 200 levels, and numbers that JSON does not have (`NaN`,
+`Infinity`, or so large that they become infinite). It knows no method.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,14 @@ UNSUPPORTED_VERSION: Final = -32022
 
 RequestId = int | str
 
-_NO_NUMBER: Final = ": NaN and Infinity are not JSON numbers; send null or a text"
+_NO_NUMBER: Final = ": NaN and Infinity are not JSON numbers; send null or a string"
 
 
-# Nobody changes a message. Those two that each call makes are not frozen, which takes up to three times as long.
+# Messages are never changed. The two that every call creates are not frozen: creating a frozen one takes up to three
+# times as long.
 @dataclass(slots=True)
 class Request:
-    """Somebody asks and waits. `params` is empty where none came."""
+    """A message whose sender waits for an answer. `params` is empty if there were none."""
 
     id: RequestId
     method: str
@@ -39,7 +40,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """Somebody tells and does not wait."""
+    """A message whose sender does not wait for an answer."""
 
     method: str
     params: dict[str, Any]
@@ -55,9 +56,9 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The error for the request `id`: `code`, `message`, maybe `data`, and what else its sender put in.
+    """The error for the request `id`: `code`, `message`, maybe `data`, and whatever else its sender added.
 
-    As it came, unless its code was no integer or its message no text.
+    It is unchanged, unless its code was not an integer or its message not a string.
     """
 
     id: RequestId | None
@@ -66,7 +67,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """No message: the code and the sentence that its sender is owed, and the request's id where one could be read."""
+    """Not a valid message: the error code and text to send back, and the request's id if one could be read."""
 
     code: int
     detail: str
@@ -74,27 +75,27 @@ class Malformed:
 
 
 class Unwritable(ValueError):
-    """A message that holds a number which JSON does not have."""
+    """A message holds a number that JSON does not have."""
 
 
 Message = Request | Notification | Response | Failure
 
 
 def parse_message(data: bytes) -> Message | Malformed:
-    """One message (JSON-RPC 2.0, sections 4 and 5; MCP: no batches, ids are texts or integers, params are objects)."""
+    """A message (JSON-RPC 2.0, sections 4 and 5; MCP: no batches, ids are strings or integers, params are objects)."""
     try:
         value: object = from_json(data, allow_inf_nan=False)
     except ValueError as error:
         deep = "recursion limit" in str(error)
         why = _NO_NUMBER if _has_no_number(data) else ""
-        return Malformed(PARSE_ERROR, "the message is nested too deep" if deep else f"the message is not JSON{why}")
+        return Malformed(PARSE_ERROR, "the message is nested too deeply" if deep else f"the message is not JSON{why}")
     return read_message(value)
 
 
 def read_message(value: object) -> Message | Malformed:
-    """As `parse_message`, from JSON that was read already."""
+    """Like `parse_message`, from JSON that was parsed already."""
     if not isinstance(value, dict):
-        what = "a batch; send one message at a time" if isinstance(value, list) else "no JSON object"
+        what = "a batch; send one message at a time" if isinstance(value, list) else "not a JSON object"
         return Malformed(INVALID_REQUEST, f"the message is {what}")
     fields = cast("dict[str, Any]", value)
     message_id: object = fields.get("id")
@@ -107,19 +108,19 @@ def read_message(value: object) -> Message | Malformed:
         error: object = fields["error"]
         if isinstance(error, dict) and (known is not None or message_id is None):
             return Failure(known, _sound(cast("dict[str, Any]", error)))
-        return Malformed(INVALID_REQUEST, "the error response has no error object or a bad id", known)
+        return Malformed(INVALID_REQUEST, "the error response has no error object or an invalid id", known)
     if isinstance(fields.get("result"), dict) and known is not None:
         return Response(known, fields["result"])
     return Malformed(INVALID_REQUEST, "the message has no method, no result object and no error", known)
 
 
 def _sound(error: dict[str, Any]) -> dict[str, Any]:
-    """The error itself; where its code is not an integer or its message not text, one that every reader takes."""
+    """The error itself; if its code is not an integer or its message not a string, one that every reader accepts."""
     code, message = error.get("code"), error.get("message")
     if type(code) is int and isinstance(message, str):
         return error
     if not isinstance(message, str):
-        message = "it gave no reason" if message is None else to_json(message).decode()
+        message = "no reason was given" if message is None else to_json(message).decode()
     return {**error, "code": code if type(code) is int else INTERNAL_ERROR, "message": message}
 
 
@@ -127,7 +128,7 @@ def _read_call(fields: dict[str, Any], known: RequestId | None) -> Request | Not
     method: object = fields["method"]
     params: object = fields.get("params")
     if not isinstance(method, str):
-        return Malformed(INVALID_REQUEST, "the method must be a text", known)
+        return Malformed(INVALID_REQUEST, "the method must be a string", known)
     if params is None:
         params = {}
     if not isinstance(params, dict):
@@ -136,12 +137,12 @@ def _read_call(fields: dict[str, Any], known: RequestId | None) -> Request | Not
     if "id" not in fields:
         return Notification(method, named)
     if known is None:
-        return Malformed(INVALID_REQUEST, "the id must be a text or an integer")
+        return Malformed(INVALID_REQUEST, "the id must be a string or an integer")
     return Request(known, method, named)
 
 
 def _has_no_number(data: bytes) -> bool:
-    """Whether `NaN` or `Infinity` is all that keeps it from being JSON."""
+    """Whether `NaN` or `Infinity` is the only reason why the data is not JSON."""
     if not _names_no_number(data):
         return False
     try:
@@ -152,27 +153,27 @@ def _has_no_number(data: bytes) -> bool:
 
 
 def _names_no_number(data: bytes) -> bool:
-    """Whether `NaN` or `Infinity` stands in it, be it in a text."""
-    # Not by `in`, which takes its left side for a number first, and raises and drops an error within.
+    """Whether the data contains `NaN` or `Infinity`, if only in a string."""
+    # Not with `in`, which tries its left side as a number first, and so raises and drops an error internally.
     return data.find(b"NaN") >= 0 or data.find(b"Infinity") >= 0
 
 
 def _written(message: dict[str, Any]) -> bytes:
     data = to_json(message)
-    # What is written is searched, which costs next to nothing; only what may be at fault is read again.
+    # The search costs next to nothing; only data that may be invalid is parsed again.
     if _names_no_number(data):
         try:
             from_json(data, allow_inf_nan=False)
         except ValueError:
-            raise Unwritable(f"what is to be written is not JSON{_NO_NUMBER}") from None
+            raise Unwritable(f"the message to be sent is not JSON{_NO_NUMBER}") from None
     return data
 
 
 def encode_request(request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> bytes:
-    """A request as JSON; no params: the field is left out.
+    """A request as JSON; without params, the field is left out.
 
     Raises:
-        ValueError: the params hold half a surrogate pair or a number that JSON does not have, or are nested too deep.
+        ValueError: the params hold half a surrogate pair or a number that JSON does not have, or are nested too deeply.
     """
     body: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
     if params:
@@ -181,7 +182,7 @@ def encode_request(request_id: RequestId, method: str, params: Mapping[str, Any]
 
 
 def encode_notification(method: str, params: Mapping[str, Any] | None) -> bytes:
-    """A notification as JSON; no params: the field is left out. Raises as `encode_request`."""
+    """A notification as JSON; without params, the field is left out. Raises like `encode_request`."""
     body: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     if params:
         body["params"] = params
@@ -189,35 +190,35 @@ def encode_notification(method: str, params: Mapping[str, Any] | None) -> bytes:
 
 
 class LastingResult(dict[str, Any]):
-    """A result that many requests are answered with: it is written once. Nobody changes it."""
+    """A result that answers many requests: it is encoded only once, and never changed."""
 
     __slots__ = ("_json",)
 
     def __init__(self, result: Mapping[str, Any]) -> None:
-        """Nothing is written yet."""
+        """Encode nothing yet."""
         super().__init__(result)
         self._json = b""
 
     @property
     def json(self) -> bytes:
-        """It as JSON. Raises as `encode_request`."""
+        """The result as JSON. Raises like `encode_request`."""
         if not self._json:
             self._json = _written(self)
         return self._json
 
     @property
     def written_bytes(self) -> int:
-        """What is kept of it; 0: nothing, since nobody has asked for it."""
+        """Bytes of JSON that are kept; 0: none yet, since it has not been asked for."""
         return len(self._json)
 
 
 def encode_response(request_id: RequestId, result: Mapping[str, Any]) -> bytes:
-    """A result as JSON. Raises as `encode_request`."""
+    """A result as JSON. Raises like `encode_request`."""
     if isinstance(result, LastingResult):
         return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(request_id), result.json)
     return _written({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
 def encode_failure(request_id: RequestId | None, error: Mapping[str, Any]) -> bytes:
-    """An error as JSON. Raises as `encode_request`."""
+    """An error as JSON. Raises like `encode_request`."""
     return _written({"jsonrpc": "2.0", "id": request_id, "error": error})

@@ -1,8 +1,8 @@
 """Server-sent events into messages, and back.
 
 Sans-IO: `feed(data)` gives the events that ended in it, however the bytes are cut; what the stream says about itself
-(the last event's id, the pause before reconnecting) is kept beside. An event over the bound is not kept: of it remain
-its head and tail, as of a long line, and `over` shows it before it ends. Rule: WHATWG HTML, "Server-sent events", 9.2.5
+(the last event's id, the pause before reconnecting) is kept as attributes. Of an event over the bound only the head and
+the tail are kept, as of a long line; `over` shows it before it ends. Rules: WHATWG HTML, "Server-sent events", 9.2.5
 and 9.2.6. It knows no JSON. Linear in the bytes fed.
 """
 
@@ -13,14 +13,14 @@ from gateway.protocol.lines import EDGE, LineSplitter, LongLine
 
 _BOM: Final = b"\xef\xbb\xbf"
 _FIELD_ROOM: Final = 64
-"""Bytes that a line may have over the bound of its data: the name of the field, the colon, the blank."""
+"""Bytes that a line may have beyond the bound of its data: the name of the field, the colon and the space."""
 _ID_BOUND: Final = 1024
 _PAUSE_DIGITS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event with data. Of an event without data only its id counts."""
+    """An event with data. Of an event without data only the id counts."""
 
     data: bytes
     """Its data lines, joined by a line feed."""
@@ -29,7 +29,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LongEvent:
-    """An event whose data is over the bound: both ends of it, and at least how many bytes there were."""
+    """An event whose data is over the bound: both ends of it, and a lower bound of its length in bytes."""
 
     data: LongLine
     ended: bool = True
@@ -37,12 +37,12 @@ class LongEvent:
 
 
 class EventParser:
-    """Reads one stream; `bound` is the longest data of an event that is kept, in bytes."""
+    """Reads one stream; `bound` is the longest event data that is kept whole, in bytes."""
 
     def __init__(self, bound: int, *, last_id: str | None = None) -> None:
-        """`last_id`: where the stream goes on from, if it is one that was resumed."""
+        """`last_id`: the id of the event after which the stream continues, if it was resumed."""
         self.last_id = last_id
-        """The id of the last event that had one: what goes back as `Last-Event-ID`."""
+        """The id of the last event that had one, to be sent back as `Last-Event-ID`."""
         self.retry: int | None = None
         """Milliseconds to wait before connecting again, if the stream said so."""
         self._bound = bound
@@ -52,7 +52,7 @@ class EventParser:
         self._forget()
 
     def feed(self, data: bytes) -> list[Event | LongEvent]:
-        """The events that end in `data`. One that the stream's end cuts off is dropped (9.2.6)."""
+        """The events that end in `data`. An event that the end of the stream cuts off is dropped (9.2.6)."""
         if not self._begun and data:
             self._begun = True
             data = data.removeprefix(_BOM)
@@ -68,7 +68,7 @@ class EventParser:
 
     @property
     def over(self) -> LongLine | None:
-        """What has not ended and is over the bound already: an event's data, or a line of whatever kind."""
+        """What has not ended but is already over the bound: the data of an event, or a line of any kind."""
         line = self._lines.over
         if line is not None:
             head = line.head.removeprefix(b"data:").removeprefix(b" ")
@@ -76,7 +76,7 @@ class EventParser:
         return self._long and LongLine(self._long.head, self._long.tail, self._length)
 
     def _unify(self, data: bytes) -> bytes:
-        """The same bytes with `\\n` for each of the three line ends; a pair may come in two pieces."""
+        """The same bytes with `\\n` for each of the three line ends; a CRLF may come in two pieces."""
         if self._after_return and data:
             self._after_return = False
             data = data.removeprefix(b"\n")
@@ -122,7 +122,7 @@ class EventParser:
             self._long = LongLine(line.head[len(b"data:") :].removeprefix(b" "), line.tail, line.length)
 
     def _add(self, value: bytes) -> None:
-        # One for the line feed, so that a line without a byte counts as well.
+        # One for the line feed, so that an empty line counts as well.
         self._length += len(value) + 1
         if self._long is not None:
             return
@@ -133,7 +133,7 @@ class EventParser:
             self._long = LongLine(data[:EDGE], data[-EDGE:], len(data))
 
     def _set_id(self, value: bytes) -> None:
-        # It is sent back in a header: what can't stand in one is no id. The standard only says so of NUL.
+        # An id is sent back in a header, so ids that can't stand in one are ignored. The standard only excludes NUL.
         text = value.decode("utf-8", "replace")
         if len(value) <= _ID_BOUND and text.isprintable():
             self._id = text or None
@@ -142,11 +142,11 @@ class EventParser:
 def encode_event(
     data: bytes, *, event_id: str | None = None, kind: str | None = None, retry: int | None = None
 ) -> bytes:
-    """One event as it is sent, its blank line included.
+    """An event as it is sent, including its blank line.
 
     Args:
-        data: its data; a line feed begins another data line, and there is no carriage return in it.
-        event_id, kind: texts without line ends.
+        data: its data; a line feed begins another data line, and it must not hold a carriage return.
+        event_id, kind: strings without line ends.
         retry: milliseconds to wait before connecting again.
     """
     head = b""

@@ -1,4 +1,4 @@
-"""MCP servers behind us: connected, supervised, named and called; and the ids of what they answer."""
+"""The MCP servers behind the gateway: connected, supervised, named and called; and the token ids of their results."""
 
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Exchange, Principal
 from gateway.proxy.naming import ToolEntry

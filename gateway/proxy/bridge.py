@@ -1,10 +1,10 @@
-"""Between the eras: a handshake-era server's questions for a modern client, and the reverse.
+"""Translation between the eras: a handshake-era server's questions for a modern client, and the reverse.
 
-A handshake-era server asks in the middle of a call and waits; a modern client can only be answered, and comes back with
-what was asked for. So the server's call is parked: the client gets `input_required` with the questions and a token, and
-its next request with that token goes on where the call stands. The other way round, a modern server's `input_required`
-becomes questions to the client, whose answers go out with a repeated request. Tokens are secret, belong to the
-principal who got them, and expire.
+A handshake-era server asks in the middle of a call and waits; a modern client can't be asked, but repeats its request
+with what the last answer asked for. So the server's call is parked: the client gets `input_required` with the questions
+and a token, and its next request with that token continues the call. The other way round, a modern server's
+`input_required` becomes questions to the client, and the request is repeated with the client's answers. Tokens are
+secret, belong to the principal who got them, and expire.
 """
 
 import asyncio
@@ -25,19 +25,19 @@ from gateway.proxy.upstream.session import PROGRESS, cannot_ask, rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
 _ANSWER_TIME: Final = 600.0
-"""Seconds that a question waits for the client's next round."""
+"""Seconds that a question waits for the client's next round, and an outcome for the client to fetch it."""
 _MOST: Final = 1000
 _ROUNDS: Final = 32
 
 
 class Parked:
-    """One call of a handshake-era server, which outlives the client's rounds; the `Caller` that the server sees."""
+    """One call to a handshake-era server, which spans several requests of the client; the server's `Caller`."""
 
     modern = True
     session: ClientSession | None = None
 
     def __init__(self, token: str, caller: Caller, server: str, method: str, params: Mapping[str, Any]) -> None:
-        """Nothing has been asked yet; `params`: of the first round."""
+        """Start without questions. `params`: those of the first round."""
         self.token = token
         self.server = server
         self.method = method
@@ -54,12 +54,12 @@ class Parked:
         self.join(caller, params)
 
     def join(self, caller: Caller, params: Mapping[str, Any]) -> None:
-        """This round is there now; each has a progress token of its own, or none."""
+        """Attach the client's current round; each has a progress token of its own, or none."""
         self.round = caller
         self._progress_token = meta_of(params).get(PROGRESS_KEY)
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
-        """Goes to the round that is there, if one is."""
+        """Pass the notification to the current round, if there is one."""
         if self.round is None:
             return
         if method == PROGRESS and self._progress_token is None:
@@ -68,7 +68,7 @@ class Parked:
         self.round.notified(method, {**params, **named})
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Becomes one of the next answer's input requests."""
+        """Put the question among the input requests of the next answer, and wait for the client's response."""
         if method.partition("/")[0] not in self.capabilities:
             raise cannot_ask(method)
         self._asked += 1
@@ -88,21 +88,21 @@ class Parked:
         return result
 
     def end(self, outcome: dict[str, Any] | GatewayError) -> None:
-        """The server's call is over."""
+        """Store the outcome of the server's call, which is over."""
         self.outcome = outcome
         self._changed.set()
 
     def answer(self, responses: Mapping[str, Any]) -> None:
-        """The client's next round: its answers reach who asked."""
+        """Give the responses of the client's next round to the questions that wait for them."""
         for key, response in responses.items():
             question = self._questions.get(key)
             if question is not None and not question[1].done() and isinstance(response, dict):
                 question[1].set_result(cast("dict[str, Any]", response))
-                # Taken out at once: it is not to be asked again in this round's answer.
+                # Removed at once, so that this round's answer does not ask it again.
                 self._questions.pop(key)
 
     async def settled(self) -> dict[str, Any]:
-        """What this round is answered: the outcome, or the questions that are open.
+        """Wait for what answers this round, and return it: the outcome, or the open questions.
 
         Raises:
             GatewayError: the outcome is an error.
@@ -122,16 +122,16 @@ class Bridge:
     """The parked calls of one proxy."""
 
     def __init__(self, start_soon: Callable[..., None], rule: ShareRule, name: Callable[[str], str]) -> None:
-        """Nothing is parked.
+        """Start with no parked calls.
 
         Args:
-            start_soon: of the tasks that run parked calls.
-            rule: how many of them may be one principal's.
-            name: gives a name that nobody can guess, of the principal of this name.
+            start_soon: starts the tasks that run parked calls.
+            rule: how many parked calls one principal may have.
+            name: turns a principal's name into a token that nobody can guess.
         """
         self._name = name
         self._start_soon = start_soon
-        self._shares = rule.shares("parked_call", _MOST, "calls that wait for their clients' answers")
+        self._shares = rule.shares("parked_call", _MOST, "places for calls that wait for their clients' answers")
         self._parked: dict[str, Parked] = {}
 
     @property
@@ -140,10 +140,10 @@ class Bridge:
         return bool(self._parked)
 
     async def begin(self, upstream: Upstream, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """The first round of a call that may ask.
+        """Run the first round of a call in which the server may ask questions.
 
         Raises:
-            GatewayError: as `Upstream.request`.
+            GatewayError: as `Dispatcher.request`.
         """
         if (over := self._shares.take(caller.principal)) is not None:
             raise UpstreamUnavailable(over.message, server=upstream.config.name)
@@ -154,17 +154,17 @@ class Bridge:
         return await self._round(parked)
 
     async def resume(self, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        """A further round.
+        """Run a further round of a parked call.
 
         Raises:
             RpcError: the token is not one of this principal's, or has expired.
-            GatewayError: as `Upstream.request`.
+            GatewayError: as `Dispatcher.request`.
         """
         parked = self._parked.get(str(params.get("requestState")))
         if parked is None or parked.principal != caller.principal or parked.method != method:
             raise unknown_state()
         if parked.round is not None:
-            raise rpc_error(INVALID_PARAMS, "this requestState is being answered already")
+            raise rpc_error(INVALID_PARAMS, "a request with this requestState is already running")
         parked.join(caller, params)
         responses: object = params.get("inputResponses")
         parked.answer(cast("dict[str, Any]", responses) if isinstance(responses, dict) else {})
@@ -174,7 +174,7 @@ class Bridge:
         try:
             answer = await parked.settled()
         except BaseException:
-            # The outcome is an error, or the client went away in the middle: nobody will come back for it.
+            # The outcome is an error, or the client disconnected during the round: nobody will come back for it.
             self._end(parked)
             raise
         if parked.outcome is not None:
@@ -197,20 +197,20 @@ class Bridge:
             except GatewayError as error:
                 parked.end(error)
             except Exception as error:  # noqa: BLE001 - the one boundary: one parked call must not end the others
-                parked.end(rpc_error(INTERNAL_ERROR, f"the call broke off: {type(error).__name__}"))
-            # A server need not wait for what it asks: the client, who was told to come back, finds the outcome here.
+                parked.end(rpc_error(INTERNAL_ERROR, f"the call failed inside the gateway: {type(error).__name__}"))
+            # A server may finish without waiting for an answer; the client, told to come back, finds the outcome here.
             await anyio.sleep(_ANSWER_TIME)
         self._forget(parked)
 
 
 def unknown_state(why: str = "") -> RpcError:
-    """The error for a token that no call waits for any more. `why`: what is known of that."""
+    """The error for a token that belongs to no parked call, or no longer. `why`: the reason, if it is known."""
     detail = f" ({why})" if why else ""
-    return rpc_error(INVALID_PARAMS, f"unknown or expired requestState{detail}: begin again without it")
+    return rpc_error(INVALID_PARAMS, f"unknown or expired requestState{detail}: send the request again without it")
 
 
 async def _ask_alone(upstream: Upstream, parked: Parked, params: dict[str, Any]) -> dict[str, Any]:
-    """The outcome on a session that nobody else uses; on another one, if the server had forgotten the first."""
+    """Make the call in a session that nobody else uses; in a new one, if the server has forgotten the first."""
     try:
         async with upstream.lease(parked, params) as member:
             return await upstream.dispatcher.request(parked.method, params, parked, member=member)
@@ -225,14 +225,14 @@ async def answer_rounds(
     params: Mapping[str, Any],
     caller: Caller,
 ) -> dict[str, Any]:
-    """The final result of a modern server for a caller of the handshake era, who is asked what the server needs.
+    """Return a modern server's final result, after asking a handshake-era caller for what the server needs.
 
     Args:
-        result: the first one, which may be final already.
-        ask: puts the request again, with more in its params.
+        result: the first result, which may be final already.
+        ask: sends the request again, with the given params.
 
     Raises:
-        RpcError: the client refused or can't be asked, or the server asks without end.
+        RpcError: the client refused or can't be asked, or the server still asks after 32 rounds.
     """
     for _ in range(_ROUNDS):
         if not is_input_required(result):
@@ -246,11 +246,13 @@ async def answer_rounds(
         if "requestState" in result:
             sent["requestState"] = result["requestState"]
         result = await ask(sent)
-    raise RpcError({"code": INTERNAL_ERROR, "message": f"the server asked {_ROUNDS} times and gave no answer"})
+    raise RpcError(
+        {"code": INTERNAL_ERROR, "message": f"the server asked for input {_ROUNDS} times and gave no result"}
+    )
 
 
 def asks_only(result: Mapping[str, Any], method: str) -> bool:
-    """Whether all that an `input_required` result asks for is of this method."""
+    """Whether every input request of an `input_required` result has this method."""
     requests: object = result.get("inputRequests")
     asked = cast("dict[str, Any]", requests) if isinstance(requests, dict) else {}
     methods = [
@@ -263,5 +265,5 @@ async def _put(request: object, caller: Caller) -> dict[str, Any]:
     question = cast("dict[str, Any]", request) if isinstance(request, dict) else {}
     method, params = question.get("method"), question.get("params")
     if not isinstance(method, str):
-        raise rpc_error(INTERNAL_ERROR, "the server asked something that is not a request")
+        raise rpc_error(INTERNAL_ERROR, "the server asked for input, but one of its inputRequests names no method")
     return await caller.asked(method, cast("dict[str, Any]", params) if isinstance(params, dict) else {})

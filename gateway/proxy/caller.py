@@ -1,8 +1,8 @@
-"""Who asks the proxy for something, and what may be said to them meanwhile.
+"""Who makes a request to the proxy, and what may be sent to them while it runs.
 
-Protocols only: `serve` implements them for each kind of client (a session of the handshake era over HTTP or standard
-input, a single 2026 request), the agent and the proxy itself use `NOBODY`. The proxy never learns more of a client than
-stands here.
+Protocols for the most part: `serve` implements them for each kind of client (a session of the handshake era over HTTP
+or standard input, a single 2026 request), the agent and the proxy itself use `NOBODY`. The proxy knows nothing about a
+client beyond what is defined here.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ from gateway.protocol.messages import METHOD_NOT_FOUND
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """On whose behalf a request comes, and what they may see."""
+    """On whose behalf a request is made, and what they may see."""
 
     name: str
-    """For the audit log and for limits: the key's name, the token's subject, or `anonymous`."""
+    """Identifies them in the audit log and in limits: the key's name, the token's subject, or `anonymous`."""
     servers: frozenset[str] | None = None
     """Names of the servers they may use; None: all."""
     tools: tuple[str, ...] | None = None
     """Patterns (`fnmatch`, case-sensitive) of the public tool names they may use; None: all."""
     alone: bool = field(default=False, compare=False)
-    """Whether all bounds are whole theirs, and not a share of them: no other can be told from them, or it is the
-    operator."""
+    """Whether they may use every bound in full, not only a share: nobody else can be told apart from them, or they are
+    the operator."""
 
     def sees(self, server: str) -> bool:
         """Whether the server exists for them at all."""
@@ -44,14 +44,14 @@ ANYBODY: Final = Principal("anonymous", alone=True)
 
 
 class Exchange(Protocol):
-    """Where what a server says of its own accord goes: to the request that it belongs to, or to a whole session."""
+    """Receives what a server sends of its own accord: for the request that it belongs to, or for a whole session."""
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
-        """A notification, in the order it came. Never blocks and never raises: who can't keep up loses some."""
+        """Take a notification; they come in order. Never blocks and never raises: a slow receiver loses some."""
         ...
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """A request of the server's (sampling, elicitation, roots): its raw result.
+        """Answer a request of the server (sampling, elicitation, roots) with its raw result.
 
         Raises:
             RpcError: the client refuses, can't be asked, or is gone.
@@ -60,31 +60,31 @@ class Exchange(Protocol):
 
 
 class ClientSession(Exchange, Protocol):
-    """A client of the handshake era, from its `initialize` to its end. Compared and hashed by identity."""
+    """A client of the handshake era, from `initialize` to the end of its session. Compared and hashed by identity."""
 
     @property
     def times_heard(self) -> int:
-        """How often it has sent something."""
+        """How many times it has sent something."""
         ...
 
     @property
     def idle_since(self) -> float | None:
-        """The loop's time since when it was not heard; None: it waits for an answer, or listens."""
+        """The loop's time of the last message from it; None: it waits for an answer, or listens."""
         ...
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What it announced."""
+        """The capabilities that it announced."""
         ...
 
     @property
     def log_level(self) -> str | None:
-        """What it last asked for by `logging/setLevel`."""
+        """The level of its last `logging/setLevel`; None: it set none."""
         ...
 
     @property
     def principal(self) -> Principal:
-        """On whose behalf it came."""
+        """On whose behalf it connected."""
         ...
 
 
@@ -93,32 +93,32 @@ class Caller(Exchange, Protocol):
 
     @property
     def modern(self) -> bool:
-        """Whether it speaks 2026-07-28: its results need that shape, and it can't be asked, only answered."""
+        """Whether it speaks 2026-07-28: its results must have that revision's shape, and it can't be sent requests."""
         ...
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What it can be asked for, or (modern) can be told to supply."""
+        """What it can be asked, or (modern) told to supply."""
         ...
 
     @property
     def log_level(self) -> str | None:
-        """The least severe log message that it wants; None: none."""
+        """The least severe log level that it wants; None: it wants no log messages."""
         ...
 
     @property
     def principal(self) -> Principal:
-        """On whose behalf it comes."""
+        """On whose behalf it is made."""
         ...
 
     @property
     def session(self) -> ClientSession | None:
-        """Its session, in the handshake era."""
+        """Its session in the handshake era; None: it has none."""
         ...
 
 
 class ForwardingCaller:
-    """A caller that stands before another one, and is as that one is where a subclass does not say otherwise."""
+    """A caller that wraps another one and forwards to it everything that a subclass does not override."""
 
     __slots__ = ("_caller",)
 
@@ -127,40 +127,40 @@ class ForwardingCaller:
 
     @property
     def modern(self) -> bool:
-        """As the caller's."""
+        """See `Caller`."""
         return self._caller.modern
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """As the caller's."""
+        """See `Caller`."""
         return self._caller.capabilities
 
     @property
     def log_level(self) -> str | None:
-        """As the caller's."""
+        """See `Caller`."""
         return self._caller.log_level
 
     @property
     def principal(self) -> Principal:
-        """As the caller's."""
+        """See `Caller`."""
         return self._caller.principal
 
     @property
     def session(self) -> ClientSession | None:
-        """As the caller's."""
+        """See `Caller`."""
         return self._caller.session
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
-        """Passed on."""
+        """Pass it on to the wrapped caller."""
         self._caller.notified(method, params)
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Passed on."""
+        """Pass it on to the wrapped caller."""
         return await self._caller.asked(method, params)
 
 
 class Nobody:
-    """A caller that listens to nothing and can't be asked."""
+    """A caller that ignores notifications and can't be asked."""
 
     log_level: str | None = None
     session: ClientSession | None = None
@@ -168,20 +168,20 @@ class Nobody:
     def __init__(
         self, *, modern: bool, principal: Principal = ANYBODY, capabilities: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        """`capabilities`: announced all the same, to learn what is there for those who have them."""
+        """`capabilities`: announced although it has none, to see what a server offers to those that have them."""
         self.modern = modern
         self.principal = principal
         self.capabilities = capabilities
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
-        """Nobody hears it."""
+        """Drop it."""
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Nobody can be asked."""
-        raise RpcError({"code": METHOD_NOT_FOUND, "message": f"nobody here can be asked {method!r}"})
+        """Raise an RpcError: nobody can be asked."""
+        raise RpcError({"code": METHOD_NOT_FOUND, "message": f"there is no client that can answer {method!r}"})
 
 
 NOBODY: Final[Caller] = Nobody(modern=False)
-"""Takes results in the handshake era's shape: the agent, and whoever only wants the content."""
+"""Takes results in the shape of the handshake era: for the agent, and for whoever needs only the content."""
 NOBODY_MODERN: Final[Caller] = Nobody(modern=True)
-"""Takes results with all that a modern server says of them."""
+"""Takes results with everything that a modern server adds to them."""

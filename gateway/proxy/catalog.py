@@ -1,13 +1,13 @@
-"""What all servers offer together: the merged tools, and who owns a name or a resource.
+"""What all servers offer together: the merged tools, and which server owns a name or a resource.
 
 Turns the servers' lists as last seen into entries under public names, and a public name or a URI into its owner. Two
-that come to the same public name or URI are a `Clash`: the first keeps it, the other's is hidden and logged; names that
-clash at the start end it. It asks no server: it reads what the sessions have listed.
+things with the same public name or URI are a `Clash`: the first keeps it, the other is hidden, and the clash is logged.
+A clash of names at the start stops the gateway. It asks no server: it reads what the sessions have listed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from gateway.observe.logs import get_logger
 from gateway.proxy.naming import Naming, ToolEntry
@@ -16,7 +16,7 @@ from gateway.proxy.uris import UriClaims
 
 _WORD: Final = 120
 _NAMED: Final = 100
-"""Clashes that are logged one by one: servers can make up new ones for ever."""
+"""Clashes that are logged individually: servers could cause new ones for ever."""
 
 
 _WAYS_OUT: Final = {
@@ -29,18 +29,18 @@ _WAYS_OUT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Two things under one public name."""
+    """Two things with the same public name or URI."""
 
     what: str
     name: str
     kept: str
-    """The server whose thing it is now."""
+    """The server that keeps the name."""
     hidden: str
-    """The other's; the same server where its tools were renamed so."""
+    """The server whose thing is hidden; the same as `kept` if two of its own tools were renamed alike."""
 
     @property
     def ends_start(self) -> bool:
-        """Whether the operator has to choose first: a name is theirs to give, a URI is the servers'."""
+        """Whether it stops the start: the operator can change public names, but not URIs, which the servers choose."""
         return self.what in ("tool", "prompt")
 
     def __str__(self) -> str:
@@ -51,15 +51,15 @@ class Clash:
 
 
 class Catalog:
-    """The merged offer, made anew whenever a list changed."""
+    """What all servers offer, merged again whenever a list changes."""
 
     def __init__(self, naming: Naming) -> None:
-        """Nothing is listed yet."""
+        """Start empty."""
         self.naming = naming
         self._log = get_logger("gateway.proxy")
         self._warned: set[Clash] = set()
         self.tools: dict[str, ToolEntry] = {}
-        """Public name to tool, in the configuration's order; those of servers that are away too."""
+        """Tools by public name, in the configuration's order, including those of servers that are away."""
         self.uris = UriClaims()
         self.clashes: tuple[Clash, ...] = ()
 
@@ -68,16 +68,18 @@ class Catalog:
         self.naming = naming
 
     def rebuild(self, lists: Mapping[str, Mapping[str, Listed | None]]) -> None:
-        """Merge again. `lists`: server to its tools, prompts, resources and templates as last seen."""
+        """Merge again. `lists`: each server's tools, prompts, resources and templates as last seen."""
         clashes: list[Clash] = []
         prompts: dict[str, str] = {}
         self.tools = {}
         for server, listed in lists.items():
             self._add_tools(server, listed.get("tools"), clashes)
             self._add_prompts(server, listed.get("prompts"), prompts, clashes)
-        self.uris.take(self._uris_of(lists))
+        self.uris.replace(self._uris_of(lists))
         for claim, kept in self.uris.hidden():
-            clashes.append(Clash("resource template" if claim.by else "resource", claim.pattern, kept, claim.server))
+            clashes.append(
+                Clash("resource template" if claim.is_template else "resource", claim.pattern, kept, claim.server)
+            )
         self.clashes = tuple(clashes)
         for clash in clashes:
             if len(self._warned) >= _NAMED:
@@ -86,12 +88,12 @@ class Catalog:
                 self._warned.add(clash)
                 self._log.warning(str(clash))
                 if len(self._warned) == _NAMED:
-                    self._log.warning("more clashes are not logged; `codec-gateway doctor` lists those that there are")
+                    self._log.warning("further name clashes are not logged; `codec-gateway doctor` lists all of them")
 
     def _add_tools(self, server: str, listed: Listed | None, clashes: list[Clash]) -> None:
         for entry in self.naming.entries(server, _items(listed)):
             kept = self.tools.setdefault(entry.name, entry)
-            # One that lists a tool twice under one name is left to its clients.
+            # A server that lists one tool twice is the clients' business.
             if (kept.server, kept.tool) != (server, entry.tool):
                 clashes.append(Clash("tool", entry.name, kept.server, server))
 
@@ -101,14 +103,14 @@ class Catalog:
             if name is not None and (kept := prompts.setdefault(name, server)) != server:
                 clashes.append(Clash("prompt", name, kept, server))
 
-    def _uris_of(self, lists: Mapping[str, Mapping[str, Listed | None]]) -> Iterator[tuple[str, str, Literal[0, 1]]]:
+    def _uris_of(self, lists: Mapping[str, Mapping[str, Listed | None]]) -> Iterator[tuple[str, str, bool]]:
         for server, listed in lists.items():
             for resource in _items(listed.get("resources")):
                 if self.naming.shows(server, resource["uri"]):
-                    yield server, resource["uri"], 0
+                    yield server, resource["uri"], False
             for template in _items(listed.get("templates")):
                 if self.naming.shows(server, template["uriTemplate"]):
-                    yield server, template["uriTemplate"], 1
+                    yield server, template["uriTemplate"], True
 
 
 def _items(listed: Listed | None) -> Sequence[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""What all servers offer now, and who hears when that changes.
+"""What all servers offer now, and who is told when that changes.
 
-Turns the servers' own words ("my tools changed", "this resource did") and their coming and going into the merged offer
-and into calls of those who asked to be told, each list of each server by itself. It asks no server anything.
+Turns the servers' notifications (a list changed, a resource changed) and their coming and going into the merged offer
+and into calls to everybody who asked to be told, for each list of each server separately. It asks no server anything.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListChange:
-    """What clients see changed."""
+    """A change of a list that clients see."""
 
     kind: ListKind
     server: str
     session: ClientSession | None = None
-    """Set where only this client's view changed."""
+    """The only client whose view changed; None: it changed for all."""
 
 
 _MOST: Final = 10_000
-"""Resources that are watched at a time."""
+"""Resources that may be watched at a time."""
 _Shown = dict[tuple[str, ListKind], object]
-"""Server and list to what clients can see of it."""
+"""What clients can see of each list, by server and kind of list."""
 
 
 class ChangeFeed:
-    """Who is told of what (`upstream.Listener`)."""
+    """Tells subscribers about changes (`upstream.Listener`)."""
 
     def __init__(self, upstreams: Mapping[str, Upstream], catalog: Catalog, rule: ShareRule) -> None:
-        """`upstreams` may change later; `merge` is to be called then. `rule`: how much one principal may watch."""
-        self._shares = rule.shares("watched_resource", _MOST, "watched resources")
+        """`upstreams` may change later; `merge` must be called then. `rule`: how much one principal may watch."""
+        self._shares = rule.shares("watched_resource", _MOST, "subscriptions to resources")
         self.offered: tuple[ToolEntry, ...] = ()
-        """The tools of all servers that are there."""
+        """The tools of all servers that are up or asleep."""
         self._upstreams = upstreams
         self._catalog = catalog
         self._shown: _Shown = {}
@@ -52,11 +52,11 @@ class ChangeFeed:
         self._watchers: dict[tuple[str, str], dict[object, Callable[[str], None]]] = {}
 
     def on_tools_changed(self, callback: Callable[[], None]) -> None:
-        """As `Proxy.on_tools_changed`."""
+        """See `Proxy.on_tools_changed`."""
         self._tool_callbacks.append(callback)
 
     def on_change(self, callback: Callable[[ListChange], None]) -> Callable[[], None]:
-        """As `Proxy.on_change`."""
+        """See `Proxy.on_change`."""
         key = object()
         self._callbacks[key] = callback
         return lambda: self._callbacks.pop(key, None) and None
@@ -64,7 +64,7 @@ class ChangeFeed:
     async def watch(
         self, owned: Sequence[tuple[str, str]], principal: Principal, updated: Callable[[str], None]
     ) -> Callable[[], None]:
-        """As `Proxy.watch`; `owned`: the server of each URI, and the URI."""
+        """See `Proxy.watch`. `owned`: pairs of a server and a URI that it owns."""
         if (over := self._shares.take(principal, len(owned))) is not None:
             raise rpc_error(INTERNAL_ERROR, over.message)
         key = object()
@@ -80,12 +80,12 @@ class ChangeFeed:
                 self._watchers[server, uri].pop(key, None)
                 if not self._watchers[server, uri]:
                     del self._watchers[server, uri]
-                # A server that a reload took away has nothing to forget.
+                # A server that a reload removed has no subscription to end.
                 if server in self._upstreams:
                     self._upstreams[server].follower.drop(uri)
 
         try:
-            # What changes once we have said that we watch must be heard.
+            # Every change after `watch` returns must be reported, so wait until the servers know.
             for server, uri in owned:
                 if server in self._upstreams:
                     await self._upstreams[server].follower.settled(uri)
@@ -95,24 +95,24 @@ class ChangeFeed:
         return stop
 
     def taken_over(self, fresh: Collection[str]) -> None:
-        """These servers are others now, under names that may have been there: what was watched is watched there."""
+        """Watch again on these new servers what was watched on the former ones of the same names."""
         for (server, uri), callbacks in self._watchers.items():
             for _ in callbacks if server in fresh else ():
                 self._upstreams[server].follower.want(uri)
 
     def upstream_changed(self, server: str, kind: ListKind | None, session: ClientSession | None) -> None:
-        """A server's list changed, or it came or went (`Listener`)."""
+        """Handle a change of a server's list, or the coming or going of a server (`Listener`)."""
         if session is not None:
             self._tell(ListChange(kind or "tools", server, session))
         elif server in self._upstreams:
-            # The server's own word is passed on even if it lists the same again: that is for clients to judge.
+            # The server's notification is passed on even if its list is the same as before: clients can judge that.
             self.merge([] if kind is None else [(server, kind)])
 
     def merge(self, told: Collection[tuple[str, ListKind]] = ()) -> None:
-        """Make the offer anew, and tell of each list that is not what it was, and of those in `told`."""
+        """Merge the offer again, and report every list that differs from before, and those in `told`."""
         before = self._catalog.tools, self.offered
         self._catalog.rebuild({name: {kind: up.known(kind) for kind in KINDS} for name, up in self._upstreams.items()})
-        self.offered = tuple(entry for entry in self._catalog.tools.values() if self._upstreams[entry.server].there)
+        self.offered = tuple(entry for entry in self._catalog.tools.values() if self._upstreams[entry.server].available)
         if (self._catalog.tools, self.offered) != before:
             for callback in self._tool_callbacks:
                 callback()
@@ -122,15 +122,15 @@ class ChangeFeed:
             self._tell(ListChange(kind, server))
 
     def resource_updated(self, server: str, uri: str) -> None:
-        """A resource changed that a main session watches (`Listener`)."""
+        """A resource that a main session watches has changed (`Listener`)."""
         for callback in list(self._watchers.get((server, uri), {}).values()):
             callback(uri)
 
     def _see(self) -> _Shown:
-        """What is not offered has no entry; an empty list is as good as none."""
+        """What clients can see now. A server that is not there has no entry; an empty list counts as none."""
         shown: _Shown = {}
         for name, upstream in self._upstreams.items():
-            if not upstream.there:
+            if not upstream.available:
                 continue
             naming = self._catalog.naming
             named = [(naming.prompt(name, item["name"]), item) for item in self._items(upstream, "prompts")]

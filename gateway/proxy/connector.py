@@ -1,6 +1,6 @@
-"""How a connection to each server is made: a program, a URL, or bolt-on tools.
+"""Opens the connection to each server: to a program, a URL, or bolt-on tools.
 
-Holds what all connections share (the HTTP client, and what is known of token maps) for as long as the proxy lives.
+Holds what all connections share (the HTTP client, the watchdog, the accepted token maps) as long as the proxy lives.
 """
 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
 
 _FRAME: Final = 1024
-"""Bytes of a message besides its result: id, version, braces."""
+"""Bytes of a message in addition to its result: id, version, braces."""
 
 
 class Connector:
-    """Makes transports. Enter it once, around everything that dials."""
+    """Makes transports. Enter it once, around everything that opens connections."""
 
     def __init__(
         self,
@@ -39,15 +39,15 @@ class Connector:
         tracing: "Tracing | None",
         host: Path | None = None,
     ) -> None:
-        """Nothing is opened before the context is entered.
+        """Opens nothing before the context is entered.
 
         Args:
-            known: maps.
-            tracing: None: no spans are made.
-            host: socket of the parent that runs the servers' processes for several workers; None: they run here.
+            known: the accepted token maps.
+            tracing: makes spans for requests; None: there are none.
+            host: socket of the parent that runs the servers' processes for several workers; None: we run them.
         """
         self.maps = HeldMaps(known)
-        """Which token maps are accepted, for bolt-ons."""
+        """The accepted token maps, for bolt-ons."""
         self._metrics = metrics
         self._tracing = tracing
         self._bound = limits.result_bytes + _FRAME
@@ -57,7 +57,7 @@ class Connector:
         self._host = host
 
     async def __aenter__(self) -> Self:
-        """Make what the connections share."""
+        """Open what the connections share."""
         self._stack.push_async_callback(self._watchdog.close)
         self._client = await self._stack.enter_async_context(open_http_client())
         return self
@@ -65,17 +65,17 @@ class Connector:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it. Every transport is to be closed by then."""
+        """Close what the connections share. Every transport must be closed by then."""
         await self._stack.aclose()
 
     def connect(self, config: UpstreamConfig) -> Connect:
-        """What opens a transport to this server."""
+        """Return the function that opens a transport to this server."""
         log = get_logger("gateway.proxy").bind(server=config.name)
         metrics, tracing = self._metrics, self._tracing
 
         def connect(session: Session) -> AbstractAsyncContextManager[Transport]:
             if config.command is not None and self._host is not None:
-                # A gateway of one process loads nothing of it.
+                # Imported here because a gateway of one process does not need it.
                 from gateway.proxy.transport.stdio.hosted import open_hosted
 
                 unclaimed = ForNobody(session) if session.main else None

@@ -1,7 +1,7 @@
-"""What a tool costs before anybody calls it: the tokens of its definition, which models read with every request.
+"""What a tool costs before it is called: the tokens of its definition, which models read with every request.
 
-Turns definitions into counts under a token map, or into an estimate where there is none. What was counted once is
-remembered, as long as the tool is there. It shows nothing and sends nothing.
+Turns definitions into token counts under a map, or into estimates where there is none. Counts are remembered as long as
+the tool exists. It shows nothing and sends nothing.
 """
 
 import json
@@ -18,43 +18,43 @@ from gateway.proxy.proxy import Proxy
 from leaf_sdk.vocab import TokenMap
 
 _BYTES_A_TOKEN: Final = 4
-"""Of English and JSON, under the vocabularies of today; about."""
+"""Rough average for English and JSON under today's vocabularies."""
 _LONGEST: Final = 65_536
-"""Characters of a definition that are counted (40 ms); a longer one is estimated."""
+"""Characters of the longest definition that is counted (40 ms); a longer one is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one definition."""
+    """What one definition costs."""
 
     tokens: int
     estimated: bool
-    """A quarter of its bytes, because no map is loaded or the definition is very long."""
+    """Whether `tokens` is a quarter of the bytes, because no map is loaded or the definition is very long."""
 
 
 class DefinitionCosts:
-    """The costs of the tools that are there."""
+    """The costs of all current tools."""
 
     def __init__(self, token_map: Callable[[], TokenMap | None]) -> None:
-        """`token_map` gives the map to count under, as soon as there is one."""
+        """`token_map` returns the map to count with; None while there is none."""
         self._token_map = token_map
         self._known: dict[tuple[str, str], Cost] = {}
         self._changed = anyio.Event()
         self.sums: Mapping[str, int] = {}
-        """What the definitions of each server's tools cost together, as last counted."""
+        """Tokens of all definitions of each server's tools, as last counted."""
 
     def of(self, entry: ToolEntry) -> Cost:
-        """What this tool costs; estimated until it was counted."""
-        text = written(entry)
+        """What this tool costs; an estimate until it has been counted."""
+        text = definition_text(entry)
         return self._known.get(self._key(text)) or _estimate(text)
 
     def count(self, entries: Iterable[ToolEntry]) -> dict[str, int]:
-        """Count what is new, forget what is gone. Gives the sum for each server. About 0.6 ms for each new tool."""
+        """Count new tools, forget removed ones, and return the sum for each server. About 0.6 ms for each new tool."""
         token_map = self._token_map()
         known: dict[tuple[str, str], Cost] = {}
         sums: dict[str, int] = {}
         for entry in entries:
-            text = written(entry)
+            text = definition_text(entry)
             key = self._key(text)
             cost = self._known.get(key) or _count(text, token_map)
             known[key] = cost
@@ -64,11 +64,11 @@ class DefinitionCosts:
         return sums
 
     def again(self) -> None:
-        """Something changed (the tools, the map): `follow` counts anew."""
+        """Have `follow` count again, because the tools or the map changed."""
         self._changed.set()
 
     async def follow(self, proxy: Proxy, metrics: ServerMetrics) -> None:
-        """Count at every change, beside the loop, and tell the metric; for ever."""
+        """Count after every change, in a thread, and set the metric; runs until cancelled."""
         proxy.on_tools_changed(self.again)
         while True:
             self._changed = anyio.Event()
@@ -80,8 +80,8 @@ class DefinitionCosts:
         return ("" if token_map is None else token_map.map_id, text)
 
 
-def written(entry: ToolEntry) -> str:
-    """A tool as chat templates write it for a model: OpenAI's form, as JSON."""
+def definition_text(entry: ToolEntry) -> str:
+    """A tool as chat templates write it for a model: in OpenAI's form, as JSON."""
     function: dict[str, Any] = {
         "name": entry.name,
         "description": entry.definition.get("description") or "",

@@ -1,7 +1,7 @@
-"""The lists of all servers that a client sees, as one.
+"""The lists of all servers that a client sees, merged into one.
 
-Asks every server at the same time, leaves out those that don't answer, and gives names and filters to what is left. A
-merged list is kept, as it is sent, as long as every server still says the same.
+Asks all servers at the same time, leaves out those that don't answer, and filters and renames the rest. A merged list
+is kept in the form in which it is sent, as long as every server's list is the same.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ from gateway.proxy.upstream.upstream import Upstream
 
 _KEPT: Final = 64
 _KEPT_BYTES: Final = 64 * 1024 * 1024
-"""Of those lists as they are sent."""
+"""Bytes of kept lists, in the form in which they are sent, above which all are dropped."""
 Answer = tuple[Upstream, Listed, Member]
 _Key = tuple[Kind, bool, object, Naming, int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """A list, and what it was made of."""
+    """A merged list, and the lists it was made from."""
 
     lists: tuple[Listed, ...]
     eras: tuple[bool, ...]
-    """Whether the sessions that gave these are of the modern era."""
+    """For each list, whether its session is of the modern era."""
     result: LastingResult
 
     def is_of(self, answers: Sequence[Answer]) -> bool:
@@ -48,16 +48,16 @@ class Lists:
     """Makes merged lists."""
 
     def __init__(self, catalog: Catalog) -> None:
-        """Nothing is kept yet."""
+        """Start with no kept lists."""
         self._catalog = catalog
         self._log = get_logger("gateway.proxy")
         self._kept: dict[_Key, _Merged] = {}
 
     async def merged(self, kind: Kind, upstreams: Sequence[Upstream], caller: Caller) -> LastingResult:
-        """The result of a list request, in the caller's era."""
+        """Return the result of a list request, in the caller's era."""
         answers = await self._ask_all(kind, upstreams, caller)
         principal = caller.principal
-        # Whose a URI is may change with what another server lists, and is not the same for all who have equal rights.
+        # Who owns a URI depends on what other servers list, and can differ even between principals with equal rights.
         who = (principal.servers, principal.tools) if kind in ("tools", "prompts") else principal
         key = (kind, caller.modern, who, self._catalog.naming, self._catalog.uris.version)
         kept = self._kept.get(key)
@@ -124,5 +124,5 @@ class Lists:
         key = "uri" if kind == "resources" else "uriTemplate"
         shown = [(item[key], item) for item in listed.items if self._catalog.naming.shows(server, item[key])]
         owner = self._catalog.uris.owner if kind == "resources" else self._catalog.uris.lister
-        # What only this client's own session listed is nobody's yet.
+        # What only this client's own session listed has no owner in the catalog.
         return [pair for pair in shown if owner(pair[0], principal) in (server, None)]

@@ -1,8 +1,8 @@
-"""Public names: what a server's tool or prompt is called by clients, and back.
+"""Public names: what clients call a server's tool or prompt, and the way back to its own name.
 
-A public name is `<server><separator><own name>`, or the own name where no prefix is asked for, or what the operator
-renamed a tool to. The server part is made safe for every client's name rules; the own part is the server's own word and
-stays as it is. What the operator left out has no public name. Pure: it knows no connection and no list.
+A public name is `<server><separator><own name>`, or the own name alone where no prefix is configured, or the name that
+the operator gave a tool. The server part is made safe for every client's naming rules; the own part is the server's
+choice and stays as it is. What the operator excluded has no public name. Pure: it knows no connection and no list.
 """
 
 import re
@@ -19,7 +19,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True, slots=True)
 class ToolEntry:
-    """One tool that clients see."""
+    """One tool as clients see it."""
 
     name: str
     """Public name."""
@@ -27,16 +27,16 @@ class ToolEntry:
     tool: str
     """The upstream's own name for it."""
     definition: dict[str, Any]
-    """Raw Tool object as the upstream gave it, under the public name and with the operator's words for it."""
+    """The upstream's raw Tool object, with the public name and, if the operator set one, the operator's description."""
     annotations: tuple[Annotation, ...] = ()
-    """Which arguments a modern HTTP server wants repeated in headers."""
+    """The arguments that a modern HTTP server wants repeated in headers."""
 
 
 class Naming:
     """The names of one configuration."""
 
     def __init__(self, config: GatewayConfig) -> None:
-        """Names carry their server unless `prefix` says otherwise."""
+        """Names are prefixed with their server unless the setting `prefix` says otherwise."""
         self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
         bare = config.prefix == "never" or (config.prefix == "auto" and len(self._upstreams) == 1)
         self._prefixes = {name: "" if bare else _UNSAFE.sub("_", name) + config.separator for name in self._upstreams}
@@ -45,7 +45,7 @@ class Naming:
         }
 
     def prefix(self, server: str) -> str:
-        """What the server's public names begin with; may be empty."""
+        """The prefix of the server's public names; may be empty."""
         return self._prefixes[server]
 
     def tool(self, server: str, own: str) -> str | None:
@@ -64,13 +64,13 @@ class Naming:
         return is_offered(self._upstreams[server], uri)
 
     def tool_owners(self, name: str) -> list[tuple[str, str]]:
-        """Every server that a tool of this public name could be of, with its own name for it."""
+        """Every server that could have a tool of this public name, with its own name for it."""
         found = [self._renamed[name]] if name in self._renamed else self._prefixed(name)
-        # A tool that was renamed can't be called by the name that it had.
+        # A renamed tool can't be called by its former name.
         return [(server, own) for server, own in found if self.tool(server, own) == name]
 
     def prompt_owners(self, name: str) -> list[tuple[str, str]]:
-        """Every server that a prompt of this public name could be of, with its own name for it."""
+        """Every server that could have a prompt of this public name, with its own name for it."""
         return [(server, own) for server, own in self._prefixed(name) if self.prompt(server, own) == name]
 
     def _prefixed(self, name: str) -> list[tuple[str, str]]:
@@ -81,7 +81,7 @@ class Naming:
         ]
 
     def entries(self, server: str, definitions: Sequence[Mapping[str, Any]]) -> tuple[ToolEntry, ...]:
-        """The server's tools that are offered, in its own order. Definitions are copied on write."""
+        """The server's tools that are offered, in its own order. The definitions are copied, not changed."""
         words = self._upstreams[server].describe
         entries: list[ToolEntry] = []
         for definition in definitions:

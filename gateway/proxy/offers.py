@@ -1,7 +1,7 @@
-"""What many servers offer, as what one server would say of itself.
+"""What several servers offer, in the words of a single server.
 
-Turns lists, capabilities and instructions of several servers into one result in the client's era. Where there is but
-one server its own words stay, fields that we don't know included. Pure.
+Turns lists, capabilities and instructions of several servers into one result in the client's era. If there is only one
+server, its own words stay as they are, including fields that we don't know. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,14 @@ RELAYED: Final[Mapping[str, Any]] = {
     "logging": {},
     "completions": {},
 }
-"""What a server may yet offer that was never up: clients ask only for what was announced at the greeting."""
+"""What a server that was never up may offer later: clients use only what was announced when they connected."""
 
 
 def merge_capabilities(offers: Sequence[Mapping[str, Any]], *, modern: bool = False) -> dict[str, Any]:
-    """The union. Changes of lists are always told: a server that comes or goes changes them as well.
+    """The union of all offers. `listChanged` is always set: a server that comes or goes changes the lists as well.
 
-    Tasks are offered for a single server only, whose ids are the only ones then, and in the way of the client's era.
+    Tasks are offered only for a single server, whose ids can't clash with another's, and in the form of the client's
+    era.
     """
     merged: dict[str, Any] = {}
     for offer in offers:
@@ -52,7 +53,7 @@ def _union(one: object, other: object) -> Any:
 
 
 def merge_instructions(words: Sequence[tuple[str, str]]) -> str | None:
-    """The servers' instructions, each under its name; those of a single server as they are. `words`: name and text."""
+    """The servers' instructions, each under its name; a single server's stay as they are. `words`: names and texts."""
     if len(words) == 1:
         return words[0][1]
     text = "\n\n".join(f"# {name}\n\n{text}" for name, text in words)
@@ -67,12 +68,12 @@ def list_result(
     *,
     modern: bool,
 ) -> dict[str, Any]:
-    """The result of a list request.
+    """Return the result of a list request.
 
     Args:
-        items: what clients see, all servers together.
+        items: what clients see of all servers.
         lists: what each server listed, and whether it did so in the modern era.
-        info: the server info for a modern client where the server itself gave none.
+        info: the server info for a modern client if the server itself gave none.
         modern: the client's era.
     """
     field, method = FIELDS[kind], METHODS[kind]

@@ -1,9 +1,9 @@
-"""Many MCP servers as one: every client request finds its server here, and every answer its client.
+"""Many MCP servers as one: finds the server for every request of a client, and the client for every answer.
 
 Turns a `GatewayConfig` into running upstreams, and a client's method and params into a raw result in the client's era.
-A server that is away, slow or broken becomes an error result that names it (for a tool) or a JSON-RPC error; what a
-server itself answers passes as it came: no typed model ever stands between a server and its client. It knows no token
-ids (`result_tokens.py`), no endpoints and no engine.
+If a server is away, slow or broken, the answer is an error result that names it (for a tool) or a JSON-RPC error. What
+a server itself answers is passed on unchanged: no typed model stands between a server and its client. It knows no
+token ids (`result_tokens.py`), no endpoints and no engine.
 """
 
 import secrets
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 _NO_MAPS: Final = NoMaps()
 
 START_WAIT: Final = 20.0
-"""Seconds that the start of a gateway waits for its slowest server."""
+"""Seconds that a starting gateway waits for its slowest server."""
 
 
 class Proxy:
-    """All upstreams of one gateway. Enter it once; a task that enters it must leave it."""
+    """All upstreams of one gateway. Enter it once; the task that enters it must leave it."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class Proxy:
         start_wait: float = START_WAIT,
         name_call: Callable[[str], str] = lambda principal: secrets.token_urlsafe(24),
     ) -> None:
-        """Nothing is started before the context is entered.
+        """Starts nothing before the context is entered.
 
         Args:
-            tracing: None: requests to servers are no spans.
-            maps: bolt-ons are called with ids of these; when they are others, `maps_changed` is to be called.
+            tracing: makes spans for requests to servers; None: there are none.
+            maps: bolt-ons are called with ids of these; `maps_changed` must be called when they change.
             sampler: generates for the servers that the operator lets sample.
-            name_call: gives a name that nobody can guess to a call that waits for its client.
-            start_wait: seconds that all wait for the slowest server; one that takes longer joins them when it is up.
+            name_call: turns a principal's name into an unguessable token for a call that waits for its client.
+            start_wait: seconds that the start waits for the slowest server; a slower one is added when it is up.
         """
         self._start_wait = start_wait
         host = None if config.worker is None else config.worker.servers
@@ -92,11 +92,11 @@ class Proxy:
             searching=lambda: self.config.tool_search is True,
         )
         self.config = config
-        """What it serves; on a reload, the new one once its servers are there."""
+        """The configuration in force; a reload replaces it once the new servers are there."""
         self._supervision: AbstractAsyncContextManager[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Start every upstream, and wait as `ready` does; a bad one raises nothing.
+        """Start every upstream, and wait as `ready` does; an upstream that fails raises nothing.
 
         Raises:
             ConfigError: two servers offer a tool or a prompt under one public name.
@@ -113,9 +113,9 @@ class Proxy:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End every upstream: no process, task or descriptor is left."""
+        """End every upstream. No process, task or descriptor is left."""
         if self._supervision is not None:
-            # The caller's exception is not handed in: the task group would wrap it in a group of one.
+            # The caller's exception is not passed in: the task group would wrap it in an exception group.
             await self._supervision.__aexit__(None, None, None)
 
     @asynccontextmanager
@@ -131,18 +131,18 @@ class Proxy:
 
     @property
     def waits_for_clients(self) -> bool:
-        """Whether a call waits for its client, who has to answer what the server asked."""
+        """Whether a call waits for its client to answer what the server asked."""
         return self._bridge.waits
 
     async def ready(self) -> None:
-        """Wait until every upstream that starts by itself is up or has failed once, as long as start_wait lasts."""
+        """Wait, at most `start_wait` seconds, until every upstream that starts by itself is up or has failed once."""
         await self._registry.ready(self._start_wait)
 
     async def reload(self, config: GatewayConfig) -> None:
-        """Serve this configuration from now on. Servers that it leaves as they are notice nothing.
+        """Serve this configuration from now on. Servers whose configuration is the same notice nothing.
 
-        New and changed servers are started and waited for before the names change; calls that run on a server that
-        went or changed finish there. Limits stay as they were at the start.
+        New and changed servers are started and waited for before the names change; calls that run on a removed or
+        changed server finish there. Limits stay as they were at the start.
         """
         async with self._reloading:
             taken = await self._registry.exchange(config)
@@ -155,28 +155,28 @@ class Proxy:
             self._changes.merge(told)
 
     def list_again(self) -> None:
-        """Ask every server that is up for its tools, because what may be shown of them changed (pins)."""
+        """Ask every running server with pinned tools to list them again, because the pins changed."""
         for upstream in self._upstreams.values():
             if upstream.config.pin != "off":
                 upstream.list_again()
 
     def stop(self) -> None:
-        """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""
+        """Begin to end every upstream: running calls get an error result, and nothing is started again."""
         self._registry.stop()
 
     def maps_changed(self) -> None:
-        """Other maps are accepted now: call bolt-ons accordingly."""
+        """Adapt how bolt-ons are called, because the accepted maps have changed."""
         self._connector.maps.changed()
 
     def adopt(self, session: ClientSession) -> None:
-        """Let the main sessions stand for this client, the only one there will be. To be called before the start."""
+        """Make the main sessions this client's own; it is the only one there will be. Call it before the start."""
         self._registry.adopt(session)
 
     async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """The raw answer to a client's request, in the client's era.
+        """Return the raw answer to a client's request, in the client's era.
 
-        Every method but those that concern the client's own hop (`initialize`, `ping`, `server/discover`,
-        `subscriptions/listen`). What `call_tool` says of a call besides its result is not part of it.
+        Takes every method except those between client and gateway (`initialize`, `ping`, `server/discover`,
+        `subscriptions/listen`). Of what `call_tool` returns it gives only the result.
 
         Args:
             params: as the client sent them, `_meta` included; names are public names.
@@ -194,21 +194,22 @@ class Proxy:
         seconds: float | None = None,
         written: WrittenIds | None = None,
     ) -> Coroutine[Any, Any, CallOutcome]:
-        """Call a tool. What a server fails to do (it is away, too slow, too verbose) is an error result that names it.
+        """Call a tool. If its server fails (it is away, too slow, too verbose), or the params can't be written as JSON,
+        the result is an error that names the server.
 
         Args:
             params: of `tools/call`, with the public name.
-            seconds: for the call; the configured time of one when unset.
-            written: what our own agent says of the ids of this call.
+            seconds: time limit of the call; None: the configured one.
+            written: what our own agent knows about the ids of this call.
 
         Raises:
-            UnknownTool: nobody offers it.
-            RpcError: the server's own error, or params that are none of `tools/call` or that no JSON can hold.
+            UnknownTool: no server offers it.
+            RpcError: the server's own error, or the params are not those of a `tools/call`.
         """
         return self._router.call_tool(params, caller, seconds=seconds, written=written)
 
     async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
-        """Pass on a notification of a handshake-era client to the servers that hold a session for it."""
+        """Pass a notification of a handshake-era client on to the servers that hold a session for it."""
         for upstream in list(self._upstreams.values()):
             member = upstream.selector.own(session)
             if member is not None and session.principal.sees(upstream.config.name):
@@ -224,12 +225,12 @@ class Proxy:
         caller: Caller = NOBODY,
         written: WrittenIds | None = None,
     ) -> dict[str, Any]:
-        """The bare result of `call_tool`: the upstream's CallToolResult as it came, or an error result.
+        """Return only the result of `call_tool`: the upstream's CallToolResult as it came, or an error result.
 
         Args:
-            name: public.
+            name: the tool's public name.
             arguments: the tool's arguments, unchecked.
-            meta: the request's `_meta`; what describes the client's own hop is left out.
+            meta: the request's `_meta`, without the fields that concern only client and gateway.
         """
         params: dict[str, Any] = {"name": name, "arguments": dict(arguments)}
         if meta:
@@ -237,65 +238,65 @@ class Proxy:
         return (await self.call_tool(params, caller, seconds=timeout, written=written)).result
 
     def tools(self, principal: Principal = ANYBODY) -> tuple[ToolEntry, ...]:
-        """The tools of the upstreams that are up or asleep: in the configuration's order, then in each server's own."""
+        """The tools of the upstreams that are up or asleep, in the configuration's order, then in each server's own."""
         if principal.servers is None and principal.tools is None:
             return self._changes.offered
         return tuple(entry for entry in self._changes.offered if principal.may_call(entry.server, entry.name))
 
     def on_tools_changed(self, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever `tools()` gives something new; it must be quick and must not raise."""
+        """Call `callback` whenever what `tools()` returns has changed; it must be quick and must not raise."""
         self._changes.on_tools_changed(callback)
 
     def on_change(self, callback: Callable[[ListChange], None]) -> Callable[[], None]:
-        """Call `callback` whenever a list that clients see changed. Gives what ends that."""
+        """Call `callback` whenever a list that clients see has changed. Return a function that ends this."""
         return self._changes.on_change(callback)
 
     async def watch(
         self, uris: Collection[str], principal: Principal, updated: Callable[[str], None]
     ) -> Callable[[], None]:
-        """Call `updated` with the URI whenever one of these resources changed. Gives what ends that.
+        """Call `updated` with the URI whenever one of these resources has changed. Return a function that ends this.
 
-        A URI that no server owns is watched in vain, as a subscription to a resource that does not exist would be.
+        A URI that no server owns is accepted and never reported, like a subscription to a resource that does not exist.
 
         Raises:
-            RpcError: too many resources are watched, by this principal or by all.
+            RpcError: too many resources are watched, by this principal or in total.
         """
-        owners = [(self._router.owners.uri_owner(uri, principal), uri) for uri in uris]
+        owners = [(self._router.resolver.uri_owner(uri, principal), uri) for uri in uris]
         owned = [(server, uri) for server, uri in owners if server is not None]
         return await self._changes.watch(owned, principal, updated)
 
     def capabilities(self, principal: Principal = ANYBODY, *, modern: bool = False) -> dict[str, Any]:
-        """What to advertise to this client: what is passed on, or will be from servers that were not up yet."""
-        visible = self._router.owners.visible(principal)
-        offers = [each.offers if each.met else RELAYED for each in visible]
+        """What to advertise to this client: what its servers offer, and what those that were not up yet may offer."""
+        visible = self._router.resolver.visible(principal)
+        offers = [each.offers if each.was_up else RELAYED for each in visible]
         return merge_capabilities(offers, modern=modern)
 
     def instructions(self, principal: Principal = ANYBODY) -> str | None:
-        """The servers' words on how to use them."""
+        """The servers' instructions on how to use them."""
         words: list[tuple[str, str]] = []
-        for upstream in self._router.owners.visible(principal):
+        for upstream in self._router.resolver.visible(principal):
             last = upstream.supervisor.last
             if last is not None and last.session.instructions:
                 words.append((upstream.config.name, last.session.instructions))
         return merge_instructions(words)
 
     def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
-        """The arguments of a tool, by its public name, that headers repeat."""
+        """The arguments of a tool, by its public name, that are repeated in headers."""
         entry = self._catalog.tools.get(name)
         if entry is None or not entry.annotations or not principal.may_call(entry.server, name):
             return ()
         return entry.annotations
 
     def input_schema(self, name: str, principal: Principal = ANYBODY) -> Mapping[str, Any] | None:
-        """The input schema of a tool by its public name, where it is known."""
+        """The input schema of a tool, by its public name; None: it is not known."""
         entry = self._catalog.tools.get(name)
         schema: object = None if entry is None else entry.definition.get("inputSchema")
         visible = entry is not None and principal.may_call(entry.server, name)
         return schema if visible and isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType]
 
     def server_of(self, tool: str) -> str | None:
-        """The server that owns a tool, by the tool's public name; None: nobody is known to."""
-        return self._router.owners.server_of(tool)
+        """The server that owns a tool, by the tool's public name; None: no owner is known."""
+        return self._router.resolver.server_of(tool)
 
     def takes_ids(self, tool: str) -> bool:
         """Whether a tool, by its public name, may be called with the ids that a model wrote (`WrittenIds`)."""
@@ -304,7 +305,7 @@ class Proxy:
         return upstream is not None and upstream.config.manifest is not None
 
     def session_ended(self, session: ClientSession) -> None:
-        """Free what was opened for a client that is gone."""
+        """Release what was opened for a client that has disconnected."""
         self._router.resources.forget(session)
         for upstream in self._upstreams.values():
             upstream.selector.release(session)

@@ -1,8 +1,8 @@
-"""The upstreams of one gateway as a whole: started together, exchanged on a reload, ended together.
+"""All upstreams of one gateway: started together, exchanged on a reload, ended together.
 
-Turns the servers of a `GatewayConfig` into running upstreams, in the one dictionary that all of `proxy` reads. Those
-that a new configuration leaves as they are notice nothing of it. It knows no names, no requests, and no client but the
-one for whom all may stand.
+Turns the servers of a `GatewayConfig` into running upstreams, in the one dictionary that all of `proxy` reads. A reload
+does not touch those whose configuration stays the same. It knows no public names, no requests, and no client except
+the one that all main sessions may belong to.
 """
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
@@ -39,12 +39,12 @@ class ServerRegistry:
         share_rule: ShareRule,
         sampler: Sampler | None,
     ) -> None:
-        """Nothing starts before `running`.
+        """Starts nothing before `running`.
 
         Args:
-            upstreams: filled with what is there, by name and in the configuration's order.
-            listener: hears what the servers report.
-            share_rule: how much of a server's bounds may be one principal's.
+            upstreams: filled with the upstreams, by name and in the configuration's order.
+            listener: told what the servers report.
+            share_rule: how much of a server's bounds one principal may use.
             sampler: generates for the servers that the operator lets sample.
         """
         self._limits = config.limits
@@ -60,7 +60,7 @@ class ServerRegistry:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Start all; `ready` waits for them. At the end no process or task is left."""
+        """Start all upstreams; `ready` waits for them. On leaving, all are ended: no process or task is left."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             for upstream in self._upstreams.values():
@@ -75,10 +75,10 @@ class ServerRegistry:
                 tasks.cancel_scope.cancel()
 
     async def exchange(self, config: GatewayConfig) -> list[str]:
-        """Have the servers of this configuration; give the names of those that are new or another.
+        """Switch to the servers of this configuration. Return the names of those that are new or changed.
 
-        New and changed servers are started and waited for before anything is exchanged; calls that run on a server
-        that went or changed finish there.
+        New and changed servers are started and waited for before anything is exchanged; calls that run on a removed
+        or changed server finish there.
         """
         running = self._upstreams
         made = {
@@ -98,22 +98,22 @@ class ServerRegistry:
         return list(made)
 
     def start_soon(self, run: Callable[..., Coroutine[Any, Any, object]], *given: object) -> None:
-        """Run something that ends with the servers, if not before."""
+        """Run a task that is cancelled when the servers end."""
         if self._tasks is None:
             raise RuntimeError("a proxy works only inside `async with proxy`")
         self._tasks.start_soon(run, *given)
 
     async def ready(self, start_wait: float) -> None:
-        """Wait until every upstream that starts by itself is up or has failed once, or for so many seconds."""
+        """Wait, at most `start_wait` seconds, until every upstream that starts by itself is up or has failed once."""
         await self._settled(self._upstreams.values(), start_wait)
 
     def stop(self) -> None:
-        """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""
+        """Begin to end every upstream: running calls get an error result, and nothing is started again."""
         for upstream in self._upstreams.values():
             upstream.stop()
 
     def adopt(self, session: ClientSession) -> None:
-        """Let the main sessions stand for this client, the only one there will be. To be called before the start."""
+        """Make the main sessions this client's own; it is the only one there will be. Call it before the start."""
         self._adopted = session
         for upstream in self._upstreams.values():
             upstream.supervisor.adopt(session)

@@ -1,8 +1,8 @@
-"""The content of a tool result, as parts that can become ids: texts with what their tool shipped, and stand-ins.
+"""The content of a tool result as parts that can become ids: texts with the ids that their tool shipped, and stand-ins.
 
-Turns a raw CallToolResult into `TextPart`s and `OtherPart`s in order. Reads both shapes of the leaf contract (per-block
-`_meta`, and the older sibling block). A text of which only ids came is one too, and is read when somebody asks for its
-words.
+Turns a raw CallToolResult into `TextPart`s, `UnreadText`s and `OtherPart`s in order. Reads both shapes of the leaf
+contract (per-block `_meta`, and the older sibling block). A text that came as ids alone is decoded only when somebody
+needs its words.
 """
 
 import json
@@ -20,34 +20,34 @@ _WORD: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A text block at `index` of the content (-1: no block of its own), and what its tool shipped as ids, unjudged."""
+    """A text block at `index` of the content (-1: it has no block), and the ids that its tool shipped, unchecked."""
 
     index: int
     text: str
     payload: LeafPayload | None
     malformed: bool = False
-    """Something else stood in the payload's place."""
+    """Whether there was something in the payload's place that is not a payload."""
 
 
 class UnreadText:
-    """A text that came as ids alone, in the place of a block. Only readers of ids are ever given one."""
+    """A text that came as ids alone, in the place of a block. Only callers that read ids are given one."""
 
     def __init__(self, token_map: TokenMap, ids: tuple[int, ...], on_read: Callable[[str], None]) -> None:
-        """The ids are checked: of the map, none special. `on_read` is told the map's id when the text is made."""
+        """The ids are checked already: all are in the map, none is special. `on_read` gets the map's id on decoding."""
         self.token_map = token_map
         self.ids = ids
         self._on_read = on_read
 
     @cached_property
     def text(self) -> str:
-        """What they say, for people; made when it is first asked for."""
+        """The decoded text, for people; made on first use."""
         self._on_read(self.token_map.map_id)
         return self.token_map.decode(self.ids)
 
 
 @dataclass(frozen=True, slots=True)
 class OtherPart:
-    """A block that is not text; `line` is what a model sees in its place."""
+    """A block that is not text; a model sees `line` in its place."""
 
     index: int
     line: str
@@ -57,9 +57,10 @@ Part = TextPart | UnreadText | OtherPart
 
 
 def read_parts(result: Mapping[str, Any], wanted: Collection[str] = ()) -> list[Part]:
-    """The result's parts in order, without legacy siblings. Only structuredContent: its compact JSON as one text.
+    """Return the result's parts in order, without legacy siblings.
 
-    Of a text's payloads under several maps the first of a `wanted` map is taken, else the first.
+    A result that has only structuredContent gives its compact JSON as one text. If a text has payloads under several
+    maps, the first one of a `wanted` map is used, else the first.
     """
     content = content_of(result)
     parts: list[Part] = []
@@ -78,13 +79,13 @@ def read_parts(result: Mapping[str, Any], wanted: Collection[str] = ()) -> list[
 
 
 def content_of(result: Mapping[str, Any]) -> list[Any]:
-    """The content blocks; none where the result has no list of them."""
+    """The content blocks; empty if the result has no list of them."""
     content: object = result.get("content")
     return cast("list[Any]", content) if isinstance(content, list) else []
 
 
 def is_text(block: object) -> bool:
-    """Whether the block is a text block whose text is text."""
+    """Whether the block is of type `text` and its text is a string."""
     if not isinstance(block, dict):
         return False
     fields = cast("dict[str, object]", block)
@@ -92,12 +93,12 @@ def is_text(block: object) -> bool:
 
 
 def is_legacy(block: object) -> bool:
-    """Whether the block is the older sibling form of a payload (codecai up to 0.3.1): never for a model to read."""
+    """Whether the block is the older sibling form of a payload (codecai up to 0.3.1), which no model should read."""
     return isinstance(block, dict) and cast("dict[str, object]", block).get("type") == LEGACY_BLOCK_TYPE
 
 
 def _text_part(index: int, block: dict[str, Any], following: object, wanted: Collection[str]) -> TextPart:
-    """`_meta` wins over the sibling right after the block, if it is a payload at all."""
+    """The block as a part. A valid payload in `_meta` wins over one in the sibling right after the block."""
     meta: object = block.get("_meta")
     shipped: list[object] = [cast("dict[str, object]", meta).get(CODEC_META_KEY)] if isinstance(meta, dict) else []
     if is_legacy(following) and cast("dict[str, object]", following).get("sibling_index") in (None, index):
@@ -108,7 +109,7 @@ def _text_part(index: int, block: dict[str, Any], following: object, wanted: Col
 
 
 def _stand_in(block: object) -> str:
-    """A short line such as `[image image/png, 1234 bytes]`; words of the block are cut, so that it stays short."""
+    """A short line such as `[image image/png, 1234 bytes]`; long words of the block are cut."""
     if not isinstance(block, dict):
         return "[unknown content]"
     fields = cast("dict[str, object]", block)
@@ -125,7 +126,7 @@ def _word(value: object) -> str:
 
 
 def _size(details: Mapping[str, object]) -> int | None:
-    """Bytes of the data: three for four characters of base64, less its padding; or those of an embedded text."""
+    """Bytes of the data (three for four characters of base64, minus padding) or of an embedded text; None: neither."""
     for key in ("data", "blob"):
         data = details.get(key)
         if isinstance(data, str):

@@ -1,8 +1,8 @@
-"""The one place where leaf ids are accepted or text is tokenized.
+"""The only place where the leaf ids of results are accepted, or their text is tokenized.
 
-Turns a raw tool result into the ids that an engine may be given, or into the result that a client with a map gets. A
-text block's own ids pass unchanged when they stand every check; otherwise its text is encoded as ordinary text, in
-which no spelling of a control token is one. It knows no connection and no template.
+Turns a raw tool result into ids for an engine, or into the result for a client that named a map. A text block's own ids
+are used unchanged if they pass every check; otherwise its text is encoded as ordinary text, in which the spelling of a
+control token never becomes one. It knows no connection and no template.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,12 +20,12 @@ from leaf_sdk.vocab import TokenMap
 
 _JOINT: Final = "\n"
 _PLAIN: Final = ("map_id", "ids")
-"""The fields of a payload that says nothing else."""
+"""The only fields of a plain payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdPiece:
-    """Ids that belong together, and who made them."""
+    """Consecutive ids, and who made them."""
 
     ids: tuple[int, ...]
     source: Literal["leaf", "shim"]
@@ -44,41 +44,41 @@ class ResultIds:
 
     @property
     def source(self) -> Literal["leaf", "shim"]:
-        """`leaf` if every block came as accepted leaf ids; the line breaks between them do not count."""
+        """`leaf` if every block came with accepted leaf ids, else `shim`; line breaks between blocks do not count."""
         blocks = self.pieces[::2]
         return "leaf" if blocks and all(piece.source == "leaf" for piece in blocks) else "shim"
 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Why shipped ids are not used; `reason` is the label of the metric."""
+    """Why shipped ids are not used; `reason` is the metric's label."""
 
     reason: str
     detail: str
 
 
 class IdMetrics(Protocol):
-    """Counts what became of the texts of results."""
+    """Counts how texts of results became ids."""
 
     def leaf_bypassed(self, map_id: str, *, ids: int) -> None:
-        """A text came with ids, which passed the checks."""
+        """A text came with ids that passed the checks."""
         ...
 
     def leaf_rejected(self, reason: str) -> None:
-        """A text came with ids, which failed them."""
+        """A text came with ids that failed the checks."""
         ...
 
     def map_mismatched(self) -> None:
-        """They were of a map that does not fit."""
+        """A text came with ids of a map that does not fit."""
         ...
 
     def shim_tokenized(self, map_id: str, *, ids: int, seconds: float) -> None:
-        """Ids were made of a text."""
+        """A text was encoded into ids."""
         ...
 
 
 class ResultTokens:
-    """Results into ids, under the accepted maps."""
+    """Turns results into ids under the accepted maps."""
 
     def __init__(
         self,
@@ -89,13 +89,13 @@ class ResultTokens:
         notices: TokenNotices,
         proven: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Nothing is compared before a tool ships ids under another map than the asked one.
+        """Maps are compared only when a tool ships ids under a map other than the requested one.
 
         Args:
-            accepted: map id to map; all of them are meant to be one tokenizer.
-            level: how far ids are trusted.
-            proven: whether an engine has shown by now that they are. Where none has, two maps count as one tokenizer
-                only if what they say is the same.
+            accepted: map id to map; all of them should be the same tokenizer.
+            level: how far shipped ids are trusted.
+            proven: whether an engine has proven by now that all maps are its tokenizer. If not, two maps count as one
+                tokenizer only if their contents are the same.
         """
         self._accepted = accepted
         self._proven = proven
@@ -105,13 +105,13 @@ class ResultTokens:
         self._notices = notices
 
     def map_of(self, map_id: str) -> TokenMap | None:
-        """The accepted map of that id."""
+        """The accepted map with that id; None: there is none."""
         return self._accepted.get(map_id)
 
     def for_engine(self, tool: str, result: Mapping[str, Any], token_map: TokenMap) -> ResultIds:
-        """The ids that stand for the result in an engine's prompt; `token_map` is the engine's, which proved every map.
+        """Return the ids of the result for an engine's prompt. `token_map` is the engine's, which has proven every map.
 
-        Blocks are joined by the ids of a line break. What is not text becomes a short line that says what it was.
+        Blocks are joined by the ids of a line break. A block that is not text becomes a short line that describes it.
         """
         pieces: list[IdPiece] = []
         for part in read_parts(result, (token_map.map_id, *self._accepted)):
@@ -128,15 +128,15 @@ class ResultTokens:
     def for_client(
         self, tool: str, result: dict[str, Any], token_map: TokenMap, *, min_text_length: int = 0
     ) -> dict[str, Any]:
-        """The result for a client that named `token_map`: every text block with ids of that map, all else untouched.
+        """Return the result for a client that named `token_map`: text blocks get its ids, all else stays unchanged.
 
-        Good ids stay; ids that fail a check, and ids under a name that the client did not give, are replaced. A block
-        without ids that is shorter than `min_text_length` characters stays without. Payloads of the older sibling form
-        become per-block ones, because a strict client refuses their block type. The input is not changed.
+        Good ids are kept, under the id of the client's map; ids that fail a check are replaced. A block without ids
+        that is shorter than `min_text_length` characters gets none. Payloads of the older sibling form become
+        per-block ones, because a strict client refuses their block type. The input is not modified.
         """
         blocks = content_of(result)
         if len(blocks) == 1:
-            # The common cases, for a part of the cost.
+            # The common cases, at a fraction of the cost.
             if (count := self._good_as_it_is(blocks[0], token_map)) is not None:
                 self._bypass(tool, token_map, count)
                 return result
@@ -156,7 +156,7 @@ class ResultTokens:
         return {**result, "content": content} if "content" in result else result
 
     def _unread(self, tool: str, part: UnreadText, token_map: TokenMap) -> IdPiece:
-        """The ids as they came; their own map's check they stood when they came, the engine's they stand here."""
+        """The ids as they came if they pass the engine map's check too (they passed their own map's on arrival)."""
         own = part.token_map
         if own is not token_map and (rejection := check_ids(token_map, "", part.ids, "trust")) is not None:
             self._metrics.leaf_rejected(rejection.reason)
@@ -166,7 +166,7 @@ class ResultTokens:
         return IdPiece(part.ids, "leaf")
 
     def _good_as_it_is(self, block: object, token_map: TokenMap) -> int | None:
-        """How many ids a text block carries, if they are of this map alone and stand every check; else None."""
+        """How many ids a text block carries, if its only payload is of this map and passes every check; else None."""
         try:
             meta: Any = cast("dict[str, Any]", block)["_meta"]
             text, payload = cast("dict[str, Any]", block)["text"], meta[CODEC_META_KEY]
@@ -190,7 +190,7 @@ class ResultTokens:
         return {**block, "_meta": {**kept, CODEC_META_KEY: {"map_id": token_map.map_id, "ids": ids}}}
 
     def _piece(self, tool: str, part: TextPart, token_map: TokenMap, *, proven: bool) -> IdPiece:
-        """The block's own ids if they stand every check, else ids made from its text."""
+        """The block's own ids if they pass every check, else ids made from its text."""
         refusal = self._why_refused(part, token_map, proven=proven)
         if part.payload is not None and refusal is None:
             ids = tuple(part.payload["ids"])
@@ -204,17 +204,17 @@ class ResultTokens:
         return _shim(self._made(part.text, token_map))
 
     def _made(self, text: str, token_map: TokenMap) -> list[int]:
-        """Ids made here, and counted."""
+        """Encode the text, and count that."""
         began = perf_counter()
         ids = _encode(token_map, text)
         self._metrics.shim_tokenized(token_map.map_id, ids=len(ids), seconds=perf_counter() - began)
         return ids
 
     def _why_refused(self, part: TextPart, token_map: TokenMap, *, proven: bool) -> _Refusal | None:
-        """Why what was shipped can't be used under `token_map`; None if it can, or if nothing was shipped.
+        """Why the shipped ids can't be used under `token_map`; None if they can, or if none were shipped.
 
-        Another map's ids are used only if both maps are accepted and known to be the same tokenizer; then they must
-        stand the checks of both, because one list of special tokens may know a token that the other does not.
+        Another map's ids are used only if both maps are accepted and known to be the same tokenizer. They must then
+        pass the checks of both maps, because one may list a special token that the other does not.
         """
         if part.malformed:
             return _Refusal("shape", "its payload lacks map_id or the list of ids")
@@ -226,7 +226,7 @@ class ResultTokens:
             own = self._accepted.get(map_id)
             if own is None or token_map.map_id not in self._accepted or not (proven or self._are_equal(own, token_map)):
                 self._metrics.map_mismatched()
-                return _Refusal("map", f"the ids are of map {map_id[:80]!r}, expected {token_map.map_id!r}")
+                return _Refusal("map", f"the ids belong to map {map_id[:80]!r}; expected {token_map.map_id!r}")
             judges.append(own)
         for judge in judges:
             rejection = check_ids(judge, part.text, ids, self._level)
@@ -235,7 +235,7 @@ class ResultTokens:
         return None
 
     def _are_equal(self, one: TokenMap, other: TokenMap) -> bool:
-        """Compared once: a map's id is the hash of its bytes, so the answer stays true."""
+        """Whether the maps are the same tokenizer. Compared once: a map's id is its hash, so the answer stays true."""
         pair = frozenset((one.map_id, other.map_id))
         if pair not in self._equal:
             self._equal[pair] = one.is_same_tokenizer(other)
@@ -247,7 +247,7 @@ def _shim(ids: list[int]) -> IdPiece:
 
 
 def _encode(token_map: TokenMap, text: str) -> list[int]:
-    """Ordinary text into ids. A lone surrogate, which no transport lets through, becomes U+003F like in UTF-8."""
+    """Encode ordinary text. A lone surrogate, which no transport lets through, becomes U+003F (a question mark)."""
     try:
         return token_map.encode(text)
     except TextNotUnicode:

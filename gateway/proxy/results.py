@@ -1,4 +1,5 @@
-"""Tool results as raw dicts: the error results that we write ourselves, how a call ended, and how large a result is.
+"""Tool results as raw dicts: the error results that we write ourselves, how a call ended, how large a
+result is, what objects a list holds.
 
 Pure. It knows no upstream and no token id.
 """
@@ -8,37 +9,37 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 Ending = Literal["ok", "tool_error", "timeout", "unavailable"]
-"""How a call ended that has a result, in the words of the metrics and the audit log."""
+"""How a call that has a result ended, in the words of the metrics and the audit log."""
 Source = Literal["leaf", "shim", "mixed", "none"]
-"""Who made the ids that leave with a result."""
+"""Who made the ids that are sent with a result."""
 
 
 class CallOutcome(NamedTuple):
-    """A request that has a result: the result, and what the gateway knows of it besides. It goes back as a whole."""
+    """The result of a call, and what the gateway knows about the call."""
 
     result: dict[str, Any]
     ended: Ending
     server: str = ""
-    """Of a tool's call; empty where the gateway itself answered."""
+    """The server that was called; empty if the gateway itself answered."""
     tool: str = ""
-    """Its own name on that server."""
+    """The tool's own name on that server."""
     seconds: float = 0.0
-    """From when its server was found to the result."""
+    """Seconds from when the server was found to the result."""
     source: Source = "none"
     ids: int = 0
-    """How many leave with the result."""
+    """How many ids are sent with the result."""
     map_id: str | None = None
-    """The map that its client speaks."""
+    """The map that the client named."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenIds:
-    """What our own agent says beside a call; whoever says it reads ids in the result."""
+    """What our own agent passes along with a call; whoever passes it can read ids in the result."""
 
     ids: tuple[int, ...] | None
-    """Those that the model wrote, of the engine's tokenizer (every accepted map was proven to be that one)."""
+    """The ids that the model wrote, in the engine's tokenizer, which every accepted map was proven to be."""
     name: str | None
-    """The tool's name in them, where they spell the whole call and not the arguments alone."""
+    """The tool's name as `ids` spell it, if they spell the whole call; None: they spell only the arguments."""
 
 
 def error_result(text: str) -> dict[str, Any]:
@@ -47,8 +48,14 @@ def error_result(text: str) -> dict[str, Any]:
 
 
 def ending_of(result: Mapping[str, Any]) -> Ending:
-    """How a call ended that its server answered with this."""
+    """How a call ended, by its server's result."""
     return "tool_error" if result.get("isError") is True else "ok"
+
+
+def objects_in(value: object) -> list[dict[str, Any]]:
+    """The objects in a JSON list; none if it is not a list."""
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
 
 
 def exceeds(value: object, limit: int) -> bool:
@@ -65,7 +72,7 @@ def exceeds(value: object, limit: int) -> bool:
             waiting += fields.values()
         elif isinstance(item, list):
             waiting += cast("list[object]", item)
-            # A list of numbers is size as well: two bytes an item is the least that JSON needs.
+            # Numbers count too: JSON needs at least two bytes for each item of a list.
             left -= 2 * len(cast("list[object]", item))
         if left < 0:
             return True

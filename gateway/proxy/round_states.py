@@ -1,20 +1,20 @@
-"""Whose a `requestState` is: of a call that waits here, or of a modern server that wants it back as it gave it.
+"""Whose a `requestState` is: that of a call parked here, or that of a modern server, which wants it back unchanged.
 
-A modern client sees both kinds, and the server may be a gateway like this one, whose states begin as ours do. So a
-server's state that could be taken for ours goes out with a mark before it, and loses it on its way back.
+A modern client sees both kinds, and the server may be a gateway like this one, whose states begin like ours. So a
+server's state that could be taken for ours gets a prefix on its way to the client, and loses it on its way back.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 PARKED: Final = "codec-gateway."
-"""What our own begin with."""
+"""Prefix of our own states."""
 _RELAYED: Final = "relayed."
-"""The mark. A server's state that begins with it gets it too, so that exactly one is taken off again."""
+"""The prefix for a server's state. A state that begins with it already gets it too, so exactly one is removed."""
 
 
 def is_parked(params: Mapping[str, Any]) -> bool:
-    """Whether a request goes on with a call that is parked here (or claims so)."""
+    """Whether a request continues a call that is parked here, or claims to."""
     state = params.get("requestState")
     return isinstance(state, str) and state.startswith(PARKED)
 

@@ -1,7 +1,8 @@
-"""Which server a client's request is for, and what is made of its answer.
+"""Finds the server that a client's request is for, and turns its answer into the client's.
 
-One function a method: public names and URIs become an upstream and its own name, lists of all visible servers become
-one. What is not a method of MCP's goes to the server if there is only one. It starts nothing and holds no connection.
+One function for each method: public names and URIs become an upstream and its own name, the lists of all visible
+servers become one. A method that is not MCP's is passed on if there is only one server. It starts nothing and holds no
+connection.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,7 +20,7 @@ from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
 from gateway.proxy.caller import Caller
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.lists import Lists
-from gateway.proxy.permissions import Owners
+from gateway.proxy.resolver import Resolver
 from gateway.proxy.resources import Resources, Watch
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
 from gateway.proxy.round_states import is_parked, to_client, to_server
@@ -30,7 +31,7 @@ from gateway.proxy.upstream.task_owners import unknown_task
 from gateway.proxy.upstream.upstream import Upstream
 
 _LEVEL_TIME: Final = 5.0
-"""Seconds for telling a server which log messages its client wants: clients say so first of all, and wait."""
+"""Seconds to tell a server which log messages its client wants: clients do this first of all, and wait for it."""
 _LISTS: Final[Mapping[str, Kind]] = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -39,14 +40,14 @@ _LISTS: Final[Mapping[str, Kind]] = {
 }
 _TASKS: Final = ("tasks/get", "tasks/result", "tasks/cancel", "tasks/update")
 _NEED_NOT_WAIT: Final = frozenset({"tools/call", "logging/setLevel"})
-"""Methods that see for themselves whether servers that still start have a part in the request."""
+"""Methods that decide for themselves whether to wait for servers that are still starting."""
 Called = Callable[[str, str, str, str, float], None]
-"""Told a call's server, the tool's own name there, whose call it was, how it ended, and its seconds."""
+"""Takes a call's server, the tool's own name there, the principal's name, how it ended, and its seconds."""
 Handler = Callable[[str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
 
 
 class Router:
-    """Takes each method of a client to its server, or answers it from all of them."""
+    """Sends each request of a client to its server, or answers it from all servers."""
 
     def __init__(
         self,
@@ -58,12 +59,12 @@ class Router:
         bridge: Bridge,
         searching: Callable[[], bool],
     ) -> None:
-        """Needs no running server.
+        """Needs no running servers.
 
         Args:
-            called: notes a tool call that is over.
-            watch, ready: as `Proxy`'s.
-            searching: whether clients list the two tools of `tool_search.py` in place of all.
+            called: notes a finished tool call.
+            watch, ready: see `Proxy`.
+            searching: whether clients see the two tools of `tool_search.py` in place of all tools.
         """
         self._bridge = bridge
         self._searching = searching
@@ -73,8 +74,8 @@ class Router:
         self._ready = ready
         self._starting = True
         self._lists = Lists(catalog)
-        self.owners = Owners(upstreams, catalog)
-        self.resources = Resources(upstreams, self.owners, watch, self._ask)
+        self.resolver = Resolver(upstreams, catalog)
+        self.resources = Resources(upstreams, self.resolver, watch, self._ask)
         self._handlers: Mapping[str, Handler] = {
             "tools/call": self._call_result,
             "prompts/get": self._get_prompt,
@@ -87,7 +88,7 @@ class Router:
         }
 
     async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """As `Proxy.handle`."""
+        """See `Proxy.handle`."""
         try:
             kind = _LISTS.get(method)
             if kind is not None:
@@ -108,7 +109,7 @@ class Router:
         seconds: float | None = None,
         written: WrittenIds | None = None,
     ) -> CallOutcome:
-        """As `Proxy.call_tool`."""
+        """See `Proxy.call_tool`."""
         name, arguments = _read_call(params)
         entry = self._catalog.tools.get(name)
         if entry is None:
@@ -119,10 +120,10 @@ class Router:
                 entry = self._catalog.tools.get(name)
             if entry is None:
                 try:
-                    await self.owners.learn_tool(name, caller)
+                    await self.resolver.learn_tool(name, caller)
                 except UpstreamUnavailable as error:
                     return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
-        upstream, own = self.owners.tool(name, caller)
+        upstream, own = self.resolver.tool(name, caller)
         server = upstream.config.name
         sent = params if own == name else {**params, "name": own}
         began = perf_counter()
@@ -137,7 +138,7 @@ class Router:
         except UpstreamUnavailable as error:
             result, ended, server = _failure(error.message, caller), "unavailable", error.server
         except BaseException as error:
-            # What ends a call without a word of the server's own is its caller's going.
+            # If it is not the server's error, the caller has cancelled the call.
             how = "refused" if isinstance(error, RpcError) else "cancelled"
             self._called(server, own, caller.principal.name, how, perf_counter() - began)
             raise
@@ -146,13 +147,13 @@ class Router:
         return CallOutcome(result, ended, server, own, took)
 
     def started(self) -> None:
-        """Every server was waited for: no request waits for them all any more."""
+        """Note that the start is over, so that requests no longer wait for servers that are starting."""
         self._starting = False
 
     async def _list(self, kind: Kind, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if params.get("cursor") is not None:
-            raise rpc_error(INVALID_PARAMS, "unknown cursor: the list has one page, ask for it without a cursor")
-        result = await self._lists.merged(kind, self.owners.visible(caller.principal), caller)
+            raise rpc_error(INVALID_PARAMS, "unknown cursor: the list has only one page; ask for it without a cursor")
+        result = await self._lists.merged(kind, self.resolver.visible(caller.principal), caller)
         return {**result, "tools": list(finder.DEFINITIONS)} if kind == "tools" and self._searching() else result
 
     async def _call_result(self, _: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
@@ -163,7 +164,7 @@ class Router:
             tools = [e for e in self._catalog.tools.values() if caller.principal.may_call(e.server, e.name)]
             found = _in_era(finder.search(tools, arguments), caller)
             return CallOutcome(found, ending_of(found), tool=finder.SEARCH)
-        # The call goes on as if the tool had been called by its own name: everything else of the request stays.
+        # From here on it is as if the tool had been called by its own name: the rest of the request stays the same.
         inner = {key: arguments[key] for key in ("name", "arguments") if arguments.get(key) is not None}
         around = {key: value for key, value in params.items() if key not in ("name", "arguments")}
         return await self.call_tool({**around, **inner}, caller)
@@ -171,9 +172,9 @@ class Router:
     async def _get_prompt(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         name = params.get("name")
         if not isinstance(name, str):
-            raise rpc_error(INVALID_PARAMS, "prompts/get needs the prompt's name as a text in params.name")
-        await self.owners.learn_prompt(name, caller)
-        upstream, own = self.owners.prompt(name, caller)
+            raise rpc_error(INVALID_PARAMS, "prompts/get needs the prompt's name, as a string, in params.name")
+        await self.resolver.learn_prompt(name, caller)
+        upstream, own = self.resolver.prompt(name, caller)
         return await self._ask(upstream, method, {**params, "name": own}, caller)
 
     async def _complete(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
@@ -181,10 +182,10 @@ class Router:
         ref = cast("dict[str, Any]", reference) if isinstance(reference, dict) else {}
         name, uri = ref.get("name"), ref.get("uri")
         if isinstance(name, str):
-            upstream, own = self.owners.prompt(name, caller)
+            upstream, own = self.resolver.prompt(name, caller)
             return await self._ask(upstream, method, {**params, "ref": {**ref, "name": own}}, caller)
         if isinstance(uri, str):
-            owner = self.owners.uri_owner(uri, caller.principal, caller)
+            owner = self.resolver.uri_owner(uri, caller.principal, caller)
             if owner is not None:
                 return await self._ask(self._upstreams[owner], method, params, caller)
         raise rpc_error(
@@ -192,19 +193,21 @@ class Router:
         )
 
     async def _set_level(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        visible = self.owners.visible(caller.principal)
+        visible = self.resolver.visible(caller.principal)
         logging = [each for each in visible if "logging" in each.offers]
-        if not logging and not all(each.met for each in visible):
-            # It was announced because one of these may; a session tells its server when there is one.
+        if not logging and not all(each.was_up for each in visible):
+            # Logging was announced because a server that was never up may offer it; its session will be told the level.
             return {}
         if not logging:
-            raise rpc_error(METHOD_NOT_FOUND, "no server here writes log messages for clients", method=method)
+            raise rpc_error(
+                METHOD_NOT_FOUND, "no server behind the gateway sends log messages to clients", method=method
+            )
         answers: list[dict[str, Any]] = []
         refused: list[RpcError | UpstreamError] = []
 
         async def tell(upstream: Upstream) -> None:
             try:
-                # Each request says in the modern era which messages it wants, and ours do.
+                # In the modern era each request says which messages it wants, and ours do.
                 if await upstream.selector.is_modern(caller):
                     answers.append({})
                     return
@@ -221,15 +224,15 @@ class Router:
         raise refused[0]
 
     async def _of_task(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """A request about one task: to the server on which its caller made it."""
-        for upstream in self.owners.visible(caller.principal):
+        """Send a request about one task to the server on which its caller made the task."""
+        for upstream in self.resolver.visible(caller.principal):
             if upstream.has_task(params.get("taskId"), caller):
                 return await self._ask(upstream, method, params, caller)
         raise unknown_task(params.get("taskId"))
 
     async def _pass_on(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """A method that we don't know: only where there is no doubt whom it is for."""
-        visible = self.owners.visible(caller.principal)
+        """Pass on a method that we don't know, but only if a single server is visible."""
+        visible = self.resolver.visible(caller.principal)
         if len(visible) != 1:
             raise RpcError({"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method})
         return await self._ask(visible[0], method, params, caller)
@@ -244,11 +247,11 @@ class Router:
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
     ) -> dict[str, Any]:
-        """Put the request, over as many rounds as the eras of both sides need."""
+        """Send the request, in as many rounds as the eras of both sides need."""
         if caller.modern and method in MULTI_ROUND:
             if is_parked(params):
                 return await self._bridge.resume(method, params, caller)
-            # A tool is called there for callers alone that may be asked.
+            # A tool is called in a session of its own only for callers that may be asked.
             if (caller.capabilities or method != "tools/call") and await upstream.runs_aside(method, params, caller):
                 return await self._bridge.begin(upstream, method, params, caller)
             params = to_server(params)
@@ -271,7 +274,7 @@ def _read_call(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The tool's name and the arguments of `tools/call`."""
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str):
-        raise rpc_error(INVALID_PARAMS, "tools/call needs the tool's name as a text in params.name")
+        raise rpc_error(INVALID_PARAMS, "tools/call needs the tool's name, as a string, in params.name")
     if arguments is not None and not isinstance(arguments, dict):
         raise rpc_error(INVALID_PARAMS, "tools/call needs params.arguments to be an object")
     return name, cast("dict[str, Any]", arguments or {})
@@ -282,7 +285,7 @@ def _failure(message: str, caller: Caller) -> dict[str, Any]:
 
 
 def _in_era(result: dict[str, Any], caller: Caller) -> dict[str, Any]:
-    """A result that we made ourselves, as the caller's era has it."""
+    """A result of our own, in the form of the caller's era."""
     if caller.modern:
         result["resultType"] = "complete"
     return result

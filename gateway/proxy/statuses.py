@@ -1,4 +1,4 @@
-"""Where one upstream stands, for people, metrics and health checks.
+"""The status of one upstream, for people, metrics and health checks.
 
 Reads an upstream, and changes nothing.
 """
@@ -15,30 +15,30 @@ from gateway.proxy.upstream.upstream import Upstream
 
 @dataclass(frozen=True, slots=True)
 class UpstreamStatus:
-    """Where one upstream stands, for people and health checks."""
+    """The status of one upstream, for people, metrics and health checks."""
 
     name: str
     transport: Transport
     state: State
     tools: int
-    """How many tools it offers now; 0 while it is not up."""
+    """How many tools it lists now; 0 while it is not up."""
     last_error: str | None
     restarts: int
     protocol: str | None
-    """Negotiated MCP version, from the last time it was up."""
+    """The negotiated MCP version, from the last time it was up; None: it was never up."""
     sessions: int
     in_flight: int
     queued: int
     breaker: Literal["closed", "open", "half_open"]
     prompts: int = 0
     resources: int = 0
-    """Listed ones; templates are none."""
+    """How many resources it lists now, without templates."""
     offers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Its capabilities, from the last time it was up."""
     bolt_ons: tuple[BoltOnStatus, ...] = ()
-    """How each of its tools is called, where these are bolt-ons that are up."""
+    """How each of its tools is called, if they are bolt-ons and up."""
     invalid_tools: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Its own names of tools that are not offered, and why."""
+    """Its tools that are not offered, by their own names, and why."""
 
 
 def status_of(upstream: Upstream, now: float, bolt_ons: tuple[BoltOnStatus, ...]) -> UpstreamStatus:

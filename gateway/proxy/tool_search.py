@@ -1,8 +1,8 @@
-"""Two tools in place of all: one that finds tools, one that calls what was found.
+"""Two tools in place of all: one finds tools, the other calls them.
 
-A list of some hundred tools costs a model more tokens than its question. Where the operator asks for it, clients list
-these two only, and a model asks for the definitions that fit what it wants to do. Turns a query into the fitting
-definitions, ranked by the words that they share with it, rare words first. Pure.
+A list of some hundred tools costs a model more tokens than its question. If the operator turns this on, clients see
+only these two, and a model asks for the definitions that fit what it wants to do. Turns a query into the definitions
+that share words with it, ranked by those words; rare words count more. Pure.
 """
 
 import json
@@ -19,8 +19,8 @@ CALL: Final = "codec_call_tool"
 DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
     {
         "name": SEARCH,
-        "description": "Find tools by what they do. Gives the names, descriptions and input schemas of the tools that "
-        f"fit best; call one of them with {CALL}.",
+        "description": "Find tools by what they do. Returns the names, descriptions and input schemas of the tools "
+        f"that fit best; call one of them with {CALL}.",
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -37,8 +37,8 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
         "inputSchema": {
             "type": "object",
             "properties": {
-                "name": {"type": "string", "description": "The tool's name, as it was found."},
-                "arguments": {"type": "object", "description": "Its arguments, by its input schema."},
+                "name": {"type": "string", "description": "The tool's name, as the search returned it."},
+                "arguments": {"type": "object", "description": "Its arguments, as its input schema describes them."},
             },
             "required": ["name"],
         },
@@ -56,17 +56,17 @@ _IN_PARAMETERS: Final = 0.5
 
 
 def search(entries: Sequence[ToolEntry], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The CallToolResult of a search: the definitions that fit, best first, as JSON text and as structured content."""
+    """Return the CallToolResult of a search: the best definitions first, as JSON text and as structured content."""
     query, limit = arguments.get("query"), arguments.get("limit")
     most = min(limit, _MOST) if isinstance(limit, int) and limit > 0 else _USUAL
     found = [entry.definition for entry in rank(entries, query if isinstance(query, str) else "")[:most]]
     text = "\n".join(json.dumps(definition, ensure_ascii=False, separators=(",", ":")) for definition in found)
-    content = text or f"no tool fits; {len(entries)} tools are there: try other words"
+    content = text or f"none of the {len(entries)} tools matches this query; try other words"
     return {"content": [{"type": "text", "text": content}], "structuredContent": {"tools": found}}
 
 
 def rank(entries: Sequence[ToolEntry], query: str) -> list[ToolEntry]:
-    """The tools that share a word with the query, best first; tools of the same worth in their own order."""
+    """The tools that share a word with the query, best first; tools with equal scores keep their order."""
     bags = [_bag(entry) for entry in entries]
     seen = Counter(word for bag in bags for word in bag)
     wanted = set(_words(query[:_QUERY]))
@@ -76,7 +76,7 @@ def rank(entries: Sequence[ToolEntry], query: str) -> list[ToolEntry]:
 
 
 def _bag(entry: ToolEntry) -> dict[str, float]:
-    """What each of the tool's words weighs."""
+    """The weight of each of the tool's words."""
     bag: dict[str, float] = {}
     schema: object = entry.definition.get("inputSchema")
     properties: object = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
@@ -89,6 +89,6 @@ def _bag(entry: ToolEntry) -> dict[str, float]:
 
 
 def _words(text: str) -> list[str]:
-    """Words in lower case, `getTime` and `get_time` alike, without a plural's `s`."""
+    """Words in lower case and without a plural's `s`; `getTime` and `get_time` give the same."""
     words = [word.lower() for word in _WORD.findall(_CAMEL.sub(" ", text))]
     return [word[:-1] if len(word) > 3 and word.endswith("s") else word for word in words]

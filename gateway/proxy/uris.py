@@ -1,8 +1,8 @@
-"""Which server a resource's URI belongs to: who had it first keeps it.
+"""Which server a resource's URI belongs to: the first one that lists it keeps it.
 
-Turns what the servers list (URIs, and templates that URIs may fit) into an owner for each URI, as far as a principal
-may see. What was listed at the start counts as listed at once: there who lists a URI comes before whose template it
-fits, and the configuration's order decides the rest. What is listed later takes nothing from anybody. Pure.
+Turns what the servers list (URIs, and templates that URIs may fit) into an owner for each URI, within what a principal
+may see. Everything listed at the start counts as simultaneous: there, a server that lists a URI comes before one whose
+template it fits, and the configuration's order decides the rest. What is listed later changes no owner. Pure.
 """
 
 import re
@@ -10,26 +10,26 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.proxy.caller import Principal
 
 _VARIABLE: Final = re.compile(r"\{[^{}]*\}")
 _TEMPLATES: Final = 100
-"""Templates of one server by which URIs are its own: each URI that others list is held against them."""
+"""Templates of one server that can claim URIs: each URI that others list is compared with all of them."""
 _VARIABLES: Final = 16
-"""Variables of such a template."""
+"""Variables of a template that can claim URIs, at most."""
 
 
 class Claim(NamedTuple):
-    """One server says that it has a URI, or those that fit a template. The lesser one comes first."""
+    """A server's claim to a URI, or to all URIs that fit a template. Of several, the smallest one wins."""
 
     since: int
-    """When it was first said; 0: at the start."""
-    by: Literal[0, 1]
-    """1: by a template."""
+    """When it was first made, as a count of later listings; 0: at the start."""
+    is_template: bool
+    """Whether it is to a template's URIs; a URI comes first."""
     place: int
-    """Of its server and of itself there, in the configuration's order."""
+    """Position among all claims, in the order of the configuration and of each server's list."""
     server: str
     pattern: str
 
@@ -38,36 +38,36 @@ class UriClaims:
     """The claims of all servers."""
 
     def __init__(self) -> None:
-        """Nothing is claimed, and everything counts as said at the start until `settle`."""
+        """Start with no claims; every claim counts as made at the start until `settle`."""
         self.version = 0
-        """Another one for other claims."""
+        """Changes with every `replace`."""
         self._now = 0
         self._settled = False
         self._named: dict[str, list[Claim]] = {}
         self._templates: list[Claim] = []
 
     def settle(self) -> None:
-        """The start is over: what is claimed from now on comes after all that is there."""
+        """Note that the start is over: later claims come after all existing ones."""
         self._settled = True
 
-    def take(self, listed: Iterable[tuple[str, str, Literal[0, 1]]]) -> None:
-        """Replace all claims. `listed`: server, URI or template, and which it is; in the configuration's order."""
-        before = {(each.server, each.pattern, each.by): each.since for each in chain(*self._named.values())}
+    def replace(self, listed: Iterable[tuple[str, str, bool]]) -> None:
+        """Replace all claims. `listed`: server, URI or template, and which of these; in the configuration's order."""
+        before = {(each.server, each.pattern, each.is_template): each.since for each in chain(*self._named.values())}
         self.version += 1
         if self._settled:
             self._now += 1
         self._named, self._templates = {}, []
         counted: Counter[str] = Counter()
-        for place, (server, pattern, by) in enumerate(listed):
-            claim = Claim(before.get((server, pattern, by), self._now), by, place, server, pattern)
+        for place, (server, pattern, is_template) in enumerate(listed):
+            claim = Claim(before.get((server, pattern, is_template), self._now), is_template, place, server, pattern)
             self._named.setdefault(pattern, []).append(claim)
-            if by and counted[server] < _TEMPLATES and len(literals_of(pattern)) <= _VARIABLES + 1:
+            if is_template and counted[server] < _TEMPLATES and len(literals_of(pattern)) <= _VARIABLES + 1:
                 counted[server] += 1
                 self._templates.append(claim)
         self._templates.sort()
 
     def owner(self, uri: str, principal: Principal | None = None) -> str | None:
-        """Whose the URI is (or the template, by its own words); None: nobody claims it. None for all principals."""
+        """The server that owns a URI or template; None: nobody claims it. `principal`: who asks; None: anybody."""
         best = self._first(self._named.get(uri, ()), principal)
         for claim in self._templates:
             if best is not None and best < claim:
@@ -77,16 +77,16 @@ class UriClaims:
         return None if best is None else best.server
 
     def lister(self, template: str, principal: Principal) -> str | None:
-        """Who shows this template, of those that list the same."""
+        """Which of the servers that list this template shows it; None: none does."""
         best = self._first(self._named.get(template, ()), principal)
         return None if best is None else best.server
 
     def hidden(self) -> list[tuple[Claim, str]]:
-        """What is listed and belongs to another server, and to which."""
+        """The claims whose URI or template belongs to another server, each with that server."""
         found: list[tuple[Claim, str]] = []
         for claims in self._named.values():
             for claim in claims:
-                kept = min(claims).server if claim.by else self.owner(claim.pattern)
+                kept = min(claims).server if claim.is_template else self.owner(claim.pattern)
                 if kept is not None and kept != claim.server:
                     found.append((claim, kept))
         return found
@@ -97,14 +97,14 @@ class UriClaims:
 
 @lru_cache(maxsize=4096)
 def literals_of(template: str) -> tuple[str, ...]:
-    """What stands around a URI template's variables (RFC 6570), in order; one text more than there are variables."""
+    """The texts around a URI template's variables (RFC 6570), in order; always one more than there are variables."""
     return tuple(_VARIABLE.split(template))
 
 
 def fits(template: str, uri: str) -> bool:
-    """Whether the template can have made the URI, whatever its variables hold.
+    """Whether the template can produce the URI with some values of its variables.
 
-    Both are strangers' words: each literal is looked for once, so the time is linear, which a pattern's would not be.
+    Both are untrusted. Each literal is searched for once, so the time is linear, unlike that of a regular expression.
     """
     first, *middle = literals_of(template)
     if not middle:

@@ -1,4 +1,4 @@
-"""Replicas of one gateway, which share a secret alone: sealed names of what lives in one, and the way there."""
+"""Replicas of one gateway, which share only a secret: sealed names of what lives in one, and how requests get there."""
 
 from gateway.replicas.interface import ALONE, Replica, Replicas
 

@@ -1,4 +1,4 @@
-"""One of several replicas: it names what lives here, and sends on requests for what lives in another."""
+"""One of several replicas: names what lives here, and sends on requests for what lives in another replica."""
 
 import asyncio
 import socket
@@ -21,10 +21,10 @@ log = get_logger("replicas")
 
 
 class Connected:
-    """This replica, where there are others."""
+    """This replica, if there are others."""
 
     def __init__(self, keys: ReplicaKeys, host: str, port: int) -> None:
-        """Listens to nobody until `listening`. `host`, `port`: where the others reach this replica."""
+        """Nothing listens until `listening`. `host`, `port`: where the others reach this replica."""
         self._host, self._port = host, port
         self._keys = keys
         self._names = OwnedNames(keys, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
@@ -32,45 +32,45 @@ class Connected:
         self._listener: Listener | None = None
 
     def name(self, purpose: Purpose, principal: str) -> str:
-        """A sealed name, which says which replica gave it."""
+        """A sealed name, which says which replica made it."""
         return self._names.new(purpose, principal)
 
     def owner(self, purpose: Purpose, name: str, principal: str, scope: Scope) -> Replica | None:
-        """As the name says; None too if another replica has sent the request on."""
+        """The replica that the name says; None also if another replica has sent the request on."""
         return None if FORWARDED in scope else self._names.elsewhere(purpose, name, principal)
 
     def at(self, address: str, scope: Scope) -> Replica | None:
-        """None if that is this replica, or if another one has sent the request on."""
+        """The replica at the address; None if that is this one, or if another one has sent the request on."""
         return None if FORWARDED in scope or address == self._names.me.address else Replica(address, b"")
 
     def shared_keys(self, purpose: str) -> Sequence[bytes]:
-        """Derived from the common secret, and from the one before it."""
+        """Keys derived from the common secret, and from the one before it."""
         return [derived(secret, f"shared {purpose}") for secret in self._keys.secrets]
 
     async def forward(
         self, owner: Replica, scope: Scope, receive: Receive, send: Send, broken: Broken = quietly
     ) -> None:
-        """Send it over a kept connection."""
+        """Send the request over a kept connection."""
         await self._forwarder.forward(owner, scope, receive, send, broken)
 
     def leave(self) -> None:
-        """Tell every connection."""
+        """Refuse on every connection what any replica can answer."""
         if self._listener is not None:
             self._listener.leave()
 
     def stop(self) -> None:
-        """End it on every connection."""
+        """End on every connection what the others are still answering."""
         self._forwarder.stop()
 
     @asynccontextmanager
     async def listening(self, app: ASGIApp, listener: socket.socket | None = None) -> AsyncGenerator[None]:
-        """Answer the others' requests with `app`, for as long as the context lasts. Raises `ConfigError`."""
+        """Answer the requests of other replicas with `app` while the context lasts. Raises `ConfigError`."""
         answering = self._listener = Listener(self._keys, self._names.me.boot, app)
         where: Any = {"host": self._host, "port": self._port} if listener is None else {"sock": listener}
         try:
             server = await asyncio.get_running_loop().create_server(answering.link, **where)
         except (OSError, UnicodeError) as error:
-            # UnicodeError: of a name that no host can have.
+            # UnicodeError: the host is a name that no host can have.
             raise ConfigError(
                 f"replicas: can't listen on {self._names.me.address}: {error}; replicas.address must be an address of "
                 "this machine, and replicas.port must be free"

@@ -1,7 +1,7 @@
-"""Sends a request on to the replica that has what it names, and its answer back.
+"""Sends a request on to the replica that has what it names, and passes its answer back.
 
-Turns an ASGI request into records on a kept connection. A streamed answer is passed on as it comes. Any other is
-gathered first, so that if the owner dies half-way, the client is told that it is gone.
+Turns an ASGI request into records on a kept connection. A streamed answer is passed on as it arrives. Any other is
+collected first, so that the client can be told if the owner dies half-way.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from gateway.replicas.messages import ALIVE, BODY, END, GONE, REQUEST, START, he
 from gateway.replicas.records import RecordFault
 
 _SILENCE: Final = 45.0
-"""Seconds in which an owner must say or take something; one that lives does so every 15 s, however long calls take."""
+"""Seconds without any data from or to an owner after which it counts as dead. A live one sends every 15 s."""
 _LOOK: Final = 0.1
-"""Seconds that a request may take before we look whether its client is still there."""
-_BROKE_OFF: Final = "the replica that had it broke off"
-_STOPPING: Final = "the gateway is stopping and could not wait for this answer; ask again"
+"""Seconds that a request may take before we start to watch whether its client is still there."""
+_BROKE_OFF: Final = "the connection to the replica that held it broke"
+_STOPPING: Final = "the gateway is stopping and could not wait for this answer; try again"
 
 
 class Forwarder:
@@ -39,11 +39,11 @@ class Forwarder:
     async def forward(
         self, owner: Replica, scope: Scope, receive: Receive, send: Send, broken: Broken = quietly
     ) -> None:
-        """Have another replica answer a request. `broken`: gives the last bytes of a stream that breaks off.
+        """Have another replica answer a request. `broken`: returns the last bytes of a stream that breaks off.
 
         Raises `OwnerGone` or `ReplicaBusy`; nothing has been sent to the client then.
         """
-        # A connection that says nothing is taken for a stranger's: a client that is slow to send is waited for without.
+        # The owner closes a connection that stays silent, so we connect only once the client has sent something.
         first = await receive()
         link = await self._pool.link(owner)
         errand = _Errand(owner, link, receive, self._deadlines)
@@ -51,7 +51,7 @@ class Forwarder:
         kept = False
         try:
             whole = await errand.ask(scope, first)
-            kept = await errand.answer(send, broken) and whole and link.rests
+            kept = await errand.answer(send, broken) and whole and link.is_idle
         finally:
             self._running.discard(errand)
             errand.over()
@@ -82,26 +82,29 @@ class _Errand:
         self._deadline: Deadline | None = None
         self._watch: asyncio.Task[None] | None = None
         self._since: float | None = None
-        """Since when the owner has to say something."""
+        """Since when we have been waiting for the owner; None: we are not."""
         self._why: NotAnswered | None = None
-        """What ended it from this side."""
+        """Why this side ended it; None: it did not."""
 
     def give_up(self, why: NotAnswered) -> None:
-        """End it. The owner notices that the connection has ended."""
+        """End the request. The owner notices that the connection has ended."""
         self._why = self._why or why
         self._link.close()
 
     def over(self) -> None:
-        """It has been answered, or lost."""
+        """Stop watching: the request has been answered, or lost."""
         if self._deadline is not None:
             self._deadline.cancel()
         if self._watch is not None:
             self._watch.cancel()
-            # A task that was cancelled has the frames in which it was, and so us: we let go of it.
+            # A cancelled task keeps its frames, and so this object, until the garbage collector runs.
             self._watch = None
 
     async def ask(self, scope: Scope, message: Message) -> bool:
-        """Send the request; False: the owner answered before it had all of it. Raises `OwnerGone`, `ReplicaBusy`."""
+        """Send the request. Returns whether all of it was sent before the owner answered.
+
+        Raises `OwnerGone`, `ReplicaBusy`.
+        """
         try:
             head = (REQUEST, head_of(scope, self._owner.boot))
             if message["type"] != "http.request" or message.get("more_body", False):
@@ -113,7 +116,7 @@ class _Errand:
         return True
 
     async def _ask_in_parts(self, head: tuple[bytes, bytes], message: Message) -> bool:
-        """The owner may refuse a body that is too large before all of it has come, and then reads no more of it."""
+        """Send the body as it arrives. The owner may refuse one that is too large before all of it has arrived."""
         loop = asyncio.get_running_loop()
         sending, hearing = loop.create_task(self._send(head, message)), loop.create_task(self._link.heard())
         try:
@@ -130,7 +133,7 @@ class _Errand:
         records, more = [head], True
         while more:
             if message["type"] != "http.request":
-                raise OwnerGone("its client has left", asked=True)
+                raise OwnerGone("its client disconnected", asked=True)
             more = message.get("more_body", False)
             records += pieces(message.get("body", b""), more=more)
             await self._link.send(*records, within=_SILENCE)
@@ -139,7 +142,7 @@ class _Errand:
                 message = await self._receive()
 
     async def answer(self, send: Send, broken: Broken) -> bool:
-        """Pass on the answer. Gives whether it was complete. Raises `OwnerGone`, `ReplicaBusy`."""
+        """Pass on the answer. Returns whether it was complete. Raises `OwnerGone`, `ReplicaBusy`."""
         try:
             start = await self._start()
             streamed = streams(start["headers"])
@@ -165,9 +168,9 @@ class _Errand:
     async def _start(self) -> dict[str, Any]:
         kind, data = await self._said()
         if kind == GONE:
-            raise OwnerGone("the replica that had it was started anew, or has ended")
+            raise OwnerGone("the replica that held it was restarted or has stopped")
         if kind != START:
-            raise RecordFault(f"{kind!r} where an answer begins")
+            raise RecordFault(f"a record of kind {kind!r} where an answer should begin")
         return message_of(data)
 
     async def _body(self) -> AsyncGenerator[bytes]:
@@ -175,7 +178,7 @@ class _Errand:
         while kind != END:
             kind, data = await self._said()
             if kind not in (BODY, END):
-                raise RecordFault(f"{kind!r} in the middle of an answer")
+                raise RecordFault(f"a record of kind {kind!r} in the middle of an answer")
             yield data
 
     async def _said(self) -> tuple[bytes, bytes]:
@@ -190,14 +193,14 @@ class _Errand:
         return self._why or gone(self._owner, _BROKE_OFF, error, asked=True)
 
     def _look(self) -> None:
-        """The request takes longer: watch whether the client and the owner are still there."""
+        """The request takes a while: watch whether the client and the owner are still there."""
         self._watch = self._loop.create_task(self._watch_client())
         self._deadline = self._deadlines.after(max(_SILENCE - _LOOK, 0), self._listen)
 
     async def _watch_client(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.give_up(OwnerGone("its client has left", asked=True))
+        self.give_up(OwnerGone("its client disconnected", asked=True))
 
     def _listen(self) -> None:
         left = _SILENCE
@@ -206,4 +209,4 @@ class _Errand:
         if left > 0:
             self._deadline = self._deadlines.after(left, self._listen)
         else:
-            self.give_up(gone(self._owner, _BROKE_OFF, TimeoutError(f"it said nothing for {_SILENCE:g} s"), asked=True))
+            self.give_up(gone(self._owner, _BROKE_OFF, TimeoutError(f"it sent nothing for {_SILENCE:g} s"), asked=True))

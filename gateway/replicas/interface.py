@@ -1,6 +1,6 @@
-"""What one replica has to do with the others, as the endpoints see it; and a gateway that has no others.
+"""What a replica does with the others, as the endpoints see it, and a gateway without others.
 
-Kept apart from the implementation (`connected.py`), so that a gateway without replicas loads nothing of it.
+Kept apart from the implementation (`connected.py`), so that a gateway without replicas loads none of it.
 """
 
 import secrets
@@ -16,55 +16,55 @@ from gateway.errors import NotAnswered, OwnerGone
 
 Purpose = Literal["session", "parked call", "response"]
 FORWARDED: Final = "codec.forwarded"
-"""Key in the scope of a request that another replica has sent on: it is not sent on again."""
+"""Key in the scope of a request that another replica has sent on, so that it is not sent on again."""
 Broken = Callable[[NotAnswered], bytes]
 
 
 def quietly(_: NotAnswered) -> bytes:
-    """For clients of MCP, which know what to do when a stream ends early: they reconnect, and are told then."""
+    """No last bytes, for MCP clients: when a stream ends early they reconnect, and are told then."""
     return b""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One start of one process, and where it listens for the others."""
+    """One run of one process, and where it listens for the others."""
 
     address: str
     """HOST:PORT."""
     boot: bytes
-    """Empty: any."""
+    """Identifies the run; empty: any."""
 
 
 class Replicas(Protocol):
-    """This replica among the others."""
+    """This replica's view of the others."""
 
     def name(self, purpose: Purpose, principal: str) -> str:
-        """A new name that nobody can guess, for something of this principal's that lives here."""
+        """A new unguessable name for something of this principal that lives here."""
         ...
 
     def owner(self, purpose: Purpose, name: str, principal: str, scope: Scope) -> Replica | None:
-        """The other replica that has what a name stands for; None: the request is to be answered here in any case."""
+        """The other replica that has what a name stands for; None: the request must be answered here."""
         ...
 
     def at(self, address: str, scope: Scope) -> Replica | None:
-        """The other replica at an address, whichever start of it; None: the request is to be answered here."""
+        """The other replica at an address, whichever run of it; None: the request must be answered here."""
         ...
 
     def shared_keys(self, purpose: str) -> Sequence[bytes]:
-        """Keys of 32 bytes that all replicas have for one purpose; the first is used for anything new."""
+        """Keys of 32 bytes that all replicas share for one purpose; the first is used for anything new."""
         ...
 
     async def forward(
         self, owner: Replica, scope: Scope, receive: Receive, send: Send, broken: Broken = quietly
     ) -> None:
-        """Have another replica answer a request. `broken`: gives the last bytes of a stream that breaks off.
+        """Have another replica answer a request. `broken`: returns the last bytes of a stream that breaks off.
 
         Raises `OwnerGone` or `ReplicaBusy`; nothing has been sent to the client then.
         """
         ...
 
     def leave(self) -> None:
-        """Refuse requests of the others that any replica can answer: this one is about to end."""
+        """Refuse requests from the others that any replica can answer: this one is about to end."""
         ...
 
     def stop(self) -> None:
@@ -72,7 +72,7 @@ class Replicas(Protocol):
         ...
 
     def listening(self, app: ASGIApp, listener: socket.socket | None = None) -> AbstractAsyncContextManager[None]:
-        """Answer the others' requests with `app`, for as long as the context lasts. Raises `ConfigError`.
+        """Answer the requests of other replicas with `app` while the context lasts. Raises `ConfigError`.
 
         `listener`: a socket bound to this replica's address; None: one is made.
         """

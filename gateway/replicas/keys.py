@@ -32,25 +32,25 @@ class ReplicaKeys:
 
     secrets: Sequence[bytes]
     by_id: dict[bytes, bytes] = field(init=False, repr=False)
-    """Secrets by what is told of them."""
+    """The secrets by their public ids."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_id", {_id_of(each): each for each in self.secrets})
 
     @property
     def current(self) -> tuple[bytes, bytes]:
-        """The secret that is in use, behind its public id."""
+        """The public id of the secret in use, and the secret."""
         return _id_of(self.secrets[0]), self.secrets[0]
 
     def seal(self, purpose: str, plain: bytes) -> str:
-        """A token, in characters that a URL may hold."""
+        """Seal bytes as a token of characters that a URL may hold."""
         key_id, secret = self.current
         nonce = secrets.token_bytes(_NONCE)
         sealed = ChaCha20Poly1305(derived(secret, purpose)).encrypt(nonce, plain, key_id)
         return urlsafe_b64encode(key_id + nonce + sealed).rstrip(b"=").decode()
 
     def opened(self, purpose: str, token: str) -> bytes | None:
-        """What was sealed; None if it was sealed for another purpose or with another secret, or not at all."""
+        """The bytes in a token; None if it was sealed for another purpose or with another secret, or not at all."""
         try:
             held = b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         except ValueError:

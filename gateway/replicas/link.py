@@ -1,7 +1,7 @@
 """One connection between two replicas: the greeting of both sides, then records.
 
-A protocol of asyncio that turns bytes into records and back. What it is given too fast waits: in the kernel, or in
-whoever sends.
+An asyncio protocol that turns bytes into records and back. If one side is too fast, data waits in the kernel, or the
+sender waits.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from gateway.replicas.keys import ReplicaKeys
 from gateway.replicas.records import FULL, HELLO_BYTES, Hello, NoRoom, RecordFault, Records
 
 _HELD: Final = 512 * 1024
-"""Bytes of records that nobody has taken yet; with more of them nothing is read."""
+"""Bytes of received records that may wait to be taken; over that, reading pauses."""
 _PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""Seconds of silence, seconds between two probes, and how many of them go unanswered; not every system has each."""
+"""Seconds of silence, seconds between two probes, and how many may go unanswered. Not every system has all options."""
 
 
 class Link(asyncio.Protocol):
@@ -27,7 +27,7 @@ class Link(asyncio.Protocol):
     def __init__(
         self, keys: ReplicaKeys, side: Literal["asks", "answers"], met: Callable[["Link"], object] | None = None
     ) -> None:
-        """`met` is called once it is connected."""
+        """`met`: called once the link is connected."""
         self._keys = keys
         self._side: Literal["asks", "answers"] = side
         self._met = met
@@ -39,11 +39,11 @@ class Link(asyncio.Protocol):
         self._waiting: deque[tuple[bytes, bytes]] = deque()
         self._held = 0
         self._some = asyncio.Event()
-        """Set when something has come, be it the end."""
+        """Set when something has arrived, or the connection has ended."""
         self._writable = asyncio.Event()
         self._writable.set()
         self._end: Exception | Literal[False] | None = False
-        """What ended it; None: the other side closed it; False: nothing."""
+        """The error that ended it; None: the other side closed it; False: it has not ended."""
         self.heard_at = self._loop.time()
 
     @staticmethod
@@ -59,14 +59,14 @@ class Link(asyncio.Protocol):
         return link
 
     async def greeted(self) -> None:
-        """Wait for the other side's greeting. Raises as `connect` does."""
+        """Wait for the other side's greeting. Raises like `connect`."""
         while self._records is None:
             if self._end is not False:
-                raise self._end or EOFError("it closed the connection before it had said who it is")
+                raise self._end or EOFError("it closed the connection before it had sent its greeting")
             await self._something()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is connected."""
+        """The connection is established."""
         self._out = cast("asyncio.Transport", transport)
         _look_after(transport.get_extra_info("socket"))
         if self._side == "asks":
@@ -75,7 +75,7 @@ class Link(asyncio.Protocol):
             self._met(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Bytes arrived."""
         self.heard_at = self._loop.time()
         if self._end is not False:
             return
@@ -103,7 +103,7 @@ class Link(asyncio.Protocol):
 
     def _greet(self, said: bytes) -> Records:
         if said == FULL:
-            raise NoRoom("it has no connection left for this replica")
+            raise NoRoom("it accepts no more connections from other replicas at the moment")
         theirs = Hello.read(said)
         if self._side == "asks":
             return Records(self._keys, self._mine, theirs, self._side)
@@ -126,21 +126,21 @@ class Link(asyncio.Protocol):
         self._some.set()
 
     def pause_writing(self) -> None:
-        """The other side has stopped reading."""
+        """The other side reads too slowly."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """The other side has caught up."""
         self._writable.set()
 
     def tell(self, *records: tuple[bytes, bytes]) -> None:
-        """Send records together, whether or not the other side reads them. Raises OSError."""
+        """Send records together, without waiting for the other side to read. Raises OSError."""
         if self._records is None or self._out.is_closing():
             raise ConnectionResetError("the connection is closed")
         self._out.write(b"".join([self._records.seal(kind, data) for kind, data in records]))
 
     async def send(self, *records: tuple[bytes, bytes], within: float | None = None) -> None:
-        """Send records together; waits up to `within` seconds while the other side does not read. Raises OSError."""
+        """Send records together, waiting up to `within` seconds for the other side to read. Raises OSError."""
         self.tell(*records)
         if not self._writable.is_set():
             with anyio.fail_after(within):
@@ -172,17 +172,17 @@ class Link(asyncio.Protocol):
         return record
 
     @property
-    def rests(self) -> bool:
-        """Whether it is open and idle: nothing has come that nobody asked for."""
+    def is_idle(self) -> bool:
+        """Whether it is open and idle, and nothing unexpected has arrived."""
         return not (self._waiting or self._end is not False or self._out.is_closing())
 
     def refuse(self) -> None:
-        """Say that there is no room, and close the connection."""
+        """Tell the other side that there is no room, and close the connection."""
         self._out.write(FULL)
         self._out.close()
 
     def end(self) -> None:
-        """Close it once the other side has all that was sent."""
+        """Close it once everything has been sent."""
         self._out.close()
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ class Link(asyncio.Protocol):
 
 
 def _look_after(kept: Any) -> None:
-    """Have the kernel notice a machine that vanished without a word; its connections would stay for ever otherwise."""
+    """Let the kernel detect a machine that vanished without closing its connections; they would stay open otherwise."""
     kept.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _PROBES.items():
         if (option := getattr(socket, name, None)) is not None:

@@ -1,7 +1,7 @@
 """The connections of this replica to the others, kept while they are idle.
 
-Turns an owner into a connection to it. An owner that is gone, or was started again, is noticed at once. One that can't
-be reached for want of connections or descriptors, here or there, does not count as gone.
+Turns an owner into a connection to it. An owner that is gone, or was restarted, is noticed at once. One that can't be
+reached because either side lacks connections or descriptors does not count as gone.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from gateway.replicas.link import Link
 from gateway.replicas.records import NoRoom, RecordFault
 
 FAULTS: Final = (OSError, EOFError, RecordFault)
-"""What ends a connection."""
+"""Errors that end a connection."""
 _CONNECT_TIME: Final = 5.0
-"""Seconds to reach another replica, and to wait for one's turn to."""
+"""Seconds to connect to another replica, including the wait for a turn."""
 _OPENING: Final = 8
-"""Connections to one replica that are opened at a time: a listener has few for those that have shown nothing yet."""
+"""Connections to one replica that are opened at a time: a listener accepts only a few unproven ones."""
 _KEPT: Final = 64
-"""Connections to one replica that rest."""
+"""Idle connections to one replica that are kept."""
 _SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 _NO_NAMES: Final = frozenset({socket.EAI_AGAIN, socket.EAI_SYSTEM, socket.EAI_MEMORY})
 
@@ -45,24 +45,24 @@ class LinkPool:
 
     async def link(self, owner: Replica) -> Link:
         """A connection that nobody else uses. Raises `OwnerGone`, `ReplicaBusy`."""
-        if (link := self._resting(owner)) is not None:
+        if (link := self._idle(owner)) is not None:
             return link
         turns = self._turns.setdefault(owner.address, _Turns())
         before = turns.opened
         try:
             with anyio.fail_after(_CONNECT_TIME):
                 async with turns.free:
-                    return self._resting(owner) or await self._opened(owner, turns)
+                    return self._idle(owner) or await self._opened(owner, turns)
         except NoRoom as error:
             raise _busy(owner, error) from error
         except FAULTS as error:
-            # Others had their turn meanwhile: it is there.
+            # If others connected in the meantime, the replica is there.
             if _is_short(error) or (isinstance(error, TimeoutError) and turns.opened > before):
                 raise _busy(owner, error) from error
-            raise gone(owner, "the replica that had it can't be reached", error) from error
+            raise gone(owner, "the replica that held it can't be reached", error) from error
 
     def keep(self, owner: Replica, link: Link) -> None:
-        """Take back a connection that may be used again."""
+        """Take back a connection, to be used again."""
         if len(self._kept[owner.address]) < _KEPT:
             self._kept[owner.address].append(link)
         else:
@@ -75,11 +75,11 @@ class LinkPool:
                 link.close()
         self._kept.clear()
 
-    def _resting(self, owner: Replica) -> Link | None:
+    def _idle(self, owner: Replica) -> Link | None:
         links = self._kept[owner.address]
         while links:
             link = links.pop()
-            if link.rests:
+            if link.is_idle:
                 return link
             link.close()
         return None
@@ -92,9 +92,9 @@ class LinkPool:
         return link
 
     def _clear(self) -> None:
-        """Close idle connections to replicas that have ended: nobody may ever ask for those again."""
+        """Close idle connections to replicas that have ended: they may never be asked for again."""
         for address, links in list(self._kept.items()):
-            for link in [each for each in links if not each.rests]:
+            for link in [each for each in links if not each.is_idle]:
                 links.remove(link)
                 link.close()
             if not links:
@@ -109,18 +109,18 @@ class _Turns:
         self.opened = 0
 
     def note(self) -> None:
-        """Count a connection that was opened."""
+        """Count an opened connection."""
         self.opened += 1
 
 
 def gone(owner: Replica, what: str, error: Exception, *, asked: bool = False) -> OwnerGone:
-    """The error for an owner that is gone. The log says where it was and why; clients are told no address."""
+    """The error for an owner that is gone. Its address and the reason go to the log; clients see no address."""
     _note(owner, what, error)
     return OwnerGone(what, asked=asked)
 
 
 def _busy(owner: Replica, error: Exception) -> ReplicaBusy:
-    what = "the replica that has it can't be asked just now"
+    what = "no connection to the replica that holds it is free"
     _note(owner, what, error)
     return ReplicaBusy(f"{what}: try again")
 
@@ -130,7 +130,7 @@ def _note(owner: Replica, what: str, error: Exception) -> None:
 
 
 def _is_short(error: Exception) -> bool:
-    """Whether it is this machine that lacks something."""
+    """Whether this machine lacks a resource."""
     if not isinstance(error, OSError):
         return False
     return error.errno in (_NO_NAMES if isinstance(error, socket.gaierror) else _SHORT)

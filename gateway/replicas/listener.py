@@ -1,8 +1,8 @@
 """Where the other replicas send requests for what lives here.
 
-Turns the records of a connection into ASGI requests to the app that clients use, one at a time, so that each caller is
-checked again. A connection that does not prove in time that it knows the common secret is closed, and only a few may be
-unproven at once.
+Turns the records of a connection into ASGI requests, one at a time, to the same app that clients use, so that each
+caller is checked again. A connection that does not prove in time that it knows the common secret is closed, and only a
+few may be unproven at once.
 """
 
 import asyncio
@@ -21,25 +21,25 @@ from gateway.replicas.messages import ALIVE, BODY, END, GONE, REQUEST, START, pi
 from gateway.replicas.records import RecordFault
 
 _PROOF_TIME: Final = 5.0
-"""Seconds until the first record must have come."""
+"""Seconds within which the first record must arrive."""
 _REST_TIME: Final = 10.0
-"""Seconds for the rest of a request that was answered before it was read."""
+"""Seconds to read the rest of a request that was answered before it was read."""
 _STOP_TIME: Final = 5.0
-"""Seconds for what is still being answered when this replica stops."""
+"""Seconds for requests to end when this replica stops."""
 _ALIVE: Final = 15.0
-"""Seconds after which the other side hears that an answer is still made."""
+"""Seconds between two messages to the other side that an answer is still being made."""
 _UNPROVEN: Final = 64
 _MOST: Final = 4096
-"""Connections of other replicas."""
+"""Most connections from other replicas."""
 
 log = get_logger("replicas")
 
 
 class Listener:
-    """Answers the other replicas."""
+    """Answers the requests of other replicas."""
 
     def __init__(self, keys: ReplicaKeys, boot: bytes, app: ASGIApp) -> None:
-        """`boot`: names this start; requests that are meant for an earlier one are told that it is gone."""
+        """`boot`: identifies this run of the process; a request for an earlier run is told that it is gone."""
         self._keys = keys
         self._boot = boot
         self._app = app
@@ -49,7 +49,7 @@ class Listener:
         self._leaving = False
 
     def link(self) -> Link:
-        """Make the protocol of a new connection."""
+        """Create the protocol of a new connection."""
         return Link(self._keys, "answers", self._met)
 
     def _met(self, link: Link) -> None:
@@ -69,14 +69,14 @@ class Listener:
         self._leaving = True
 
     async def stop(self) -> None:
-        """End every connection, and what is still being answered on it."""
+        """End every connection, and the requests that run on it."""
         for task in self._serving:
             task.cancel()
         if self._serving:
             await asyncio.wait(self._serving, timeout=_STOP_TIME)
 
     async def tell_alive(self) -> None:
-        """Tell those who wait long for an answer that this replica is alive."""
+        """Keep telling replicas that wait for an answer that this one is alive."""
         while True:
             await anyio.sleep(_ALIVE)
             for link in self._answering:
@@ -86,14 +86,14 @@ class Listener:
     async def _serve(self, link: Link, record: tuple[bytes, bytes] | None) -> None:
         """Answer on one connection until it ends or has parted. Raises nothing but a cancellation.
 
-        `record`: with which it goes on; None: it is new.
+        `record`: the request with which it goes on; None: the connection is new.
         """
         parted = False
         try:
             with suppress(OSError, EOFError):
                 parted = await self._serve_proven(link, record or await self._first(link))
         except RecordFault as fault:
-            log.warning("a connection of a replica was closed", reason=str(fault))
+            log.warning("a connection from another replica was closed", reason=str(fault))
         finally:
             if not parted:
                 link.end()
@@ -103,16 +103,16 @@ class Listener:
             with anyio.move_on_after(_PROOF_TIME):
                 await link.greeted()
                 return await link.receive()
-            raise RecordFault(f"nothing came within {_PROOF_TIME:g} s")
+            raise RecordFault(f"no request arrived within {_PROOF_TIME:g} s")
         finally:
             self._unproven -= 1
 
     async def _serve_proven(self, link: Link, record: tuple[bytes, bytes] | None) -> bool:
-        """Gives whether the connection has parted."""
+        """Answer requests one by one. Returns whether the connection has parted (`_Exchange.parted`)."""
         while record is not None:
             kind, head = record
             if kind != REQUEST:
-                raise RecordFault(f"{kind!r} where a request begins")
+                raise RecordFault(f"a record of kind {kind!r} where a request should begin")
             exchange = _Exchange(link, partial(self._begin, link))
             if not await self._answer(link, head, exchange):
                 return exchange.parted
@@ -120,7 +120,7 @@ class Listener:
         return False
 
     async def _answer(self, link: Link, head: bytes, exchange: "_Exchange") -> bool:
-        """Answer one request. Gives whether the connection may be used again."""
+        """Answer one request. Returns whether the connection may be used again."""
         scope, boot = scope_of(head)
         if boot != self._boot and (boot or self._leaving):
             await link.send((GONE, b""))
@@ -132,7 +132,7 @@ class Listener:
             if not exchange.parted:
                 raise
         except Exception:
-            log.exception("a request of another replica failed", method=scope["method"])
+            log.exception("a request from another replica failed", method=scope["method"])
         finally:
             if not exchange.parted:
                 self._answering.discard(link)
@@ -143,21 +143,23 @@ class _Exchange:
     """One request, as the app reads and answers it."""
 
     def __init__(self, link: Link, go_on: Callable[[tuple[bytes, bytes]], None]) -> None:
-        """`go_on`: takes the connection with the next request, where that comes while the app still runs."""
+        """`go_on`: takes over the connection with the next request, if that arrives while the app still runs."""
         self._link = link
         self._go_on = go_on
         self.parted = False
-        """Whether the connection went on without this request, which was answered and runs still: its client is to come
-        back for the rest."""
+        """Whether the connection has gone on to the next request while the app still works on this answered one: its
+        client comes back for the rest."""
         self._read = False
-        """Whether the request was read to its end."""
+        """Whether the whole request was read."""
         self._unsent: list[tuple[bytes, bytes]] = []
-        """The answer's beginning, which leaves with the first of its body where that is there soon."""
+        """The beginning of the answer. It is sent together with the first part of the body, unless it is streamed."""
         self.answered = False
 
     async def ended(self) -> bool:
-        """Read what the app did not want of the request: whoever sends it waits for that. Gives whether it has an
-        end."""
+        """Read the part of the request that the app left unread, since its sender waits for that.
+
+        Returns whether the whole request was read.
+        """
         if not self._read:
             with anyio.move_on_after(_REST_TIME):
                 while not self._read and (await self.receive())["type"] == "http.request":
@@ -176,7 +178,7 @@ class _Exchange:
             return {"type": "http.disconnect"}
         kind, data = record
         if kind not in (BODY, END):
-            raise RecordFault(f"{kind!r} in the middle of a request")
+            raise RecordFault(f"a record of kind {kind!r} in the middle of a request")
         self._read = kind == END
         return {"type": "http.request", "body": data, "more_body": not self._read}
 

@@ -1,6 +1,6 @@
 """One HTTP request and its answer, as records between two replicas.
 
-Turns an ASGI scope into the data of a record, and back; bodies are records of their own. Headers that belong to one
+Turns an ASGI scope into the data of a record, and back; bodies are separate records. Headers that belong to one
 connection are left out. Pure.
 """
 
@@ -15,13 +15,13 @@ from gateway.replicas.records import RecordFault
 REQUEST: Final = b"R"
 BODY: Final = b"B"
 END: Final = b"E"
-"""The last of a body."""
+"""The last piece of a body."""
 ALIVE: Final = b"A"
-"""The answer takes its time."""
+"""The answer is still being made."""
 START: Final = b"S"
 """The answer's status and headers."""
 GONE: Final = b"G"
-"""Another start of this process had what is asked for."""
+"""What is asked for belonged to an earlier run of this process."""
 
 PIECE: Final = 256 * 1024
 """Bytes of a body in one record."""
@@ -31,7 +31,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 def head_of(scope: Any, boot: bytes) -> bytes:
-    """A request without its body. `boot`: the start of the owner that it is meant for."""
+    """A request without its body. `boot`: the run of the owner that it is meant for."""
     client = scope.get("client")
     return json.dumps(
         {
@@ -47,7 +47,7 @@ def head_of(scope: Any, boot: bytes) -> bytes:
 
 
 def scope_of(head: bytes) -> tuple[dict[str, Any], bytes]:
-    """The request as an ASGI scope, and the start that it is meant for. Raises `RecordFault`."""
+    """The request as an ASGI scope, and the run that it is meant for. Raises `RecordFault`."""
     with _reading("a request"):
         return _scope_of(json.loads(head))
 
@@ -78,7 +78,7 @@ def start_of(message: Any) -> bytes:
 
 
 def message_of(start: bytes) -> dict[str, Any]:
-    """That beginning as an ASGI message. Raises `RecordFault`."""
+    """The beginning of an answer as an ASGI message. Raises `RecordFault`."""
     with _reading("an answer"):
         read = json.loads(start)
         return {"type": "http.response.start", "status": int(read["status"]), "headers": _read(read["headers"])}
@@ -90,7 +90,7 @@ def streams(headers: Headers) -> bool:
 
 
 def pieces(body: bytes, *, more: bool) -> list[tuple[bytes, bytes]]:
-    """A part of a body as records. `more`: whether others follow."""
+    """A part of a body as records. `more`: whether other parts follow."""
     records = [(BODY, body[at : at + PIECE]) for at in range(0, len(body), PIECE)]
     if more:
         return records

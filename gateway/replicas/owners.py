@@ -1,7 +1,7 @@
-"""Names of what lives in one replica: a session, or a call that waits for its client.
+"""Names of what lives in one replica: a session, a call that waits for its client, or a stored response.
 
 A name is sealed (`keys.py`). It says in which process the thing lives, and for whom it was made. From the name alone,
-any replica can tell where a request belongs: here, to another replica, or nowhere. No IO.
+any replica can tell where a request belongs: here, in another replica, or nowhere. No IO.
 """
 
 import hashlib
@@ -16,26 +16,26 @@ _BOOT: Final = 8
 _OWNER: Final = 16
 _RANDOM: Final = 16
 _LONGEST: Final = 1024
-"""Characters of a name that are looked at."""
+"""Characters of the longest name that is read."""
 
 
 class OwnedNames:
-    """The names that this replica gives, and those that others gave."""
+    """Makes this replica's names, and reads those of all replicas."""
 
     def __init__(self, keys: ReplicaKeys, address: str) -> None:
         """`address`: HOST:PORT at which the others reach this replica."""
         self._keys = keys
         self.me = Replica(address, secrets.token_bytes(_BOOT))
-        # A session's name comes with each of its requests.
+        # Cached because a session's name comes with each of its requests.
         self._owner = lru_cache(maxsize=4096)(self._read)
 
     def new(self, purpose: Purpose, principal: str) -> str:
-        """A name that nobody can guess, for something of this principal's that lives here."""
+        """A new unguessable name for something of this principal that lives here."""
         plain = self.me.boot + _digest(principal) + secrets.token_bytes(_RANDOM) + self.me.address.encode()
         return self._keys.seal(purpose, plain)
 
     def elsewhere(self, purpose: Purpose, name: str, principal: str) -> Replica | None:
-        """The other replica that has what a name stands for; None: this one, or the name is not this principal's."""
+        """The other replica that has what a name stands for; None: this one, or it is not a name of the principal."""
         if len(name) > _LONGEST:
             return None
         owner = self._owner(purpose, name, principal)

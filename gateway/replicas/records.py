@@ -1,9 +1,9 @@
-"""The bytes between two replicas: records that can be written and read only with their common secret, in their order.
+"""The bytes between two replicas: records that can be written and read only with their common secret, and in order.
 
-Each side draws 32 random bytes and sends them first. The keys for both directions come from the secret and from both
-draws, so nothing that was recorded can be played again, and no clock is trusted. Records follow: four bytes of length,
-and the sealed record, whose number is its nonce. A record that is missing, doubled, moved or changed does not open, and
-then the connection is of no use any more. Sans-IO.
+Each side draws 32 random bytes and sends them first. The keys for both directions are derived from the secret and both
+draws, so nothing that was recorded can be replayed, and no clock is trusted. Records follow: four bytes of length, and
+the sealed record, whose number is its nonce. If a record is missing, doubled, moved or changed, it does not open, and
+the connection can't be used any more. Sans-IO.
 """
 
 import secrets
@@ -25,11 +25,11 @@ _LENGTH: Final = 4
 
 
 FULL: Final = b"codec-gateway full    1\n".ljust(HELLO_BYTES)
-"""What a replica says in place of its greeting that can take no connection more."""
+"""What a replica that can take no more connections sends instead of its greeting."""
 
 
 class RecordFault(Exception):
-    """What came can't have been sent by a replica that has our secret."""
+    """The received bytes can't have been sent by a replica that has our secret."""
 
 
 class NoRoom(RecordFault):
@@ -45,20 +45,20 @@ class Hello:
 
     @staticmethod
     def new(key_id: bytes) -> "Hello":
-        """One with fresh random bytes."""
+        """A greeting with fresh random bytes."""
         return Hello(key_id, secrets.token_bytes(RANDOM_BYTES))
 
     @staticmethod
     def read(data: bytes) -> "Hello":
-        """Read it from bytes. Raises `RecordFault`."""
+        """A greeting from its bytes. Raises `RecordFault`."""
         if len(data) != HELLO_BYTES or not data.startswith(MAGIC):
-            raise RecordFault("no greeting of a replica")
+            raise RecordFault("the first bytes are not the greeting of a replica")
         rest = data[len(MAGIC) :]
         return Hello(rest[:ID_BYTES], rest[ID_BYTES:])
 
     @property
     def bytes(self) -> bytes:
-        """Itself as it is sent."""
+        """The greeting as it is sent."""
         return MAGIC + self.key_id + self.random
 
 
@@ -66,10 +66,13 @@ class Records:
     """One side of one connection."""
 
     def __init__(self, keys: ReplicaKeys, asked: Hello, answered: Hello, side: Literal["asks", "answers"]) -> None:
-        """`asked`: of the side that opened the connection. Raises `RecordFault` for a secret that is not accepted."""
+        """`asked`: the greeting of the side that opened the connection.
+
+        Raises `RecordFault` for a secret that is not accepted.
+        """
         secret = keys.by_id.get(asked.key_id)
         if secret is None:
-            raise RecordFault("a key that is not accepted here")
+            raise RecordFault("the greeting names a key that is not accepted here")
         both = derived(secret, "records", asked.random + answered.random, 2 * KEY_BYTES)
         first, second = ChaCha20Poly1305(both[:KEY_BYTES]), ChaCha20Poly1305(both[KEY_BYTES:])
         self._out, self._in = (first, second) if side == "asks" else (second, first)
@@ -83,13 +86,13 @@ class Records:
         return len(sealed).to_bytes(_LENGTH, "big") + sealed
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The records that are complete: kind and data. Raises `RecordFault`."""
+        """The records that are now complete, each as its kind and data. Raises `RecordFault`."""
         self._waiting += data
         found: list[tuple[bytes, bytes]] = []
         while len(self._waiting) >= _LENGTH:
             size = int.from_bytes(self._waiting[:_LENGTH], "big")
             if not 17 <= size <= MOST:
-                raise RecordFault(f"a record of {size} bytes")
+                raise RecordFault(f"a record of {size} bytes, expected 17 to {MOST}")
             if len(self._waiting) < _LENGTH + size:
                 break
             sealed = bytes(self._waiting[_LENGTH : _LENGTH + size])
@@ -97,7 +100,7 @@ class Records:
             try:
                 plain = self._in.decrypt(self._read.to_bytes(12, "big"), sealed, None)
             except InvalidTag:
-                raise RecordFault("a record that was not sealed with the common key, or not as the next one") from None
+                raise RecordFault("a record that is not sealed with the common key, or is out of order") from None
             self._read += 1
             found.append((plain[:1], plain[1:]))
         return found

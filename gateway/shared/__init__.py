@@ -1,4 +1,4 @@
-"""A store that replicas ask for what no single one of them can know. It is optional, and nobody depends on it."""
+"""A store that replicas ask for what no single replica can know. It is optional, and everything works without it."""
 
 from gateway.shared.interface import Bounds, Record, Room, Shared, SharedStatus
 

@@ -1,7 +1,7 @@
 """What replicas share through a store, as the packages above see it.
 
-Every caller can go on without an answer: None says that the store is down, slow or at fault. Only the operator is told.
-Kept apart from the implementation, so that a gateway without a store loads nothing of it.
+Every caller can go on without an answer: None means that the store is down, slow or at fault. Only the operator is
+told. Kept apart from the implementation, so that a gateway without a store loads none of it.
 """
 
 from asyncio import Task
@@ -16,35 +16,35 @@ Room = Literal["response", "memory", "event"]
 """What is kept: stored responses, answers of conversations, and events of sessions."""
 
 WHOLE: Final = 1 << 20
-"""Records of which as many as there are, since no more than 2048 that follow each other are ever given: all or none."""
+"""A depth without a limit: all the records of a chain, or none if it has more than 2048."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Something that is kept for its owner, and what it follows. It never changes, and no id is used twice."""
+    """Something that is kept for its owner, and what it follows. It never changes, and ids are not reused."""
 
     id: str
     before: str | None
     """The id of the record that it follows."""
     value: bytes
     aliases: tuple[str, ...] = ()
-    """By which it is found as well; one that is given again names the newer record."""
+    """Other names by which it is found. An alias that is used again names the newer record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much of one kind all replicas together keep in a store."""
+    """How much of one kind of record all replicas together keep in a store."""
 
     most: int
     """Bytes in all."""
     share: int
-    """Bytes of one owner, once there are several."""
+    """Bytes for one owner, once there are several."""
     ttl: float
-    """Seconds for which something is kept that nobody uses."""
+    """Seconds for which an unused record is kept."""
 
     @classmethod
     def of(cls, most: int, share: float, ttl: float) -> Self:
-        """`share`: the part of all that one owner may have."""
+        """Make bounds. `share`: the part of `most` that one owner may have."""
         return cls(most, int(most * share), ttl)
 
 
@@ -54,9 +54,9 @@ class SharedStatus:
 
     up: bool
     reason: str | None
-    """Why not."""
+    """Why it does not answer; None: it does."""
     replicas: int
-    """How many use it, as it was last told: 1 at least."""
+    """How many replicas use the store, as it last said; at least 1."""
 
 
 class Shared(Protocol):
@@ -68,18 +68,18 @@ class Shared(Protocol):
         ...
 
     async def take(self, limit: Limit, who: str, size: float, a_second: float) -> float | None:
-        """Take a token from somebody's bucket, which all replicas share. Gives 0, or the seconds until there is one.
+        """Take a token from a bucket that all replicas share. Returns 0, or the seconds until there is a token.
 
         `size`: the tokens of a full bucket; `a_second`: how many come back each second.
         """
         ...
 
     async def wait(self, limit: Limit, who: str, size: float, a_second: float) -> float | None:
-        """The seconds until there is a token, taking none."""
+        """The seconds until there is a token, without taking one."""
         ...
 
     async def find(self, room: Room, owner: str, record: str, bounds: Bounds, *, depth: int = WHOLE) -> list[Record]:
-        """An owner's record and all that it follows, oldest first, without aliases; [] if there is none.
+        """A record of an owner and all that it follows, oldest first, without aliases; [] if there is none.
 
         `depth`: the most records to give.
         """
@@ -88,7 +88,7 @@ class Shared(Protocol):
     async def find_alias(
         self, room: Room, owner: str, aliases: Sequence[str], bounds: Bounds, *, depth: int = WHOLE
     ) -> list[Record]:
-        """As `find`, by the first of several aliases that names any record."""
+        """Like `find`, by the first of several aliases that names a record."""
         ...
 
     def keep(
@@ -96,19 +96,19 @@ class Shared(Protocol):
     ) -> Awaitable[object]:
         """Keep a record, without making the caller wait. The result may be awaited, whether or not the record is kept.
 
-        What it follows is kept with it, and as long. `before`: gives all of that, oldest first, if the store has lost
-        it; () if it is not known here.
+        What it follows is kept as long. `before`: returns all of that, oldest first, in case the store has lost it;
+        () if it is not known here.
         """
         ...
 
     def keep_last(self, room: Room, owner: str, record: Record, bounds: Bounds) -> Awaitable[object]:
-        """As `keep`, for a record that is of use even when what it follows has expired."""
+        """Like `keep`, for a record that is useful even when what it follows has expired."""
         ...
 
-    def behind(self, work: Coroutine[Any, Any, object]) -> Task[object]:
-        """Run this in the background. It is finished before the store is left."""
+    def run_in_background(self, work: Coroutine[Any, Any, object]) -> Task[object]:
+        """Run this in the background. Closing the store waits for it, for up to 2 s."""
         ...
 
     async def drop(self, room: Room, owner: str, record: str) -> bool | None:
-        """Forget an owner's record. Gives whether it was there; None: the store did not answer."""
+        """Delete an owner's record. Returns whether it existed; None: the store did not answer."""
         ...

@@ -1,8 +1,7 @@
 """Names and values for a store that others can read: neither reveals anything, and only a replica can make one.
 
-Turns a purpose and what is looked for into a key of the store. Seals bytes so that they open for the same purpose,
-principal and key alone. When secrets are exchanged, what was made with the one before is still found and opened. No
-IO.
+Turns a purpose and what is looked for into a key of the store. Seals bytes so that they open only for the same purpose,
+principal and key. When the secret is replaced, what was made with the previous one is still found and opened. No IO.
 """
 
 import secrets
@@ -18,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from gateway.replicas.keys import derived
 
 _FORMAT: Final = b"\x02"
-"""Of values, and of what the rooms pack into them. One of another format is not there."""
+"""The format of values, and of what the rooms pack into them. A value of another format counts as missing."""
 _NONCE: Final = 12
 _DIGEST: Final = 18
 
@@ -28,7 +27,7 @@ class StoreKeys:
     """The secrets that all replicas share, for one store."""
 
     secrets: Sequence[bytes]
-    """What is made is made with the first."""
+    """The first is used for anything new; the others are still accepted."""
     prefix: str
     _naming: Sequence[bytes] = field(init=False, repr=False)
     _sealing: Sequence[ChaCha20Poly1305] = field(init=False, repr=False)
@@ -39,7 +38,7 @@ class StoreKeys:
         object.__setattr__(self, "_sealing", sealing)
 
     def names(self, purpose: str, *parts: str | bytes) -> list[bytes]:
-        """The keys under which something may stand; new values go under the first."""
+        """The keys under which something may be stored; new values are stored under the first."""
         said = _joined(purpose, *parts)
         digests = [blake2b(said, key=key, digest_size=_DIGEST).digest() for key in self._naming]
         return [f"{self.prefix}{purpose}:{urlsafe_b64encode(digest).decode()}".encode() for digest in digests]
@@ -54,7 +53,7 @@ class StoreKeys:
         return _FORMAT + nonce + self._sealing[0].encrypt(nonce, plain, _joined(purpose, owner, name))
 
     def opened(self, purpose: str, owner: str, name: bytes, value: bytes) -> bytes | None:
-        """What was sealed; None if it was not sealed, or not for this purpose, principal and key."""
+        """The bytes that were sealed; None if they were not, or not for this purpose, principal and key."""
         nonce, sealed = value[1 : 1 + _NONCE], value[1 + _NONCE :]
         if value[:1] != _FORMAT or len(nonce) != _NONCE:
             return None

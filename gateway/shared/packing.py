@@ -1,4 +1,4 @@
-"""Values of a record as bytes, and back. Strings come back as they were, lone surrogates included."""
+"""Values of a record into bytes, and back. Strings come back as they were, lone surrogates included."""
 
 from typing import Any, cast
 
@@ -8,7 +8,7 @@ _packb, _unpackb = cast("Any", msgpack.packb), cast("Any", msgpack.unpackb)
 
 
 def packed(value: object) -> bytes:
-    """Lists, texts, bytes and numbers, as bytes."""
+    """Lists, strings, bytes and numbers, as bytes."""
     data: bytes = _packb(value, unicode_errors="surrogatepass")
     return data
 

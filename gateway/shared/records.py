@@ -1,8 +1,8 @@
-"""Records in a store: they are sealed on the way there, and one that does not open counts as missing.
+"""Records in a store: they are sealed before they are stored, and one that does not open counts as missing.
 
-Turns records into the arguments of scripts, and the answers of scripts into records. Whoever can write to the store may
-move a value, cut it, or link it to something else. That is noticed here: a value opens only under its own key, and says
-what it follows.
+Turns records into arguments of scripts, and results of scripts into records. Whoever can write to the store can move a
+value, cut it, or link it to something else. That is noticed here: a value opens only under its own key, and says what
+it follows.
 """
 
 from itertools import pairwise
@@ -24,18 +24,18 @@ class RecordSeal:
         self._keys = keys
         self._room = room
         self.place: Final = keys.plain_name(f"{room}:")
-        """Where the room's accounts stand."""
+        """The prefix of the keys that hold the room's totals."""
 
     def owner(self, owner: str) -> bytes:
         """An owner's name in the store."""
         return self._keys.names(self._room, "owner", owner)[0].removeprefix(self.place)
 
     def names(self, owner: str, record: str) -> list[bytes]:
-        """The keys under which a record may stand."""
+        """The keys under which a record may be stored."""
         return self._keys.names(self._room, "record", owner, record)
 
     def aliases(self, owner: str, alias: str) -> list[bytes]:
-        """The keys under which an alias may stand."""
+        """The keys under which an alias may be stored."""
         return self._keys.names(self._room, "alias", owner, alias)
 
     def sealed(self, owner: str, record: Record) -> tuple[list[bytes], bytes, bytes]:
@@ -46,7 +46,7 @@ class RecordSeal:
         return [name, *aliases], self._keys.seal(self._room, owner, name, plain), before
 
     def opened(self, owner: str, found: Any, depth: int) -> list[Record]:
-        """Read what `FIND` gave, oldest first. Raises `Unreadable`."""
+        """The records in a result of `FIND`, oldest first. Raises `Unreadable`."""
         if not isinstance(found, list) or len(cast("list[Any]", found)) % 2:
             raise Unreadable
         given = cast("list[Any]", found)

@@ -1,9 +1,9 @@
 """One Redis or Valkey: it runs the scripts of a request within a time limit, or not at all.
 
-Turns a script and its arguments into its result, or into None if the store is down, slow, at fault, or no Redis. Once
-it has failed to answer, it is asked nothing more until it answers a try; one is made every second, in the background.
-If a request may only have been too large for the time limit, a try at once shows whether the store is down. The log is
-told once when it stops answering, and once when it answers again. It knows no keys and no values.
+Turns a script and its arguments into its result, or into None if the store is down, slow, at fault, or not a Redis.
+After the store has failed to answer, it gets no request until it answers a probe; one is sent every second, in the
+background. If a request may only have been too large for the time limit, a probe is sent at once, to see whether the
+store is down. The log says once that it stopped answering, and once that it answers again. Knows no keys and no values.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from gateway.shared.scripts import Script
 Argument = bytes | str | int | float
 
 _AGAIN: Final = 1.0
-"""Seconds between two tries while it is away."""
+"""Seconds between two probes while the store is down."""
 _BEAT: Final = 5.0
-"""Seconds between two looks while it is there."""
+"""Seconds between two probes while the store answers."""
 _CONNECT: Final = 1.0
-"""Seconds that a try may take to connect: nobody waits for it."""
+"""Seconds that a probe may take to connect: nobody waits for it."""
 _CONNECTIONS: Final = 32
 _SHOWN: Final = 200
 
@@ -43,7 +43,7 @@ class Client(Protocol):
     """The part of the library that is used."""
 
     async def execute_command(self, *args: Argument) -> Any:
-        """Send a command; gives the answer."""
+        """Send a command and return the answer."""
         ...
 
     async def aclose(self) -> None:
@@ -58,14 +58,14 @@ def open_client(url: str, timeout: float) -> Client:
             url,
             socket_timeout=timeout,
             socket_connect_timeout=_CONNECT,
-            # Whoever waits has no time for a second try.
+            # Requests have a time limit that leaves no time for a second try.
             retry=Retry(NoBackoff(), 0),
             protocol=2,
-            # The server can't send us elsewhere.
+            # Else the server could send us to another address.
             maint_notifications_config=MaintNotificationsConfig(enabled=False),
             driver_info=None,
         )
-        # What the address says in its query is looked at when a connection is made.
+        # The parameters in the query of the URL are checked only when a connection is created.
         client.connection_pool.make_connection()
     except (ValueError, TypeError, AttributeError, RedisError, OSError) as error:
         raise ConfigError(f"shared.url can't be used: {_shown(error)}") from None
@@ -81,16 +81,16 @@ class RedisStore:
         self._timeout = timeout
         self._metrics = metrics
         self._turns = asyncio.Semaphore(_CONNECTIONS)
-        self._reason: str | None = "it was not asked yet"
-        self._told: str | None = None
-        """The last refusal that was said."""
+        self._reason: str | None = "it has not been asked yet"
+        self._logged: str | None = None
+        """The last refusal or failure that was logged."""
         self._failed = asyncio.Event()
-        """It is to be looked at."""
+        """Set when the store is to be probed at once."""
         self._sure = asyncio.Event()
-        """Unset while a look is to tell whether it is there."""
+        """Unset while a probe has yet to show whether the store is down."""
         self._sure.set()
-        self._left = False
-        """Whether nobody looks after it any more."""
+        self._stopped = False
+        """Whether it is no longer watched."""
         metrics.up(False)
 
     @property
@@ -99,7 +99,7 @@ class RedisStore:
         return self._reason
 
     async def run(self, kind: str, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:
-        """A script's result; None: there was no answer. `kind`: how the request is counted."""
+        """The result of a script; None: there was no answer. `kind`: how the request is counted."""
         until = asyncio.get_running_loop().time() + self._timeout
         if not await self._answers(until):
             self._metrics.asked(kind, "away")
@@ -107,10 +107,10 @@ class RedisStore:
         excuse = True
         try:
             async with asyncio.timeout_at(until), self._turns:
-                # To wait for others is not its fault.
+                # Time spent waiting for a connection is not the store's fault.
                 excuse = script.large
                 answer = await self._evaluate(script, keys, args)
-        # Whatever a server may say that is none, or not for us: no request fails for it.
+        # Whatever is at that address, and whatever it answers, no request of a client may fail because of it.
         except Exception as error:  # noqa: BLE001
             self._metrics.asked(kind, self._fault(error, excuse=excuse))
             return None
@@ -118,7 +118,7 @@ class RedisStore:
         return answer
 
     async def _answers(self, until: float) -> bool:
-        """Whether the store answers, as far as is known. If that is being tried just now, wait for the outcome."""
+        """Whether the store answers, as far as is known. Waits for the outcome of a probe that decides it."""
         if not self._sure.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
@@ -127,26 +127,26 @@ class RedisStore:
 
     @asynccontextmanager
     async def running(self, beat: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
-        """Watch the store for as long as the context lasts. `beat`: asks it something, and raises without an answer."""
+        """Watch the store while the context lasts. `beat`: asks it something, and raises if it does not answer."""
         await self._look(beat)
         watching = asyncio.get_running_loop().create_task(self._watch(beat))
         try:
             yield
         finally:
-            self._left = True
+            self._stopped = True
             watching.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait({watching})
                 await self._close()
 
     async def ask(self, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:
-        """A script's result, whether or not the store counts as down. Raises what the library raises."""
+        """The result of a script, whether or not the store counts as down. Raises what the library raises."""
         async with asyncio.timeout(self._timeout):
             return await self._evaluate(script, keys, args)
 
     async def _watch(self, beat: Callable[[], Awaitable[None]]) -> None:
-        # A cancellation can be lost on its way through the library (`asyncio.wait_for` of Python 3.11).
-        while not self._left:
+        # A cancellation can be lost inside the library (`asyncio.wait_for` of Python 3.11).
+        while not self._stopped:
             with anyio.move_on_after(_BEAT):
                 await self._failed.wait()
             if self._reason is not None:
@@ -155,24 +155,24 @@ class RedisStore:
 
     async def _look(self, beat: Callable[[], Awaitable[None]]) -> None:
         try:
-            # To connect may take longer than a request may wait; the answer after that may not.
+            # Connecting may take longer than a request may wait, but not when requests wait for this probe.
             async with asyncio.timeout(_CONNECT if self._sure.is_set() else self._timeout):
                 await self._client.execute_command("PING")
             await beat()
         except Exception as error:  # noqa: BLE001 - as above
             self._lost(error)
-            # They may lead to a server that is no primary any more, or to nobody.
+            # The connections may lead to a server that is no longer the primary, or to none.
             await self._close()
             return
         self._failed.clear()
         self._sure.set()
         if self._reason is not None:
-            self._reason = self._told = None
+            self._reason = self._logged = None
             self._metrics.up(True)
             log.info("the shared store answers")
 
     async def _close(self) -> None:
-        """Close all connections; new ones are made when needed. The watch goes on whatever the library raises."""
+        """Close all connections; new ones are made when needed. What the library raises must not end the watch."""
         with suppress(Exception):
             await self._client.aclose()
 
@@ -183,11 +183,13 @@ class RedisStore:
             return await self._client.execute_command("EVAL", script.text, len(keys), *keys, *args)
 
     def _fault(self, error: Exception, *, excuse: bool) -> SharedResult:
-        """How a failed request is counted. `excuse`: it may be late for another reason than that the store is down."""
+        """How a failed request is counted. `excuse`: whether it may be late although the store is up."""
         if isinstance(error, ResponseError):
-            if self._told is None:
-                self._told = _shown(error)
-                log.warning("the shared store refuses a question: this gateway goes on without", reason=self._told)
+            if self._logged is None:
+                self._logged = _shown(error)
+                log.warning(
+                    "the shared store refused a request: this gateway continues without an answer", reason=self._logged
+                )
             return "refused"
         late = isinstance(error, TimeoutError | RedisTimeoutError)
         if late and excuse and self._reason is None:
@@ -202,12 +204,12 @@ class RedisStore:
         self._failed.set()
         self._sure.set()
         self._metrics.up(False)
-        if before is None or self._told is None:
-            self._told = self._reason
-            log.warning("the shared store is away: this gateway goes on with what it has", reason=self._reason)
+        if before is None or self._logged is None:
+            self._logged = self._reason
+            log.warning("the shared store can't be used: this gateway continues without it", reason=self._reason)
 
 
 def _shown(error: Exception) -> str:
-    """The error's words, escaped and cut: a server's are not trusted."""
+    """The text of an error, escaped and cut: what a server says is not trusted."""
     words = "it did not answer in time" if isinstance(error, TimeoutError | RedisTimeoutError) else str(error)
     return escape_text(words or type(error).__name__, _SHOWN)

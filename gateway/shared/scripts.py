@@ -1,7 +1,7 @@
-"""What the store does by itself, in Lua: each script is one step for all replicas, by the store's own clock.
+"""What runs inside the store, in Lua: each script is one atomic step for all replicas, by the store's own clock.
 
-Only texts. Some names of keys are made here too (a room's accounts, what a record follows), so all keys must be on one
-server.
+Holds only the texts of the scripts. They build some names of keys themselves (those of a room's totals, and of what a
+record follows), so all keys must be on one server.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Script:
 
     text: str
     large: bool = False
-    """Whether what is said may be too much for its time."""
+    """Whether its arguments or its result may be too large for the time limit of a request."""
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,9 +42,9 @@ end
 return string.format('%.17g', wait)
 """
 )
-"""Take a token of a bucket, or look whether there is one.
+"""Take a token from a bucket, or look whether there is one.
 
-KEYS: the bucket. ARGV: its size, tokens a second, 1 to take. Gives seconds to wait, as text.
+KEYS: the bucket. ARGV: its size, tokens a second, 1 to take one. Returns the seconds to wait, as text.
 """
 
 PRESENT: Final = Script(
@@ -56,10 +56,10 @@ redis.call('PEXPIRE', KEYS[1], math.ceil(tonumber(ARGV[2]) * 1000))
 return redis.call('ZCARD', KEYS[1])
 """
 )
-"""Say that a replica is there. KEYS: the list. ARGV: its name, seconds for which that counts. Gives how many are."""
+"""Register a replica. KEYS: the list. ARGV: its name, seconds for which that is valid. Returns how many there are."""
 
 ABSENT: Final = Script("return redis.call('ZREM', KEYS[1], ARGV[1])")
-"""Say that it is not any more. KEYS: the list. ARGV: its name."""
+"""Remove a replica. KEYS: the list. ARGV: its name."""
 
 _ROOM: Final = (
     _NOW
@@ -109,9 +109,9 @@ end
 )
 """What the scripts of one room have in common.
 
-A record is a hash: its value, the names of what it follows, its size, its aliases. Beside the records stand, under the
-room's own name: bytes of each owner, when the last of an owner's ends, bytes in all, and each owner's records by when
-they end.
+A record is a hash: its value, the names of what it follows, its size, its aliases. Under the room's own name stand:
+the bytes of each owner, when the last record of each owner expires, the bytes in all, and the records of each owner
+in order of expiry.
 """
 
 FIND: Final = Script(
@@ -143,10 +143,10 @@ return {}
 """,
     large=True,
 )
-"""Find the first of several that is there, and what it follows, whole or not at all.
+"""Find the first of several records that exists, and all that it follows, or nothing.
 
-KEYS: the room, then records or their aliases. ARGV: bytes at most, records at most, seconds to keep them, whose they
-are. Gives key and value of each, the last one first.
+KEYS: the room, then records or their aliases. ARGV: bytes at most, records at most, seconds to keep them, their owner.
+Returns the key and the value of each, newest first.
 """
 
 KEEP: Final = Script(
@@ -187,11 +187,11 @@ return 1
 """,
     large=True,
 )
-"""Keep a record, and forget others over the bounds: those used longest ago, of whoever has the most.
+"""Keep a record, and delete others to stay within the bounds: those used longest ago, of whoever has the most.
 
-KEYS: the room, the record, its aliases. ARGV: its value, the names of what it follows, seconds to keep it, whose it is,
-bytes of all, bytes of one of several owners, 1 where all that it follows is to be there, and kept as long. Gives 1; 2
-where it is there; 0 where what it follows is not.
+KEYS: the room, the record, its aliases. ARGV: its value, the names of what it follows, seconds to keep it, its owner,
+bytes in all, bytes for one of several owners, 1 if what it follows must exist and is kept as long. Returns 1; 2 if the
+record exists already; 0 if what it follows does not exist.
 """
 
 DROP: Final = Script(
@@ -208,4 +208,4 @@ end
 return dropped
 """
 )
-"""Forget records. KEYS: the room, the records. ARGV: whose they are. Gives how many were there."""
+"""Delete records. KEYS: the room, the records. ARGV: their owner. Returns how many existed."""

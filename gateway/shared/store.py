@@ -1,7 +1,7 @@
 """What replicas share, under names and values that the store can't read.
 
 Turns questions of the packages above into scripts for one store (`redis_store.py`), and their results into answers. A
-result that makes no sense counts as none.
+result that makes no sense counts as no answer.
 """
 
 import asyncio
@@ -23,22 +23,22 @@ from gateway.shared.scripts import ABSENT, BUCKET, DROP, FIND, KEEP, PRESENT
 Before = Callable[[], Sequence[Record]]
 
 _PRESENT: Final = 15.0
-"""Seconds for which a replica counts as there."""
+"""Seconds for which a replica counts as present after it last said so."""
 _MOST: Final = 100_000
-"""More replicas than that are none."""
+"""Replicas at most: a store that counts more is not believed."""
 _LARGEST: Final = 4 * 1024 * 1024
-"""Bytes that are asked for at a time: more would not come in time."""
+"""Bytes that are asked for or written at a time: more would not be transferred in time."""
 _LAST: Final = 2.0
-"""Seconds that what is on its way may take at the end."""
+"""Seconds that unfinished writes may take when the store is closed."""
 _WRITING: Final = 32 * 1024 * 1024
-"""Bytes that may be on their way to the store."""
+"""Bytes that may be on their way to the store at a time."""
 
 
 class SharedStore:
-    """One store, asked by all replicas."""
+    """Implements `Shared` over one Redis store."""
 
     def __init__(self, store: RedisStore, keys: StoreKeys, metrics: SharedMetrics, timeout: float) -> None:
-        """Nothing is asked yet. `timeout`: the seconds for which anybody waits for a write."""
+        """Ask nothing yet. `timeout`: the seconds for which anybody waits for a write."""
         self._store = store
         self._keys = keys
         self._metrics = metrics
@@ -53,26 +53,26 @@ class SharedStore:
 
     @property
     def status(self) -> SharedStatus:
-        """Whether the store answers, and why not."""
+        """See `Shared`."""
         reason = self._store.reason
         return SharedStatus(reason is None, reason, self._replicas)
 
     async def take(self, limit: Limit, who: str, size: float, a_second: float) -> float | None:
-        """Take a token. Gives 0, or the seconds until there is one."""
+        """See `Shared.take`."""
         return await self._bucket(limit, who, size, a_second, 1)
 
     async def wait(self, limit: Limit, who: str, size: float, a_second: float) -> float | None:
-        """The seconds until there is a token, taking none."""
+        """See `Shared.wait`."""
         return await self._bucket(limit, who, size, a_second, 0)
 
     async def find(self, room: Room, owner: str, record: str, bounds: Bounds, *, depth: int = WHOLE) -> list[Record]:
-        """An owner's record and what it follows, oldest first; [] if there is none."""
+        """See `Shared.find`."""
         return await self._found(room, owner, self._seals[room].names(owner, record), bounds, depth)
 
     async def find_alias(
         self, room: Room, owner: str, aliases: Sequence[str], bounds: Bounds, *, depth: int = WHOLE
     ) -> list[Record]:
-        """As `find`, by the first of several aliases that names a record."""
+        """See `Shared.find_alias`."""
         names = [name for alias in aliases for name in self._seals[room].aliases(owner, alias)]
         return await self._found(room, owner, names, bounds, depth)
 
@@ -92,14 +92,16 @@ class SharedStore:
         return found
 
     def keep(self, room: Room, owner: str, record: Record, bounds: Bounds, before: Before = tuple) -> Awaitable[object]:
-        """Keep a record in the background, and what it follows if the store has lost that."""
-        return self._behind(room, record, lambda: self._keep(room, owner, record, bounds, before), bounds)
+        """See `Shared.keep`."""
+        return self._write_in_background(room, record, lambda: self._keep(room, owner, record, bounds, before), bounds)
 
     def keep_last(self, room: Room, owner: str, record: Record, bounds: Bounds) -> Awaitable[object]:
-        """As `keep`, whether or not what it follows is there."""
-        return self._behind(room, record, lambda: self._put(room, owner, record, bounds, whole=False), bounds)
+        """See `Shared.keep_last`."""
+        return self._write_in_background(
+            room, record, lambda: self._put(room, owner, record, bounds, whole=False), bounds
+        )
 
-    def _behind(
+    def _write_in_background(
         self, room: Room, record: Record, write: Callable[[], Coroutine[Any, Any, object]], bounds: Bounds
     ) -> Awaitable[object]:
         size = len(record.value)
@@ -107,7 +109,7 @@ class SharedStore:
             self._metrics.asked(room, "away" if self._store.reason is not None else "dropped")
             return _NOTHING
         self._writing += size
-        task = self.behind(write())
+        task = self.run_in_background(write())
 
         def over(_: asyncio.Task[object]) -> None:
             self._writing -= size
@@ -115,8 +117,8 @@ class SharedStore:
         task.add_done_callback(over)
         return _Written(task, self._timeout)
 
-    def behind(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
-        """Run this in the background. It is finished before the store is left."""
+    def run_in_background(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
+        """See `Shared.run_in_background`."""
         task = asyncio.get_running_loop().create_task(work)
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
@@ -136,7 +138,7 @@ class SharedStore:
         return await self._store.run(room, KEEP, [sealed.place, *keys], args)
 
     async def drop(self, room: Room, owner: str, record: str) -> bool | None:
-        """Forget an owner's record. Gives whether it was there; None: the store did not answer."""
+        """See `Shared.drop`."""
         sealed = self._seals[room]
         keys = [sealed.place, *sealed.names(owner, record)]
         dropped: object = await self._store.run(room, DROP, keys, [sealed.owner(owner)])
@@ -145,7 +147,7 @@ class SharedStore:
     async def _bucket(self, limit: Limit, who: str, size: float, a_second: float, take: int) -> float | None:
         keys = self._keys.names(limit, who)[:1]
         said = await self._store.run("limit", BUCKET, keys, [repr(float(size)), repr(float(a_second)), take])
-        # An empty bucket has its next token after so long, and none is emptier.
+        # An empty bucket has its next token after this time at most; more is not believed.
         return _seconds(said, 1.001 / a_second)
 
     @asynccontextmanager
@@ -160,19 +162,19 @@ class SharedStore:
                         await asyncio.wait(self._writes)
                 for each in self._writes:
                     each.cancel()
-                # The others' shares grow at once.
+                # So that the shares of the other replicas grow at once.
                 with anyio.CancelScope(shield=True):
                     await self._store.run("limit", ABSENT, self._present, [self._me])
 
     async def _beat(self) -> None:
         found: object = await self._store.ask(PRESENT, self._present, [self._me, _PRESENT])
         if not isinstance(found, int) or not 1 <= found <= _MOST:
-            raise ValueError("it does not answer as Redis does")
+            raise ValueError("it does not answer like Redis")
         self._replicas = found
 
 
 class _Written:
-    """A write in the background, which may be waited for."""
+    """A write in the background, which may be awaited."""
 
     def __init__(self, task: "asyncio.Task[object] | None", timeout: float) -> None:
         self._task = task
@@ -194,7 +196,7 @@ def store_of(config: SharedConfig, secret_keys: Sequence[bytes], metrics: Shared
 
 
 def _seconds(said: Any, most: float) -> float | None:
-    """A number that the store gave as text; None if it can't be right."""
+    """The seconds that the store returned as text; None if they can't be right."""
     try:
         seconds = float(said)
     except (TypeError, ValueError):

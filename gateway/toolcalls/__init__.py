@@ -1,8 +1,8 @@
-"""Tool calls out of token ids, and the grammars and texts that make a model write them. No IO, no clock, no logs.
+"""Reads tool calls from token ids, and makes the grammars and texts that have a model write them. No IO, clock or logs.
 
-`parser_for` makes the parser of one generation: ids in, events out. A format is one declaration (`formats/`), from
-which both the incremental parser and the GBNF come. `parser.py` and `message.py` read, over the nodes of a format;
-`stream.watcher` stands alone: regions between two ids, nothing decoded.
+`parser_for` makes the parser for one generation: ids in, events out. A format is one declaration (`formats/`), from
+which both the incremental parser and the GBNF are derived. `parser.py` and `message.py` read with the nodes of a
+format; `stream.watcher` is independent of them: it finds regions between two ids and decodes nothing.
 """
 
 from gateway.toolcalls.formats.answer import AnswerForm, answer_grammar

@@ -1,7 +1,7 @@
-"""A whole message out of text, in the shape of OpenAI's API: for text without ids, and for tests.
+"""Parses text into a whole message in the shape of OpenAI's API: for text without ids, and for tests.
 
-The same machine as for ids, with no vocabulary: markers count by their text. Pieces may be text or bytes and may end
-inside a character.
+Uses the same machine as for ids, without a vocabulary: markers count by their text. Pieces may be text or bytes and may
+end inside a character.
 """
 
 import codecs
@@ -27,7 +27,7 @@ class _OpenAiShape(Mapping[str, Any], ABC):
 
     @abstractmethod
     def to_openai(self) -> dict[str, Any]:
-        """Give the JSON object."""
+        """Return the JSON object."""
 
     def __getitem__(self, key: str) -> Any:
         return self.to_openai()[key]
@@ -41,19 +41,19 @@ class _OpenAiShape(Mapping[str, Any], ABC):
 
 @dataclass(frozen=True, slots=True)
 class CalledFunction(_OpenAiShape):
-    """What a call calls; `arguments` is JSON text unless the message's diagnostics say that it broke off."""
+    """The called function; `arguments` is JSON text unless the message's diagnostics say that the call broke off."""
 
     name: str
     arguments: str
 
     def to_openai(self) -> dict[str, Any]:
-        """Give `{"name", "arguments"}`."""
+        """Return `{"name", "arguments"}`."""
         return {"name": self.name, "arguments": self.arguments}
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall(_OpenAiShape):
-    """One call as far as it was told, in OpenAI's shape: `id`, `type`, and `function` with `name` and `arguments`.
+    """One call as far as it was read, in OpenAI's shape: `id`, `type`, and `function` with `name` and `arguments`.
 
     `call.function.name` and `call["function"]["name"]` are the same; `call.name` is short for both.
     """
@@ -73,7 +73,7 @@ class ToolCall(_OpenAiShape):
         return CalledFunction(self.name, self.arguments)
 
     def to_openai(self) -> dict[str, Any]:
-        """Give an item of `tool_calls`, as plain dicts."""
+        """Return an item of `tool_calls`, as plain dicts."""
         return {"id": self.id, "type": self.type, "function": self.function.to_openai()}
 
 
@@ -81,8 +81,8 @@ class ToolCall(_OpenAiShape):
 class Message(_OpenAiShape):
     """An assistant's message. `content` and `reasoning_content` are None where there is none.
 
-    By key it is the JSON object of a chat completion (`to_openai`); `diagnostics`, which is no part of that, is an
-    attribute only.
+    By key it is the JSON object of a chat completion (`to_openai`); `diagnostics` is not part of that, so it is only an
+    attribute.
     """
 
     content: str | None
@@ -92,11 +92,11 @@ class Message(_OpenAiShape):
 
     @property
     def role(self) -> Literal["assistant"]:
-        """Who speaks."""
+        """The role of the speaker."""
         return "assistant"
 
     def to_openai(self) -> dict[str, Any]:
-        """Give the message object of a chat completion; keys without a value are left out, `content` never is."""
+        """Return the message object of a chat completion; keys without a value are left out, but `content` never is."""
         message: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.reasoning_content is not None:
             message["reasoning_content"] = self.reasoning_content
@@ -106,7 +106,7 @@ class Message(_OpenAiShape):
 
 
 def join_events(events: Iterable[Event]) -> Message:
-    """Join a stream's events to the message that they tell."""
+    """Join a stream's events into the message that they describe."""
     content: list[str] = []
     reasoning: list[str] = []
     diagnostics: list[Diagnostic] = []
@@ -144,7 +144,7 @@ def parse(
     new_id: Callable[[], str] | None = None,
     policy: Policy | None = None,
 ) -> Message:
-    """Parse a whole answer of the format `name`; for what the arguments mean, see `stream`."""
+    """Parse a whole answer in the format `name`; see `stream` for the arguments."""
     return stream(name, (text,), tools, prompt_tail, new_id=new_id, policy=policy)
 
 
@@ -160,8 +160,8 @@ def stream(
     """Parse an answer that comes in pieces; the same answer gives the same message, however it is cut.
 
     `tools` are those of the request, in any shape that `read_tools` takes; `prompt_tail` is the end of the prompt's
-    text, which says whether the model begins inside reasoning. Invalid UTF-8 becomes U+FFFD. Raises `UnknownFormat`,
-    and `RequestInvalid` for a tool of no known shape; never raises on what the text says.
+    text, which shows whether the model begins inside reasoning. Invalid UTF-8 becomes U+FFFD. Raises `UnknownFormat`,
+    and `RequestInvalid` for a tool of unknown shape; no text makes it raise.
     """
     return join_events(read_events(format_named(name), pieces, tools, prompt_tail, new_id=new_id, policy=policy))
 
@@ -175,7 +175,7 @@ def read_events(
     new_id: Callable[[], str] | None = None,
     policy: Policy | None = None,
 ) -> Iterator[Event]:
-    """Give the events of an answer in pieces, those of a piece before the next one is taken. Otherwise as `stream`."""
+    """Yield the events of an answer in pieces, each piece's before the next one is taken. Otherwise like `stream`."""
     calls = CallEvents(new_id or new_call_ids(), lambda end: (), policy)
     machine, _ = machine_for(
         fmt,
@@ -187,7 +187,7 @@ def read_events(
     )
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for piece in pieces:
-        # Half a surrogate pair is not a character: encoded as it stands, it becomes U+FFFD like any invalid byte.
+        # Half a surrogate pair is not a character: encoded as it is, it becomes U+FFFD like any invalid byte.
         machine.feed(decoder.decode(piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece))
         yield from calls.drain()
     machine.close(decoder.decode(b"", final=True))

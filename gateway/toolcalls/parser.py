@@ -1,8 +1,8 @@
-"""The parser of one generation: token ids in, events out.
+"""The parser for one generation: token ids in, events out.
 
-Joins what the packages below know one thing of each: ids to guarded text (`tokens`), text to marks (the format's
-nodes), marks to events (`calls`). Never raises on what a model writes, never holds more than a marker's beginning, half
-a character, or a word; a region beyond its bound becomes content. `message` for text without ids.
+Joins three steps of the packages below: ids to guarded text (`tokens`), text to marks (the format's nodes), marks to
+events (`calls`). Nothing that a model writes makes it raise. It holds back at most a marker's beginning, half a
+character, or a word; a region beyond its bound becomes content. For text without ids see `message`.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,10 +18,10 @@ from gateway.toolcalls.stream.spelling import Spelling
 from gateway.toolcalls.stream.tokens import TokenReader, Vocabulary, stand_ins
 
 MAX_REGION = 1 << 20
-"""Characters of one region: what is kept for its call has a bound."""
+"""Most characters of one region, since they are kept for its call."""
 
 _OVER = object()
-"""What a run that is over gives, where one that goes on gives nothing."""
+"""Returned by `next` for a run that is over; a run that goes on yields None."""
 
 
 class Machine:
@@ -33,7 +33,7 @@ class Machine:
         self._running: bool = True
 
     def feed(self, text: str) -> None:
-        """Read what has come."""
+        """Read the next piece of text."""
         cursor = self._cursor
         cursor.feed(text)
         if self._running:
@@ -41,15 +41,15 @@ class Machine:
                 self._running = next(self._run, _OVER) is not _OVER
                 if cursor.region_length > MAX_REGION:
                     self._end_region()
-            except Exception as error:  # noqa: BLE001 - the one boundary: no fault of a format may cost the answer
+            except Exception as error:  # noqa: BLE001 - the only boundary: a bug in a format must not lose the answer
                 self._running = False
                 cursor.fail(error)
         if not self._running:
-            # The format has nothing more to say of this message, or failed; the text must not be lost for that.
+            # The format has ended or failed; the rest of the text must not be lost.
             cursor.calls.content(cursor.take(len(cursor.buffer)))
 
     def close(self, text: str) -> None:
-        """The stream is over, with this last text: half a character, which may have been half a marker's."""
+        """End the stream with its last text: half a character, which may have been part of a marker."""
         self._cursor.ended = True
         self.feed(text)
 
@@ -61,10 +61,10 @@ class Machine:
 
 
 class FormedMachine(Machine):
-    """Reads an answer of a form (`answer_grammar`): from its first character on all is text, whatever it says."""
+    """Reads an answer of a form (`answer_grammar`): from its first character on everything is text."""
 
     def feed(self, text: str) -> None:
-        """Read what has come, by single characters until the answer begins: what is behind must not be looked at."""
+        """Read the next piece, by single characters until the answer begins: the nodes must not look beyond that."""
         read = 0
         while self._running and read < len(text):
             super().feed(text[read])
@@ -86,11 +86,11 @@ class StreamParser:
 
     @property
     def scanned(self) -> int:
-        """How many characters were looked at so far, a second look included."""
+        """How many characters were examined so far; a character that is examined again counts again."""
         return self._cursor.scanned
 
     def feed(self, ids: Sequence[int]) -> list[Event]:
-        """Read the next ids (without the end-of-generation id). Raises ValueError once closed."""
+        """Read the next ids (without the end-of-generation id); return their events. Raises ValueError once closed."""
         if self._closed:
             raise ValueError("this parser is closed; make one parser per generation")
         if not self._text_wanted and self._cursor.idle:
@@ -99,7 +99,7 @@ class StreamParser:
         return self._calls.drain() if self._text_wanted else self._calls_alone()
 
     def close(self) -> list[Event]:
-        """End the stream and give what was held; a second time gives nothing."""
+        """End the stream and return the events of what was held back; a second call returns none."""
         if self._closed:
             return []
         self._closed = True
@@ -126,7 +126,7 @@ def machine_for(
     forget: Callable[[int], None],
     formed: bool = False,
 ) -> tuple[Machine, Cursor]:
-    """Set up a format's machine and the cursor that it reads from."""
+    """Return a format's machine and the cursor that it reads from."""
     cursor = Cursor(calls, spelling, tools={tool.name: tool for tool in tools}, prompt_tail=prompt_tail, forget=forget)
     return (FormedMachine if formed else Machine)(fmt, cursor), cursor
 
@@ -143,14 +143,14 @@ def parser_for(
     policy: Policy | None = None,
     formed: bool = False,
 ) -> StreamParser:
-    """Make the parser of one generation.
+    """Make the parser for one generation.
 
     A marker that is one special token of `vocabulary` counts only as that token; with `by_text` (for a generation
     under `call_grammar` or `answer_grammar`, which can't tell a token from its spelling) it counts by its text.
-    `prompt_tail` is the end of the prompt's text: it says whether the model begins inside reasoning. `new_id` gives ids
-    to calls, `call_` and 24 hex digits by default. Without `text_wanted` no content and no reasoning is told, and while
-    only a guarded marker matters, an id costs one look-up. `policy` says what becomes of calls that are not as they
-    should be. `formed`: for a generation under `answer_grammar`, whose answer is text from its first character on.
+    `prompt_tail` is the end of the prompt's text: it shows whether the model begins inside reasoning. `new_id` makes
+    the ids of calls, by default `call_` and 24 hex digits. Without `text_wanted` no content and no reasoning is
+    reported, and while only a guarded marker matters, an id costs one look-up. `policy` says what becomes of faulty
+    calls. `formed`: for a generation under `answer_grammar`, whose answer is text from its first character on.
     """
     found = {} if by_text else stand_ins(vocabulary, fmt.markers)
     reader = TokenReader(vocabulary, dict(found.values()))

@@ -1,8 +1,8 @@
-"""The system text that teaches tools to a model whose chat template knows none (SmolLM2).
+"""The system text that teaches tools to a model whose chat template does not support them (SmolLM2).
 
 Lists the tools as JSON and shows one call in the format's own shape. Names, descriptions and schemas come from upstream
-servers, so they are text that nobody here wrote: each `<` in them is written as its JSON escape, and no description can
-close the list, open a call, or spell a control token.
+servers and are not trusted: each `<` in them is written as its JSON escape, so that no description can close the list,
+open a call, or spell a control token.
 """
 
 import json
@@ -22,19 +22,19 @@ Answer in one short sentence from the tool's result."""
 
 
 def system_preamble(fmt: Format, tools: Sequence[ToolSpec]) -> str:
-    """Give the text for the system message; "" when there are no tools."""
+    """Return the text for the system message; "" when there are no tools."""
     if not tools:
         return ""
     return _TEXT.format(tools="\n".join(map(_describe, tools)), shape=fmt.shape)
 
 
 def call_text(fmt: Format, name: str, arguments: str) -> str:
-    """Write a call as the format's model would: for the history of a model whose template knows no calls.
+    """Write a call as the format's model would: for the history of a model whose template does not support calls.
 
-    `arguments` is JSON text and stays as it is.
+    `arguments` is JSON text and is not changed.
     """
-    # The name first: once escaped it can't hold the placeholder of the arguments, which might well hold its own.
-    # A word of its own: markers may hold it too ([TOOL_CALLS]).
+    # The name first: an escaped name can't contain the placeholder of the arguments, but arguments may contain TOOL.
+    # Only as a whole word, since markers may contain it ([TOOL_CALLS]).
     named = re.sub(r"\bTOOL\b", lambda _: json.dumps(name, ensure_ascii=False)[1:-1], fmt.shape)
     return named.replace(json.dumps({"KEY": "VALUE"}), arguments)
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from gateway.config.serve_section import MOST_WORKERS
 
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
-"""What a container may use: microseconds of CPU, and in how many microseconds."""
+"""A container's CPU limit: microseconds of CPU time, and the period in microseconds."""
 
 
 def count_of(workers: int | Literal["auto"]) -> int:
@@ -23,7 +23,7 @@ def count_of(workers: int | Literal["auto"]) -> int:
 
 
 def cores(usable: int, quota: str) -> int:
-    """Cores that are worth a process each. `quota`: as `cpu.max` of a control group says it."""
+    """The number of cores that are worth a process each. `quota`: the text of a control group's `cpu.max`."""
     allowed, _, period = quota.strip().partition(" ")
     if allowed.isdecimal() and period.isdecimal() and int(period):
         usable = min(usable, math.ceil(int(allowed) / int(period)))

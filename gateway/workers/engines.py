@@ -1,7 +1,7 @@
 """The embedded engines of a gateway with several workers. The parent runs them; each worker has slots of its own there.
 
 Turns settings that name an embedded engine into its process, which is started again whenever it ends. To a worker it is
-a server at a URL, some of whose slots are this worker's alone (`engine.own_slots`). The address and the key stand in a
+a server at a URL, some of whose slots are this worker's alone (`engine.own_slots`). The address and the key are in a
 file in the parent's directory, which nobody else may enter.
 """
 
@@ -31,7 +31,7 @@ log = get_logger("workers")
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _EngineAddress:
     """The address and the key of an engine."""
 
     url: str
@@ -47,49 +47,53 @@ def check_engines(config: GatewayConfig, count: int) -> None:
 def _check(name: str, engine: EngineConfig, count: int) -> None:
     if engine.exclusive:
         raise ConfigError(
-            f"{name!r} is set to be exclusive, but with several workers several generate with it, each with its own "
-            f"idea of what its slots hold: remove 'exclusive', {_ALONE}"
+            f"{name!r} is exclusive, but several workers would generate with it, and none would know what the others "
+            f"have put into its slots: remove 'exclusive', {_ALONE}"
         )
     if engine.kind != "embedded":
         return
     if engine.slots < count:
         raise ConfigError(
-            f"{name!r} is an embedded engine of {engine.slots} slots, and each of {count} workers needs one of its "
-            f"own: set its 'slots' to {count} or more, or serve.workers to {engine.slots} or less"
+            f"{name!r} is an embedded engine of {engine.slots} slots, and each of {count} workers needs a slot of "
+            f"its own: set its 'slots' to {count} or more, or serve.workers to {engine.slots} or less"
         )
     if engine.slot_files not in {"auto", "off"}:
         raise ConfigError(
-            f"{name!r} keeps its slots in {engine.slot_files!r}, which only one process can: remove 'slot_files', "
-            f"{_ALONE}"
+            f"{name!r} keeps its slots in {engine.slot_files!r}, a directory that only one process can use: remove "
+            f"'slot_files', {_ALONE}"
         )
 
 
 def share_of(slots: int, worker: WorkerConfig) -> str:
-    """The slots of one worker, as `engine.own_slots` says it."""
+    """The slots of one worker, in the form of `engine.own_slots`."""
     first, following = (slots * number // worker.count for number in (worker.number, worker.number + 1))
     return f"{first}-{following - 1}"
 
 
 def with_hosted_engines(config: GatewayConfig, worker: WorkerConfig) -> GatewayConfig:
-    """The settings as they are for this worker. Raises `ConfigError` for an engine that the parent does not run."""
+    """This worker's settings, with embedded engines as servers. Raises `ConfigError` for one the parent doesn't run."""
     if not any(each.kind == "embedded" for each in config.members.values()):
         return config
-    places = {name: _Place(**place) for name, place in json.loads((worker.folder / _FILE).read_text()).items()}
-    members = {name: _hosted(name, each, places, worker) for name, each in config.members.items()}
+    addresses = {
+        name: _EngineAddress(**address) for name, address in json.loads((worker.folder / _FILE).read_text()).items()
+    }
+    members = {name: _hosted(name, each, addresses, worker) for name, each in config.members.items()}
     return replace(config, engines=members) if config.engines else replace(config, engine=members["engine"])
 
 
-def _hosted(name: str, engine: EngineConfig, places: Mapping[str, _Place], worker: WorkerConfig) -> EngineConfig:
+def _hosted(
+    name: str, engine: EngineConfig, addresses: Mapping[str, _EngineAddress], worker: WorkerConfig
+) -> EngineConfig:
     if engine.kind != "embedded":
         return engine
-    if name not in places:
-        raise ConfigError(f"{name!r} is an embedded engine since the gateway was started: start the gateway again")
+    if name not in addresses:
+        raise ConfigError(f"{name!r} became an embedded engine after the gateway was started: restart the gateway")
     return replace(
         engine,
         kind="url",
         api="llama_cpp",
-        url=places[name].url,
-        api_key=places[name].key,
+        url=addresses[name].url,
+        api_key=addresses[name].key,
         model=embedded_model(engine),
         own_slots=share_of(engine.slots, worker),
         slot_files="off",
@@ -105,18 +109,18 @@ async def running_engines(config: GatewayConfig, folder: Path) -> AsyncGenerator
     embedded = {name: each for name, each in config.members.items() if each.kind == "embedded"}
     backoff = Backoff(config.limits.restart_backoff, config.limits.restart_backoff_max)
     async with anyio.create_task_group() as tasks:
-        places = {
+        addresses = {
             name: await tasks.start(_keep, name, divided(engine, len(embedded)), backoff)
             for name, engine in embedded.items()
         }
-        _write(folder / _FILE, places)
+        _write(folder / _FILE, addresses)
         yield
         tasks.cancel_scope.cancel()
 
 
-async def _keep(name: str, engine: EngineConfig, backoff: Backoff, *, task_status: TaskStatus[_Place]) -> None:
+async def _keep(name: str, engine: EngineConfig, backoff: Backoff, *, task_status: TaskStatus[_EngineAddress]) -> None:
     """Keep an engine running. Tells `task_status` where it is once it has come up, or failed to."""
-    # Its slots are named by whoever generates, as those of an engine that is one gateway's alone.
+    # Each worker says which slot it generates in, as a gateway does that has an engine to itself.
     engine, failures, there = replace(engine, exclusive=True), 0, Listening()
     while True:
         try:
@@ -124,23 +128,23 @@ async def _keep(name: str, engine: EngineConfig, backoff: Backoff, *, task_statu
                 log.info("engine started", engine=name, pid=server.pid, slots=engine.slots)
                 if not there.port:
                     there = replace(there, port=int(server.url.rpartition(":")[2]))
-                    task_status.started(_place(there))
+                    task_status.started(_address(there))
                 failures = 0
                 cause = f"it ended with exit status {await server.wait()}"
         except EngineUnavailable as error:
             cause = error.message
-        log.warning("the embedded engine is down and is started again", engine=name, cause=cause)
+        log.warning("the embedded engine is down and will be restarted", engine=name, cause=cause)
         if not there.port:
             there = replace(there, port=_free_port(there.host))
-            task_status.started(_place(there))
+            task_status.started(_address(there))
         failures += 1
         # Not a secret: the roll only spreads restarts over time.
         await anyio.sleep(backoff.pause(failures, random.random()))  # noqa: S311
 
 
-def _place(there: Listening) -> _Place:
-    """The same at each start of the engine, since workers are told only once."""
-    return _Place(f"http://{there.host}:{there.port}", there.key or "")
+def _address(there: Listening) -> _EngineAddress:
+    """The engine's address, the same at each of its starts, since workers are told only once."""
+    return _EngineAddress(f"http://{there.host}:{there.port}", there.key or "")
 
 
 def _free_port(host: str) -> int:
@@ -150,6 +154,6 @@ def _free_port(host: str) -> int:
         return bound.getsockname()[1]
 
 
-def _write(path: Path, places: Mapping[str, _Place]) -> None:
+def _write(path: Path, addresses: Mapping[str, _EngineAddress]) -> None:
     path.touch(mode=0o600)
-    path.write_text(json.dumps({name: asdict(place) for name, place in places.items()}), encoding="utf-8")
+    path.write_text(json.dumps({name: asdict(address) for name, address in addresses.items()}), encoding="utf-8")

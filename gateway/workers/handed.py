@@ -1,7 +1,7 @@
 """What a parent hands to a worker that it starts: which worker it is, what `serve` was given, and open descriptors.
 
-Turns that into one argument of a command line and back. No secret is in it: the key that workers have in common comes
-through a pipe, whose number alone is named here. No IO.
+Turns that into one argument of a command line and back. It contains no secret: the key that the workers share comes
+through a pipe, and only the pipe's descriptor is named here. No IO.
 """
 
 import json
@@ -17,11 +17,11 @@ class Descriptors:
     """The numbers of the descriptors that a worker finds open when it starts."""
 
     parent: int
-    """A socket: orders come on it, and it ends with the parent."""
+    """A socket on which orders arrive, and which reaches its end when the parent ends."""
     faces: int
     """The listening socket of all workers."""
     replicas: int | None
-    """A socket at the address at which the other workers find this one; None: the settings name an address."""
+    """A socket at the address where the other workers reach this one; None: the settings name the address."""
     key: int | None
     """A pipe with the secret of all workers; None: the settings name a file."""
 

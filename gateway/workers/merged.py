@@ -1,7 +1,7 @@
-"""Reports of all workers as one: whether the gateway is ready, and how everything stands.
+"""Merges the reports of all workers into one: whether the gateway is ready, and its status.
 
-Turns JSON values into one of the same form. Counts are added up; of what all should report alike, the worst or the
-first counts. Pure.
+Turns JSON values into one of the same form. Counts are added up. Where all workers should report the same, the worst or
+the first report is taken. Pure.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,11 +9,11 @@ from typing import Any, Final
 
 Report = dict[str, Any]
 Reports = Mapping[int, Report]
-"""By number of the worker."""
+"""By worker number."""
 
 _PROMPTS: Final = 20
 _STATES: Final = ("restarting", "starting", "idle", "up")
-"""From the worst on."""
+"""The worst comes first."""
 _BREAKERS: Final = ("open", "half_open", "closed")
 _ADDED: Final = ("sessions", "in_flight", "queued", "restarts", "answers")
 
@@ -27,13 +27,13 @@ def merge_readiness(reports: Reports, count: int, *, draining: bool) -> Report:
     """
     ready = not draining and any(report["ready"] for report in reports.values())
     reasons = [f"worker {number}: {reason}" for number, report in reports.items() for reason in report["reasons"]]
-    reasons += [f"worker {number}: it does not answer" for number in range(count) if number not in reports]
+    reasons += [f"worker {number} does not answer" for number in range(count) if number not in reports]
     if draining:
         reasons.insert(0, "draining: the gateway is stopping")
     return {
         "ready": ready,
         "draining": draining,
-        "components": _together([report["components"] for report in reports.values()], all),
+        "components": _merge_by_key([report["components"] for report in reports.values()], all),
         "reasons": reasons,
         "workers": {"ready": sum(bool(report["ready"]) for report in reports.values()), "of": count},
         **{name: _details(name, list(reports.values())) for name in ("upstreams", "engines") if _any(name, reports)},
@@ -56,13 +56,13 @@ def merge_status(reports: Sequence[Report], ready: Report, workers: Sequence[Rep
         "shared": next(
             (each for report in reports if (each := report["shared"]) and not each["up"]), first.get("shared")
         ),
-        "shim": _sum([report["shim"] for report in reports]),
+        "shim": _merge_counts([report["shim"] for report in reports]),
         "prompts": _latest([each for report in reports for each in report["prompts"]]),
         "workers": list(workers),
     }
 
 
-def _together(values: Iterable[Mapping[str, Any]], join: Callable[[list[Any]], Any]) -> Report:
+def _merge_by_key(values: Iterable[Mapping[str, Any]], join: Callable[[list[Any]], Any]) -> Report:
     found: dict[str, list[Any]] = {}
     for each in values:
         for name, value in each.items():
@@ -75,12 +75,12 @@ def _any(name: str, reports: Reports) -> bool:
 
 
 def _details(name: str, reports: Sequence[Report]) -> Report:
-    return _together([report[name] for report in reports if name in report], _one)
+    return _merge_by_key([report[name] for report in reports if name in report], _one)
 
 
 def _by_name(lists: Sequence[Sequence[Report]]) -> list[Report]:
     """Merge lists of the same servers or engines into one, with one report for each."""
-    return list(_together([{each["name"]: each for each in several} for several in lists], _one).values())
+    return list(_merge_by_key([{each["name"]: each for each in several} for several in lists], _one).values())
 
 
 def _one(several: Sequence[Report]) -> Report:
@@ -95,11 +95,11 @@ def _standing(report: Report) -> tuple[int, int, bool]:
     return _STATES.index(state), _BREAKERS.index(breaker), bool(report.get("up", True))
 
 
-def _sum(several: Sequence[Any]) -> Any:
-    """Add up numbers, wherever they stand. Of times take the earliest, of anything else the first."""
+def _merge_counts(several: Sequence[Any]) -> Any:
+    """Add up numbers, however deeply nested. Of times take the earliest, of anything else the first."""
     first = several[0]
     if isinstance(first, Mapping):
-        return _together(several, _sum)
+        return _merge_by_key(several, _merge_counts)
     if isinstance(first, str):
         return min(several)
     return sum(several) if isinstance(first, int | float) and not isinstance(first, bool) else first

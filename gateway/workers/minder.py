@@ -13,11 +13,11 @@ from gateway.errors import GatewayError
 from gateway.observe.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.lifecycle import Backoff
+from gateway.workers.control_lines import Order
 from gateway.workers.started import Started
-from gateway.workers.words import Order
 
 _STEADY: Final = 30.0
-"""Seconds from which on a worker has lasted."""
+"""Seconds that a worker must have run for its end not to count as another failure."""
 
 Start = Callable[[int], AbstractAsyncContextManager[Started]]
 log = get_logger("workers")
@@ -34,7 +34,7 @@ class Minder:
         restarted: Callable[[int], None],
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`restarted` is called with its number for every start but the first."""
+        """`restarted` is called with the worker's number at every start but the first."""
         self.number = number
         self.restarts = 0
         self.ready = False
@@ -63,7 +63,10 @@ class Minder:
         self.order("drain")
 
     async def keep(self, *, task_status: TaskStatus[None]) -> None:
-        """Keep it running until `stop`; started once it is ready. Raises `GatewayError` if the first start fails."""
+        """Keep it running until `stop`. Tells `task_status` once it is ready.
+
+        Raises `GatewayError` if the first start fails.
+        """
         try:
             await self._life(task_status.started)
         except GatewayError as fault:
@@ -82,7 +85,7 @@ class Minder:
         except GatewayError as fault:
             self._failures += 1
             if not self._stopped.is_set():
-                log.error("a worker can't start", worker=self.number, cause=escape_text(fault.message))
+                log.error("a worker can't be started", worker=self.number, cause=escape_text(fault.message))
 
     async def _life(self, ready: Callable[[], None]) -> None:
         """One start of the worker, up to its end. Raises `GatewayError` if it never becomes ready."""
@@ -104,4 +107,4 @@ class Minder:
         return self._backoff.pause(self._failures, random.random()) if self._failures else 0.0  # noqa: S311
 
     def _say_ready(self) -> None:
-        log.info("a worker is there again", worker=self.number, restarts=self.restarts)
+        log.info("a worker is ready again", worker=self.number, restarts=self.restarts)

@@ -22,7 +22,7 @@ from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin
 from gateway.observe.metrics import Metrics
 from gateway.observe.worker_metrics import WorkerMetrics
-from gateway.serve.admin.health import FRESH, asked_here, not_local
+from gateway.serve.admin.health import FRESH, is_local, not_local
 from gateway.serve.http.errors import error_response
 from gateway.workers.folder import admin_socket
 from gateway.workers.merged import merge_readiness, merge_status
@@ -65,8 +65,8 @@ class Pages:
     async def _show_metrics(self, _request: Request) -> Response:
         pages = await self._ask("/metrics")
         for number, page in pages.items():
-            # In a thread: lines of servers over stdio wait on this loop.
-            self._sums.heard(number, await to_thread.run_sync(read_page, page.decode()))
+            # In a thread: this loop passes on the lines of servers over stdio.
+            self._sums.update(number, await to_thread.run_sync(read_page, page.decode()))
         return Response(self._sums.render(pages, self._metrics.render()), media_type=Metrics.content_type)
 
     async def _show_live(self, _request: Request) -> Response:
@@ -77,7 +77,7 @@ class Pages:
         return JSONResponse(report, status_code=200 if report["ready"] else 503, headers=FRESH)
 
     async def _show_status(self, request: Request) -> Response:
-        if not asked_here(request):
+        if not is_local(request):
             return not_local()
         reports = {number: json.loads(page) for number, page in (await self._ask("/status")).items()}
         if not reports:
@@ -105,10 +105,10 @@ class Pages:
 
 
 async def _no_console(_request: Request) -> Response:
-    """Each worker has its own conversations, and a page with those of one would be mistaken for all of them."""
+    """Refuse: each worker has its own conversations, and a page with those of one would be mistaken for all of them."""
     words = (
-        "the console shows one process, and this gateway runs several: serve with --workers 1 to have it, or run "
-        "another gateway with one worker and the same files beside this one, on other ports, and ask that one"
+        "the console can show only one process, and this gateway runs several workers: serve with --workers 1, or "
+        "also run a second gateway with one worker and the same files on other ports, and use its console"
     )
     return error_response(501, words, code="console_of_one_process")
 

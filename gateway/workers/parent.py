@@ -1,7 +1,7 @@
 """The parent of several workers: it binds the sockets, starts the workers, keeps them running, and ends with them.
 
-It serves no request but those of the admin port, and runs what there is once for all workers: servers over stdio
-(`stdio/`) and embedded engines (`engines.py`). What signals do to it they do to all: `app/signals.py`.
+It serves only the admin port, and runs what exists once for all workers: servers over stdio (`stdio/`) and embedded
+engines (`engines.py`). A signal to the parent acts on all workers as on one process (`app/signals.py`).
 """
 
 import secrets
@@ -16,8 +16,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from gateway.app.options import ServeOptions
-from gateway.app.place import ALONE
 from gateway.app.process import admin_connections
+from gateway.app.role import ALONE
 from gateway.app.signals import Shutdown
 from gateway.config.model import GatewayConfig
 from gateway.config.worker import SERVERS
@@ -39,7 +39,7 @@ from gateway.workers.stdio.host import StdioHost
 from gateway.workers.sums import Sums
 
 _LATE: Final = 15.0
-"""Seconds that a worker may take to end once its running requests had their time: one that hangs has no end."""
+"""Seconds that a worker may take to end once the time for its running requests is over. One that hangs never ends."""
 
 log = get_logger("workers")
 
@@ -48,10 +48,10 @@ async def run_workers(config: GatewayConfig, options: ServeOptions) -> None:
     """Serve with several processes until SIGINT or SIGTERM, then drain them all.
 
     Raises `ConfigError` when a port is taken or a setting can't work, `GatewayError` when a worker ends before it was
-    ever ready, and KeyboardInterrupt when Ctrl-C comes before all are.
+    ever ready, and KeyboardInterrupt when Ctrl-C is pressed before all are ready.
     """
     check_engines(config, count_of(config.serve.workers))
-    # Servers' processes and the sockets of all workers are the parent's.
+    # The parent holds the pipes of servers' processes and the sockets of all workers.
     raise_soft_limit()
     minders: list[Minder] = []
 
@@ -84,12 +84,12 @@ async def _run(config: GatewayConfig, options: ServeOptions, shutdown: Shutdown,
 
         async def drain() -> None:
             pages.drain()
-            # The workers stop to listen too: who comes now is refused at once, and asks elsewhere.
+            # The workers stop listening too: a client that connects now is refused at once, and can go elsewhere.
             sockets.faces.close()
             for each in minders:
                 each.stop()
             await anyio.sleep(config.limits.drain + _LATE)
-            log.warning("workers that did not end in time are ended", workers=[m.number for m in minders if m.pid])
+            log.warning("ending the workers that did not end in time", workers=[m.number for m in minders if m.pid])
             shutdown.end()
 
         async with anyio.create_task_group() as serving:
@@ -125,7 +125,7 @@ async def _start_all(minders: Sequence[Minder], minding: TaskGroup) -> None:
 
 
 def _plan(config: GatewayConfig, options: ServeOptions, faces: socket.socket, stack: AsyncExitStack) -> Plan:
-    """Make what the workers are started with. What it needs stays open as long as `stack` does."""
+    """Make the plan that workers are started from. What it needs stays open as long as `stack` does."""
     count = count_of(config.serve.workers)
     folder = stack.enter_context(socket_folder())
     if config.replicas.address is None:

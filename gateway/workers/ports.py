@@ -15,7 +15,7 @@ class LoopbackPorts:
     """A port for each worker, held for as long as the context lasts."""
 
     def __init__(self, count: int) -> None:
-        """Bind so many ports."""
+        """Bind `count` ports."""
         self._held = [_bound(0) for _ in range(count)]
 
     def __enter__(self) -> Self:
@@ -39,7 +39,7 @@ class LoopbackPorts:
 
 def _bound(port: int) -> socket.socket:
     bound = socket.socket()
-    # Several sockets of one user may be bound to the port so; those alone that listen get connections.
+    # This lets several sockets of one user bind the same port. Only those that listen get connections.
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     bound.bind((_LOOPBACK, port))
     return bound

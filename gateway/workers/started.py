@@ -20,12 +20,12 @@ from anyio.abc import Process
 from gateway.app.options import ServeOptions
 from gateway.config.worker import WorkerConfig
 from gateway.errors import GatewayError
+from gateway.workers.control_lines import Order, fault_of, order_line
 from gateway.workers.handed import Descriptors, Handed
 from gateway.workers.ports import LoopbackPorts
-from gateway.workers.words import Order, fault_of, order_line
 
 _END_TIME: Final = 10.0
-"""Seconds for a worker that is told to end at once."""
+"""Seconds that a worker gets to end when it is told to end at once. Then it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Plan:
     faces: socket.socket
     peers: tuple[str, ...]
     ports: LoopbackPorts | None
-    """Where they find each other; None: the settings say, and name the key."""
+    """Where the workers find each other; None: the settings name their addresses and the key."""
     key: bytes
 
 
@@ -64,16 +64,16 @@ class Started:
             raise fault
 
     def order(self, order: Order) -> None:
-        """Send it an order. To one that has ended, nothing is sent."""
+        """Send it an order. Does nothing if the worker has ended."""
         with suppress(OSError):
             self._writer.write(order_line(order))
 
     async def ended(self) -> int:
-        """Wait for it to end; gives its exit status."""
+        """Wait for it to end; returns its exit status."""
         return await self._process.wait()
 
     async def end(self) -> None:
-        """End it now, whatever it does."""
+        """End it now, whatever it is doing."""
         if self._process.returncode is None:
             self.order("end")
             with anyio.move_on_after(_END_TIME):
@@ -90,7 +90,7 @@ async def started(plan: Plan, number: int) -> AsyncGenerator[Started]:
     try:
         run = await _launch(plan, number)
     except OSError as error:
-        raise GatewayError(f"a process can't be started: {error}") from error
+        raise GatewayError(f"its process can't be started: {error}") from error
     try:
         yield run
     finally:
@@ -107,7 +107,7 @@ async def _launch(plan: Plan, number: int) -> Started:
             descriptors = _open(plan, number, theirs, handed_over)
             worker = WorkerConfig(number, plan.count, plan.folder, plan.peers)
             argument = Handed(worker, plan.options, descriptors).as_argument()
-            # -P: nothing is loaded from the folder that we are in. A session of its own: Ctrl-C is for the parent.
+            # -P: nothing is imported from the current folder. A session of its own: Ctrl-C is for the parent.
             process = await anyio.open_process(
                 [sys.executable, "-P", "-m", "gateway.workers.worker", argument],
                 stdin=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
 """The metrics pages of all workers as one page: each series is the sum over the workers that have it.
 
-Turns texts in the exposition format into one. What an ended worker had counted stays in the sums, as far as its last
-page says, so that no counter ever falls. Gauges that are no amounts are not added up: `LEAST` and `MOST` name them. No
+Turns texts in the exposition format into one. What a worker counted stays in the sums after its end, as its last page
+said it, so that no counter ever falls. Gauges that are not amounts are not added up: `LEAST` and `MOST` name them. No
 IO.
 """
 
@@ -20,9 +20,9 @@ LEAST: Final = frozenset(
         *("process_start_time_seconds", "process_max_fds"),
     }
 )
-"""Of these the smallest counts: a server is up where it is for every worker."""
+"""Metrics of which the smallest value is taken: a server is up if it is up for every worker."""
 MOST: Final = frozenset({"codec_build_info", "codec_upstream_breaker", "codec_tool_definition_tokens"})
-"""Of these the largest."""
+"""Metrics of which the largest value is taken."""
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -43,27 +43,27 @@ class Sums:
 
     def __init__(self) -> None:
         self._last: dict[int, Page] = {}
-        """The last page of each that runs."""
+        """The last page of each running worker."""
         self._ended: Page = {}
-        """What those counted that have ended."""
+        """What workers counted that have ended."""
 
-    def heard(self, worker: int, page: Page) -> None:
+    def update(self, worker: int, page: Page) -> None:
         """Take the current page of a worker."""
         self._last[worker] = page
 
     def ended(self, worker: int) -> None:
-        """A worker has ended; the next one with this number counts from zero."""
+        """Note that a worker has ended; the next one with this number counts from zero."""
         if (page := self._last.pop(worker, None)) is not None:
             self._ended = _added([self._ended, _counted(page)])
 
-    def render(self, heard: Iterable[int], own: str) -> bytes:
-        """Give one page for all workers.
+    def render(self, answered: Iterable[int], own: str) -> bytes:
+        """Return one page for all workers.
 
         Args:
-            heard: workers that have just answered. Of the others only counters are included, as they last were.
+            answered: workers that have just answered. For the others, only counters are included, as they last were.
             own: another page to include.
         """
-        now = set(heard)
+        now = set(answered)
         pages = [page if worker in now else _counted(page) for worker, page in self._last.items()]
         registry = CollectorRegistry()
         registry.register(_Collected(_added([*pages, read_page(own), self._ended])))
@@ -71,13 +71,13 @@ class Sums:
 
 
 class _Collected(Collector):
-    """Families as the library writes them."""
+    """Gives the families of a page to the library, which writes them."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
 
     def collect(self) -> Iterable[Metric]:
-        """Every family."""
+        """Yield every family."""
         for family in self._page.values():
             metric = Metric(family.name, family.help, family.kind)
             for (name, labels), value in family.samples.items():
@@ -86,7 +86,7 @@ class _Collected(Collector):
 
 
 def read_page(page: str) -> Page:
-    """A page in the exposition format. Some 30 µs a line: not for an event loop on which others wait."""
+    """Parse a page in the exposition format. Takes about 30 µs a line: too long for an event loop with other work."""
     families: Page = {}
     for metric in text_string_to_metric_families(page):
         samples = {(each.name, tuple(sorted(each.labels.items()))): float(each.value) for each in metric.samples}

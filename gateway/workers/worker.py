@@ -1,7 +1,7 @@
 """One worker: `python -m gateway.workers.worker HANDED`, started only by its parent.
 
 It is an ordinary gateway process on sockets that it was handed, and one of several replicas. It drains when its parent
-says so, or ends.
+tells it to, or when its parent ends.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from typing import Final
 
 import anyio
 
-from gateway.app.place import Listeners
 from gateway.app.process import run_gateway
+from gateway.app.role import Listeners
 from gateway.app.signals import Shutdown
 from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.config.replicas import ReplicasConfig
@@ -25,21 +25,21 @@ from gateway.config.show import secrets_of
 from gateway.errors import ConfigError, GatewayError, first_of_ours
 from gateway.observe.logs import configure_logging, get_logger
 from gateway.serve.http.sockets import listening
+from gateway.workers.control_lines import ORDERS, READY, failure_line
 from gateway.workers.engines import check_engines, with_hosted_engines
 from gateway.workers.folder import admin_socket
 from gateway.workers.handed import Handed
-from gateway.workers.words import ORDERS, READY, failure_line
 
 _FAILED: Final = 1
 
 log = get_logger("worker")
 
 
-class WorkerPlace:
-    """A worker's place: on its parent's sockets, and under its orders."""
+class WorkerRole:
+    """A worker's role: it listens on its parent's sockets and follows its parent's orders."""
 
     def __init__(self, handed: Handed) -> None:
-        """Processes that the worker starts do not inherit what it was handed."""
+        """Take over what was handed, and keep processes that the worker starts from inheriting it."""
         for each in handed.descriptors.open:
             os.set_inheritable(each, False)
         self._handed = handed
@@ -95,7 +95,7 @@ class WorkerPlace:
         path.unlink(missing_ok=True)
         if not self._orphaned:
             return
-        # The last one finds nothing besides what the parent left; the others are about to go as well.
+        # Only the last worker can remove the directory: until then the sockets of others are in it.
         with suppress(OSError):
             for each in path.parent.iterdir():
                 if not each.match("admin-*"):
@@ -110,35 +110,35 @@ class WorkerPlace:
             return ReplicasConfig(host, int(port), key_file=Path(f"/proc/self/fd/{key}"))
         own = replace(settings, port=settings.port + worker.number)
         if own.named != address:
-            raise ConfigError("replicas.address or replicas.port was changed: start the gateway again")
+            raise ConfigError("replicas.address or replicas.port was changed: restart the gateway")
         return own
 
 
 def main(argument: str) -> int:
     """Serve until told to end; returns the exit code."""
     handed = Handed.from_argument(argument)
-    place = WorkerPlace(handed)
+    role = WorkerRole(handed)
     try:
-        _serve(place, handed)
+        _serve(role, handed)
     except KeyboardInterrupt:
         return _FAILED
     except BaseExceptionGroup as group:
-        return _report(place, first_of_ours(group))
+        return _report(role, first_of_ours(group))
     except GatewayError as error:
-        return _report(place, error)
+        return _report(role, error)
     return 0
 
 
-def _serve(place: WorkerPlace, handed: Handed) -> None:
+def _serve(role: WorkerRole, handed: Handed) -> None:
     level, number = handed.options.log_level, handed.worker.number
     configure_logging(level=level, worker=number)
-    settings = place.read()
+    settings = role.read()
     configure_logging(level=level, worker=number, secrets=secrets_of(settings))
-    anyio.run(run_gateway, settings, place.read, place, backend_options={"use_uvloop": True})
+    anyio.run(run_gateway, settings, role.read, role, backend_options={"use_uvloop": True})
 
 
-def _report(place: WorkerPlace, error: GatewayError) -> int:
-    place.tell(failure_line(error))
+def _report(role: WorkerRole, error: GatewayError) -> int:
+    role.tell(failure_line(error))
     return _FAILED
 
 

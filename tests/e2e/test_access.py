@@ -151,7 +151,7 @@ def test_batch_is_no_way_around_the_rate_of_a_key(tmp_path, start_gateway, says,
         one = client.post(f"{gateway.url}/mcp", json=pings[:1], headers=session)
 
     assert (several.status_code == 200) is passes
-    assert passes or "send each of the batch by itself" in several.json()["error"]["message"]
+    assert passes or "send the requests of a batch one by one" in several.json()["error"]["message"]
     assert one.status_code == 200
 
 

@@ -89,7 +89,7 @@ def test_application_with_its_own_tool_finds_all_again_through_the_gateway_alone
     assert [len(each["calls"]) for each in through] == [1, 0, 1, 0]
     assert all(each["cache_n"] == each["held"] > 0 and not each["lost"] for each in through[1:])
     assert alone[1]["lost"] == alone[1]["held"] - alone[1]["cache_n"] > 0
-    assert alone[1]["why"] == "the call came back as other ids"
+    assert alone[1]["why"] == "the call came back as different ids"
 
 
 def test_losses_of_the_application_are_told_with_their_reason(runs):
@@ -97,7 +97,7 @@ def test_losses_of_the_application_are_told_with_their_reason(runs):
     words = " ".join(out.split())
 
     assert "request 2: the model answers" in words
-    assert "ids lost, since the call came back as other ids" in words
+    assert "ids lost, because the call came back as different ids" in words
     assert "processed 0 ids again behind the gateway" in words
     assert "The first request gains nothing." in words
 

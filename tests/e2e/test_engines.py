@@ -184,7 +184,7 @@ def test_isolated_keys_of_one_vllm_reuse_nothing_of_each_other(
     request: pytest.FixtureRequest,
 ) -> None:
     if request.node.callspec.params["engine"] == "llama_cpp":
-        with pytest.raises(AssertionError, match=r"can't be held for a llama\.cpp server"):
+        with pytest.raises(AssertionError, match=r"can't be guaranteed for a llama\.cpp server"):
             start_gateway({}, *engine[0], env={"CODEC_GATEWAY_ENGINE__ISOLATE": "true"})
         return
     ada, eve = (key_for(tmp_path, name) for name in ("ada", "eve"))

@@ -13,7 +13,7 @@ import httpx2
 import msgpack
 import pytest
 
-from gateway.serve.mcp.frame_messages import read_body, write_frame
+from gateway.serve.mcp.frame_messages import read_messages, write_frame
 from leaf_sdk.vocab import map_digest
 from leaf_sdk.wire import MEDIA_TYPES, Decoder, Dictionary, Frame, FrameReader
 from leaf_sdk.wire.codec_pb2 import CodecRequest
@@ -301,7 +301,7 @@ def test_mcp_client_may_speak_in_frames(client, model_map, form):
         answer = client.post("/mcp", content=write_frame(form, message)[4:], headers=headers)
         assert (answer.status_code, answer.headers["content-type"]) == (200, kind), answer.content
         assert int.from_bytes(answer.content[:4], "big") == len(answer.content) - 4
-        return read_body(form, answer.content[4:]), answer.headers
+        return read_messages(form, answer.content[4:]), answer.headers
 
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     _, headers = ask("initialize", {}, **hello)

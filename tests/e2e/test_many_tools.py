@@ -9,7 +9,7 @@ import pytest
 
 from .conftest import clean_environment
 
-TAKEN = re.compile(r"the definitions of all tools take about (\d+) tokens, of a context of (\d+)")
+TAKEN = re.compile(r"the definitions of all tools take about (\d+) tokens of a context of (\d+)")
 GREEDY = {"model": "any", "temperature": 0, "seed": 1}
 
 

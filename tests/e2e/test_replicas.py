@@ -177,12 +177,12 @@ async def test_what_lived_in_a_replica_that_was_killed_is_told_to_be_gone(
     assert "send initialize again" in gone.json()["error"]["message"]
     # Where replicas are is the operator's to know.
     assert not any("127.0.0.1" in said for said in (gone.text, lost["message"]))
-    replicas[0].log.wait_for("the replica that had it can't be reached")
-    assert {each["address"] for each in replicas[0].log.events("the replica that had it can't be reached")} == {
+    replicas[0].log.wait_for("the replica that held it can't be reached")
+    assert {each["address"] for each in replicas[0].log.events("the replica that held it can't be reached")} == {
         owner.log.events("listening for the other replicas")[0]["address"]
     }
     assert lost["code"] == -32602
-    assert "begin again without it" in lost["message"]
+    assert "send the request again without it" in lost["message"]
 
 
 async def test_stream_through_a_replica_that_stops_ends_and_goes_on_through_another(

@@ -26,7 +26,7 @@ HERE = "tests/e2e/test_symptoms.py"
 REPRODUCED = {
     "Exit 3: `can't listen on 127.0.0.1:8600`": "tests/e2e/test_bad_input.py::test_port_that_is_taken_ends_with_three",
     "Exit 3: `the map can't be found automatically`": f"{HERE}::test_model_that_can_not_be_read_here",
-    "Exit 3: `the socket 'faces' that was passed on listens on ...`": f"{HERE}::test_public_socket_ends_the_start",
+    "Exit 3: `the inherited socket 'faces' listens on ...`": f"{HERE}::test_public_socket_ends_the_start",
     "Exit 3: `names the gateway itself`": "tests/e2e/test_stdio.py::test_gateway_whose_configuration_names_itself",
     "503 `engine_unavailable`": "tests/e2e/test_bad_input.py::test_engine_that_is_not_there_leaves_mcp_open",
     "503 `map_differs`": "tests/e2e/test_bad_input.py::test_map_of_another_tokenizer_closes_the_engine",
@@ -180,7 +180,7 @@ def test_public_socket_ends_the_start_with_three_where_the_settings_say_loopback
         done = run("-c", EXEC_AS_ACTIVATED, str(number), *serve, pass_fds=[number], cwd=tmp_path)
 
     assert done.returncode == 3
-    assert "the socket 'faces' that was passed on listens on 0.0.0.0" in done.stderr
+    assert "the inherited socket 'faces' listens on 0.0.0.0" in done.stderr
     assert "set serve.host to '0.0.0.0'" in done.stderr
 
 

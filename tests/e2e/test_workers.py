@@ -138,7 +138,7 @@ async def test_session_of_a_killed_worker_is_gone_at_once_and_the_rest_goes_on(a
         with anyio.fail_after(5):
             gone = await post(other, another.url, "ping", {}, session)
         still = await post(other, another.url, "ping", {}, kept)
-        another.running.log.wait_for("a worker is there again")
+        another.running.log.wait_for("a worker is ready again")
     async with another.reached(0) as fresh:
         across = await post(fresh, another.url, "ping", {}, kept)
 
@@ -198,7 +198,7 @@ async def test_worker_that_is_asked_to_end_finishes_and_another_takes_its_place(
             sessions = [await initialized(each, another.url) for each in (http, idle, idle, *[http] * 5)]
         with file:
             file.write("finished")
-    again = another.running.log.wait_for("a worker is there again")
+    again = another.running.log.wait_for("a worker is ready again")
 
     assert answers[0]["content"] == [{"type": "text", "text": "finished"}]
     assert len(set(sessions)) == 8
@@ -239,7 +239,7 @@ def test_worker_that_hangs_is_ended_when_its_time_to_drain_is_over(
         os.kill(pids[0], signal.SIGSTOP)
         running.process.send_signal(signal.SIGTERM)
         code = running.process.wait(120)
-        (told,) = running.log.events("workers that did not end in time are ended")
+        (told,) = running.log.events("ending the workers that did not end in time")
 
     assert code == 0
     assert told["workers"] == [0]
@@ -261,7 +261,7 @@ async def test_worker_that_hangs_holds_up_no_page_of_the_parent(another: Gateway
     assert session
     assert [each["ready"] for each in status["workers"]] == [False, True]
     assert ready[0] == 200
-    assert "worker 0: it does not answer" in ready[1]["reasons"]
+    assert "worker 0 does not answer" in ready[1]["reasons"]
     assert before[0] == 1
     assert fds < before[1]
 
@@ -305,7 +305,7 @@ def test_engine_that_workers_can_not_share_is_refused(launch: Any) -> None:
     slots = refused(launch, {}, "--workers", "2", env=exclusive)
 
     assert [code for code, _ in (engine, slots)] == [3, 3]
-    assert "an embedded engine of 2 slots, and each of 3 workers needs one" in engine[1]
+    assert "an embedded engine of 2 slots, and each of 3 workers needs a slot of its own" in engine[1]
     assert "remove 'exclusive', or set serve.workers to 1" in slots[1]
 
 

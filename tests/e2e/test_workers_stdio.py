@@ -54,7 +54,7 @@ async def test_server_counts_on_over_both_workers_and_over_the_death_of_one(
         counted = [await each.count() for each in (one, other, one, other)]
         os.kill(gateway.pids()[0], signal.SIGKILL)
         after = await other.count()
-        gateway.running.log.wait_for("a worker is there again")
+        gateway.running.log.wait_for("a worker is ready again")
     async with callers(gateway) as (again, other):
         counted += [after, await again.count(), await other.count()]
 

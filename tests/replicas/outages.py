@@ -81,7 +81,7 @@ def _said(replica: Replica) -> Iterable[Outage]:
     clock = now() - datetime.now(UTC).timestamp()
     for entry in replica.events("the shared store", ever=True):
         at = datetime.fromisoformat(entry["timestamp"]).timestamp() + clock
-        if "is away" in entry["event"]:
+        if "can't be used" in entry["event"]:
             began = at if began is None else began
         elif began is not None and "answers" in entry["event"]:
             yield Outage("said", began, at, replica.name)

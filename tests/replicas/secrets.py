@@ -64,7 +64,7 @@ async def _rotated(made: Site, seed: int) -> Found:
     counts = await anyio.to_thread.run_sync(made.counts)
     outcomes = {name: sum(kinds.values()) for name, kinds in ledger.table(counts).items()}
     faults = ledger.faults(made.losses, counts)
-    refused = sum("connection of a replica was closed" in each.log.read_text() for each in made.replicas[:3])
+    refused = sum("connection from another replica was closed" in each.log.read_text() for each in made.replicas[:3])
     if refused:
         faults.append(f"{refused} replicas refused connections of others")
     lines = [f"  {len(ledger.calls)} calls while the secret was exchanged, in 9 restarts: {outcomes}"]

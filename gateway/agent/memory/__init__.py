@@ -1,4 +1,4 @@
-"""What the gateway remembers of conversations: histories of messages, and the ids that they stood for. No IO."""
+"""What the gateway remembers of conversations: histories of messages, and their ids in the context. No IO."""
 
 from gateway.agent.memory.history import RETOLD, Call, History, Shown, retold, root_digest, schemas_of
 from gateway.agent.memory.lived import Lived, LivedAnswer, LivedTurn

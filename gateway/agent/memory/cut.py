@@ -1,7 +1,7 @@
-"""A turn that ends where its client saw it end: behind a stop string's beginning, or where a stream broke.
+"""Cuts a turn where its client saw it end: before a stop string, or where a stream broke.
 
-What the client was shown ends before what the model wrote, often inside a token. The ids are kept up to there, and the
-rest is tokenized. Pure.
+The client was shown less than the model wrote, and often the cut lies inside a token. The ids of whole tokens are kept,
+and the rest of what was shown is tokenized. Pure.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from leaf_sdk.vocab import TokenMap
 
 
 def cut_turn(ids: Sequence[int], content: str, told: str, token_map: TokenMap) -> list[int] | None:
-    """Give the ids of a turn up to where its client saw it end; None where that is not to be told.
+    """Return the ids of a turn up to where its client saw it end; None where that place can't be determined.
 
-    `content`: all that it says; `told`: the beginning of that, which was shown.
+    `content`: the whole text of the turn; `told`: the beginning of it that was shown.
     """
     pieces = [token_map.token_bytes(token_id) for token_id in ids]
     written, shown = b"".join(pieces), told.encode("utf-8", "replace")
-    # What was shown may stand once more behind it.
+    # The whole content is searched for, since what was shown may occur again after it.
     at = written.rfind(content.encode("utf-8", "replace"))
     if not shown or at < 0:
         return None

@@ -1,9 +1,9 @@
-"""A request's messages as a memory compares them: by what they mean, since no client echoes bytes.
+"""A request's messages as a memory compares them: by what they mean, since no client sends back the same bytes.
 
-Turns messages into a chain of digests, one behind each answer of the model, and says whether an answer that a client
-sends back is one that it was given. The digests hold roles, texts and names of calls; ids, arguments and reasoning are
-compared afterwards, because clients rewrite them: they reorder keys, write `20.0` as `20`, fill in defaults, drop what
-the model thought. It knows neither ids of tokens nor templates.
+Turns messages into a chain of digests, one after each answer of the model, and says whether an answer that a client
+sends back is one that it was given. The digests cover roles, texts and names of calls; ids, arguments and reasoning are
+compared afterwards, because clients rewrite them: they reorder keys, write `20.0` as `20`, fill in defaults, drop the
+model's reasoning. It knows neither token ids nor templates.
 """
 
 import json
@@ -17,14 +17,14 @@ from gateway.toolcalls import ToolSpec
 
 T = TypeVar("T")
 RETOLD: Final = "retold"
-"""Key of an answer whose client also tells of calls that the gateway ran for it: the messages that it was made of."""
+"""Key of an answer with which the client also sends back calls that the gateway ran: the messages it was made from."""
 _DIGEST: Final = 16
-"""Bytes: two histories that differ never meet."""
+"""Bytes: enough that two different histories never have the same digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call as a client is told of it, or tells of it."""
+    """A call as it is sent to a client, or as a client sends it back."""
 
     id: str
     name: str
@@ -49,8 +49,8 @@ class Shown:
     def is_echoed_by(self, other: "Shown", schemas: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether `other`, which has the same text and names of calls, is this answer sent back.
 
-        A call that carries the id it was given may hold defaults of its tool's schema besides; any other has equal
-        arguments. Reasoning may be left out, not changed.
+        A call with the id that it was given may have defaults of its tool's schema added; any other call must have
+        equal arguments. Reasoning may be left out, but not changed.
         """
         if other.reasoning.strip() not in ("", self.reasoning.strip()) or len(other.calls) != len(self.calls):
             return False
@@ -61,15 +61,15 @@ class Shown:
 
 
 class History:
-    """The messages of one request, results in the order of their calls, with a digest behind each answer in them."""
+    """The messages of one request, results in the order of their calls, with a digest after each answer in them."""
 
     def __init__(self, root: bytes, messages: Sequence[Message]) -> None:
-        """`root`: a digest of all else that must be equal: whose it is, map, template, tools."""
+        """`root`: a digest of everything else that must be equal: principal, map, template, tools."""
         self.messages = ordered_results(messages, lambda message: message)
         self.root = root
         self._state = blake2b(root, digest_size=_DIGEST)
         self.answers: list[tuple[int, bytes]] = []
-        """Place of each answer of the model, and the digest of everything up to it and with it."""
+        """Place of each answer of the model, and the digest of everything up to and including it."""
         self.shown: dict[int, Shown] = {}
         """The answers by their places."""
         positions: dict[str, int] = {}
@@ -86,7 +86,7 @@ class History:
                 _add(self._state, role, text, str(message.get("name") or ""))
 
     def strangers(self, start: int, stop: int) -> bytes:
-        """A digest of all that answers in a part of it say that are nobody's here; b"" where there are none."""
+        """A digest of the reasoning and calls of answers in a part of it that are not remembered; b"" without any."""
         found = [self.shown[place] for place in range(start, stop) if place in self.shown]
         if not found:
             return b""
@@ -108,21 +108,21 @@ def _add_answer(state: "blake2b", shown: Shown) -> None:
 
 def _add(state: "blake2b", kind: str, *texts: str) -> None:
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    # Lengths first: no text can move into its neighbour.
+    # Lengths first, so that no text can shift into the next one.
     state.update(f"{kind}{[len(text) for text in encoded]}".encode())
     for text in encoded:
         state.update(text)
 
 
 def root_digest(key: bytes, *parts: str) -> bytes:
-    """A digest of what two histories must have in common, under a secret of this process."""
+    """A digest of what two histories must have in common, under a secret key."""
     state = blake2b(key=key, digest_size=_DIGEST)
     _add(state, "root", *parts)
     return state.digest()
 
 
 def retold(message: Message) -> Sequence[Message]:
-    """A message that nobody remembers: itself, or all that its client tells of it."""
+    """The messages that stand for one that is not remembered: itself, or all that its client sent for it (`RETOLD`)."""
     return message.get(RETOLD) or (message,)
 
 
@@ -135,13 +135,13 @@ def shown_of(message: Message) -> Shown:
 
 
 def call_of(call: Mapping[str, Any]) -> Call:
-    """A call of OpenAI's shape."""
+    """A call from OpenAI's shape."""
     function = call["function"]
     return Call(str(call.get("id") or ""), str(function["name"]), str(function.get("arguments") or "{}"))
 
 
 def ordered_results(turns: Sequence[T], message_of: Callable[[T], Message]) -> list[T]:
-    """The messages, with the results of the calls of one turn in the order of these calls."""
+    """The messages, with the results of each turn's calls in the order of the calls."""
     ordered: list[T] = []
     results: list[T] = []
     calls: Sequence[Mapping[str, Any]] = ()
@@ -180,7 +180,7 @@ def _value(arguments: str) -> object:
 
 
 def _is_completed(mine: object, other: object, schema: Mapping[str, Any]) -> bool:
-    """Whether `other` is `mine`, with defaults of the schema where it said nothing."""
+    """Whether `other` is `mine`, with at most defaults of the schema added."""
     if not isinstance(mine, dict) or not isinstance(other, dict):
         return _is_equal(cast("object", mine), other)
     ours, theirs = cast("dict[str, object]", mine), cast("dict[str, object]", other)
@@ -200,7 +200,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _is_equal(mine: object, other: object) -> bool:
-    """Equality of JSON values: `1` is `1.0`, and not `true`."""
+    """Whether two JSON values are equal: `1` equals `1.0`, but not `true`."""
     if isinstance(mine, bool) or isinstance(other, bool):
         return mine is other
     if isinstance(mine, dict) and isinstance(other, dict):

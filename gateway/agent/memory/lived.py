@@ -1,6 +1,6 @@
 """An answer as the model lived it: its turns with their ids, the results in between, and what its client was shown.
 
-Filled while the answer is made, and kept as it is afterwards. It knows neither engine nor client.
+Filled while the answer is made, and kept unchanged afterwards. It knows neither engine nor client.
 """
 
 import re
@@ -17,10 +17,10 @@ from gateway.toolcalls import CallClosed
 from leaf_sdk.vocab import TokenMap
 
 MESSAGE_BYTES: Final = 600
-"""What a lived message takes beside its ids and texts, measured."""
+"""Bytes that a lived message takes besides its ids and texts, measured."""
 
 _MARKS: Final = 48
-"""Characters that tell the marks of one format from another's."""
+"""Characters that are enough to tell the marks of one format from those of another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class LivedTurn:
     content: bool = True
     reasoning: bool = False
     ended_by: int | None = None
-    """The end-of-turn id that it ended with."""
+    """The end-of-turn id that it ended with; None where the model did not end it."""
     broken: bool = False
-    """Whether it has a call that broke off, of which its client has not heard."""
+    """Whether it has a call that broke off; an answer whose client knows of such a call is not remembered."""
     form: str = ""
-    """What it wrote around its words (`form_of`): whether a template shows it so depends on that."""
+    """What it wrote around its text (`form_of`): it decides whether a template shows the turn as it was written."""
     start: int | None = None
-    """Ids of the context before it; None where another replica has told of it."""
+    """Ids of the context before it; None where another replica made it."""
 
     def end_text(self, token_map: TokenMap) -> str:
         """The text of the token that it ended with; "" where there was none, or the map does not have it."""
@@ -48,18 +48,18 @@ class LivedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Lived:
-    """One message as the model lived it, with the ids that it stands with in the context."""
+    """One message as the model lived it, with its ids in the context."""
 
     message: Message
     """A turn of the model, or the result of a call; a result's content is read from its ids."""
     ids: "array[int]"
     turn: LivedTurn | None = None
-    """Of a turn of the model, how it was."""
+    """What kind of turn it was, for a turn of the model; None for a result."""
     spans: tuple[Span, ...] = ()
-    """Where the ids came from; () for a turn of the model that was not cut, and where nobody asks."""
+    """Where the ids came from; () for a turn of the model that was not cut, and where nobody asks for it."""
 
     def formed(self, token_map: TokenMap) -> "Lived":
-        """The same, with the form of a turn of the model."""
+        """The same message; a turn of the model gets its form."""
         if self.turn is None:
             return self
         reasoning, content = str(self.message.get("reasoning_content") or ""), str(self.message["content"])
@@ -67,12 +67,12 @@ class Lived:
 
     @property
     def own(self) -> int:
-        """Ids of a turn of the model that it wrote: all, unless it was cut inside a token."""
+        """How many ids of a turn the model wrote: all, unless it was cut inside a token."""
         return self.spans[0].count if self.spans else len(self.ids)
 
     @property
     def size(self) -> int:
-        """Bytes that it takes, roughly."""
+        """Bytes that it takes, approximately."""
         texts = sum(sys.getsizeof(value) for value in self.message.values() if isinstance(value, str))
         calls = sum(
             sys.getsizeof(call["function"]["arguments"]) + MESSAGE_BYTES
@@ -94,7 +94,7 @@ class LivedAnswer:
     start: int = 0
     """Ids of the context before the last turn."""
     whole: bool = True
-    """Whether what the client was shown says all that its turns hold: not where a call of its own broke off."""
+    """Whether what the client was shown tells all that its turns hold: not where one of its own calls broke off."""
 
     @property
     def shown(self) -> Shown:
@@ -107,9 +107,9 @@ class LivedAnswer:
         return next((each for each in reversed(self.messages) if each.turn is not None), None)
 
     def add_turn(self, start: int, ids: Sequence[int], content: str, reasoning: str, turn: LivedTurn, own: int) -> None:
-        """A generation is over.
+        """Add the turn of a finished generation.
 
-        `start`: ids before it; `content`, `reasoning`: all that it said; `own`: how many of the ids the model wrote.
+        `start`: ids before it; `content`, `reasoning`: their whole text; `own`: how many of the ids the model wrote.
         """
         self.start = start
         message: dict[str, Any] = {"role": "assistant", "content": content}
@@ -117,19 +117,19 @@ class LivedAnswer:
             message["reasoning_content"] = reasoning
         if turn.calls:
             message["tool_calls"] = [_shown_call(call) for call in turn.calls]
-        # The ids of its calls are part of its own.
+        # The turn's ids include those of its calls.
         calls = tuple(replace(call, ids=()) for call in turn.calls)
         spans = () if own == len(ids) else (Span("model", own), Span("assistant", len(ids) - own))
         self.messages.append(Lived(message, array("I", ids), replace(turn, calls=calls, start=start), spans))
 
     def add_result(self, call_id: str, name: str, ids: Sequence[int], spans: tuple[Span, ...] = ()) -> None:
-        """A call of the gateway's tools is over. `spans`: where its ids came from."""
+        """Add the result of a finished call of the gateway's tools. `spans`: where its ids came from."""
         message = {"role": "tool", "tool_call_id": call_id, "name": name}
         self.messages.append(Lived(message, array("I", ids), spans=spans))
 
 
 def form_of(text: str, reasoning: str, content: str) -> str:
-    """What a turn writes around what it thinks and says, up to where a call begins."""
+    """What a turn writes around its reasoning and content, up to where a call begins."""
     marks: list[str] = []
     for words in (reasoning.strip(), content.strip()):
         before, found, after = text.partition(words) if words else ("", "", text)

@@ -1,7 +1,7 @@
-"""Why a request did not go on from a conversation: what its client changed, found beside the nearest one.
+"""Why a request continued no remembered conversation: what its client changed, compared with the most similar one.
 
 Keeps the messages of the last conversations of each principal, as their clients sent them, within a bound of its own.
-It compares what is the same place by place, since a changed system text leaves nothing equal before it. No IO.
+It counts equal messages at every place, since a changed system message leaves no equal beginning. No IO.
 """
 
 from collections import OrderedDict
@@ -19,7 +19,7 @@ _AROUND: Final = 40
 """Characters that are shown on each side of a difference."""
 _MESSAGE_BYTES: Final = 300
 _NEAR: Final = 16
-"""Conversations of one principal that a request is compared with, the latest: each costs work."""
+"""How many of a principal's latest conversations a request is compared with: each costs work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Miss:
 
     reason: LossReason
     held: int = 0
-    """Ids of the conversation that it could have gone on from."""
+    """Ids that the engine held for the conversation that it could have continued."""
     message: int | None = None
-    """Number of the first message that differs."""
+    """Index of the first message that differs."""
     at: int | None = None
-    """Characters of it that are equal."""
+    """How many characters at its beginning are equal."""
     was: str = ""
-    """What stood there, and what stands there now: a few words on each side."""
+    """The text around the difference before, and now."""
     now: str = ""
     results_lost: bool = False
     """Whether results of calls that the gateway ran could not be brought back."""
@@ -43,14 +43,14 @@ class Miss:
 @dataclass(frozen=True, slots=True)
 class _Conversation:
     owner: str
-    tools: bytes
+    root: bytes
     messages: Sequence[Message]
     held: int
     size: int
 
 
 class Misses:
-    """The last conversations of one gateway, to be compared with what does not go on from any."""
+    """The last conversations of one gateway, for comparison with requests that continue none."""
 
     def __init__(self, most: int) -> None:
         """`most`: bytes in all."""
@@ -58,19 +58,19 @@ class Misses:
         self._size = 0
         self._last: OrderedDict[int, _Conversation] = OrderedDict()
 
-    def note(self, number: int, owner: str, tools: bytes, messages: Sequence[Message], held: int) -> None:
-        """A conversation has an answer more. `number`: which one it is; `tools`: a digest of all but its messages."""
+    def note(self, number: int, owner: str, root: bytes, messages: Sequence[Message], held: int) -> None:
+        """Keep a conversation that has a new answer. `root`: its `root_digest`, of everything except its messages."""
         self._forget(number)
         size = sum(_MESSAGE_BYTES + len(str(message.get("content") or "")) for message in messages)
         if size > self._most:
             return
-        self._last[number] = _Conversation(owner, tools, messages, held, size)
+        self._last[number] = _Conversation(owner, root, messages, held, size)
         self._size += size
         while self._size > self._most:
             self._forget(next(iter(self._last)))
 
-    def explain(self, owner: str, tools: bytes, messages: Sequence[Message]) -> Miss:
-        """Say what a request that nothing was recalled for has changed."""
+    def explain(self, owner: str, root: bytes, messages: Sequence[Message]) -> Miss:
+        """Say what has changed in a request for which nothing was recalled."""
         near = list(islice((each for each in reversed(self._last.values()) if each.owner == owner), _NEAR))
         best = max(near, key=lambda each: _equal(each.messages, messages), default=None)
         if best is None or not _equal(best.messages, messages):
@@ -78,7 +78,7 @@ class Misses:
         pairs = zip(best.messages, messages, strict=False)
         place = next((n for n, (was, now) in enumerate(pairs) if not _is_same(was, now)), None)
         if place is None:
-            return Miss("tools_changed" if best.tools != tools else "not_seen_before", best.held)
+            return Miss("tools_changed" if best.root != root else "not_seen_before", best.held)
         was, now = _text(best.messages[place]), _text(messages[place])
         at = shared_prefix(was, now)
         return Miss("client_changed", best.held, place, at, _around(was, at), _around(now, at))
@@ -89,7 +89,7 @@ class Misses:
 
 
 def _equal(was: Sequence[Message], now: Sequence[Message]) -> int:
-    """How many messages are the same; without an answer of the model that is at least alike, nothing is."""
+    """How many messages are the same; none unless at least one answer of the model has the same text and call names."""
     pairs = list(zip(was, now, strict=False))
     return sum(_is_same(*pair) for pair in pairs) if any(_is_same_answer(*pair) for pair in pairs) else 0
 

@@ -1,7 +1,7 @@
-"""How an answer was made: the source of each of its ids, what was found again, and how long each part took.
+"""How an answer was made: the source of each of its ids, how much was reused, and how long each part took.
 
-Kept with the answer that is remembered, and only while somebody looks (`gateway/agent/recall.py`): a conversation goes
-on without it. It holds figures and names, no text but the few words around what a client changed.
+Kept with the remembered answer, and only while somebody is watching (`gateway/agent/recall.py`): a conversation can
+continue without it. It holds figures and names, and no text except the few words around what a client changed.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _RECORD_BYTES: Final = 700
 _PART_BYTES: Final = 160
-"""What a record takes, and each span, generation and call of it, measured."""
+"""Bytes that a record takes, and each span, generation and call of it, measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,20 @@ class GenerationRecord:
     reasoning: int
     """Part of `count`, at its beginning."""
     held: int
-    """Ids of the generation before it: what could be reused."""
+    """Ids of the previous generation's prompt and output: what could be reused."""
     cached: int | None
     """Ids of its prompt that were found in the cache."""
     prefilled: int
     """Ids that were processed while the tools before it worked."""
     prefilled_seconds: float
-    """In which they were."""
+    """Seconds that the engine took for those."""
     first: float
-    """To its first id, from when everything for it was there."""
+    """Time to its first id, from when everything for it was there."""
     prompt_seconds: float | None
     generate_seconds: float | None
     guessed: bool
     logprobs: "array[float]"
-    """Of its ids; not a number where the engine did not say. Empty: it was not asked."""
+    """Log-probabilities of its ids; NaN where the engine did not say. Empty: it was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +61,23 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the answer's first prompt found of the conversation before it. Counts are ids."""
+    """How much of the conversation before it the answer's first prompt reused. Counts are ids."""
 
     held: int
     reused: int
     lost: int
     reason: LossReason | None
-    miss: Miss | None
+    recall_miss: Miss | None
 
 
 @dataclass(slots=True)
 class Notes:
-    """What is known so far of an answer that is being made."""
+    """What is known so far about an answer that is being made."""
 
     generations: list[GenerationRecord] = field(default_factory=list[GenerationRecord])
     calls: list[CallRecord] = field(default_factory=list[CallRecord])
     found: list[Found] = field(default_factory=list[Found])
-    """One, once its first prompt has been compared."""
+    """One entry, once its first prompt has been compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +86,17 @@ class AnswerRecord:
 
     ended: str
     kept: int
-    """Ids of the answer before with which it begins."""
+    """Ids at its beginning that it has in common with the answer before."""
     spans: Sequence[Span]
-    """Of all ids behind them, as the answer is remembered."""
+    """Sources of all ids after those, as the answer is remembered."""
     generations: Sequence[GenerationRecord]
     calls: Sequence[CallRecord]
     found: Found | None
-    """None where it goes on from nothing, or the engine did not say."""
+    """None where it continues from nothing, or the engine did not say."""
 
     @property
     def size(self) -> int:
-        """Bytes that it takes, roughly."""
+        """Bytes that it takes, approximately."""
         parts = len(self.spans) + len(self.generations) + len(self.calls)
         logprobs = sum(len(each.logprobs) * each.logprobs.itemsize for each in self.generations)
         return _RECORD_BYTES + parts * _PART_BYTES + logprobs

@@ -9,49 +9,50 @@ from gateway.agent.memory.lived import Lived
 from gateway.agent.memory.record import AnswerRecord
 
 NO_ENGINE: Final = -1
-"""The start of an engine of another process."""
+"""`Remembered.engine` where the engine was another process's."""
 
 
 @dataclass(slots=True, eq=False)
 class Remembered:
-    """One answer, and the conversation that it ended. Frozen in all but its place in the tree."""
+    """One answer, and the conversation up to it. Only its place in the tree and its record may change."""
 
     owner: str
     before: "Remembered | None"
-    """The answer that its request went on from."""
+    """The answer that its request continued from."""
     place: int
     """Where the answer stands among the client's messages."""
     shown: Shown
     lived: tuple[Lived, ...]
     kept: int
-    """Ids that are the beginning of those of `before`."""
+    """How many of the first ids of `before` it keeps."""
     added: "array[int]"
+    """Ids that follow those."""
     held: int
     """Ids that the engine has processed."""
     engine: int
-    """Which start of the engine that was."""
+    """The number of the engine's start that made it (`ReadyEngine.number`)."""
     number: int
-    """Which conversation it belongs to; branches are one."""
+    """The conversation that it belongs to; all branches of one have the same number."""
     engine_name: str = "engine"
     """Which of the gateway's engines."""
     answer_id: str = ""
-    written: int = 0
-    """Ids of it that the engine held: all, unless its last turn was cut inside a token."""
+    original_ids: int = 0
+    """How many of its ids, from the first, it was made with: all, unless its last turn was cut inside a token."""
     strangers: bytes = b""
-    """Of answers before it that are nobody's here (`History.strangers`)."""
+    """Digest of answers before it that are not remembered (`History.strangers`)."""
     digest: bytes = b""
     model: str | None = None
-    """What wrote it; it, its map and the time are None where another replica made the answer."""
+    """The model that wrote it; this, the map and the time are None where another replica made the answer."""
     map_id: str | None = None
     made: float | None = None
-    """When, by the clock that never goes back."""
+    """When it was made, by `time.monotonic`."""
     record: AnswerRecord | None = None
-    """How it was made; None where nobody looked."""
+    """How it was made; None where nobody was watching."""
     followers: int = field(default=0, repr=False)
     size: int = 0
 
     def chain(self) -> list["Remembered"]:
-        """The answers of this conversation, the first one first."""
+        """The answers of this conversation up to this one, the first one first."""
         found: list[Remembered] = []
         node: Remembered | None = self
         while node is not None:

@@ -2,8 +2,8 @@
 
 A tree with a node for each answer: what the client was shown, what the model lived (turns with their ids, results of
 calls that the gateway ran), and the ids that the engine held at its end, stored as what they add to the node before.
-Nodes never change: two requests may go on from one. Bounded in bytes; what was used longest ago goes first, of the
-principal that has the most. It renders nothing and waits for nobody.
+Answers never change: two requests may continue from one. Bounded in bytes; the least recently used answer of the
+principal that has the most is dropped first. It renders nothing and never waits.
 """
 
 from collections import Counter, OrderedDict
@@ -21,22 +21,22 @@ from gateway.agent.memory.remembered import Remembered
 from gateway.engine.interface import Message
 
 _ALIKE: Final = 8
-"""Answers with one digest that are remembered: asked for again, or with other arguments of their calls."""
+"""Most answers remembered under one digest: the same text again, or calls with other arguments."""
 _FORGOTTEN: Final = 4096
-"""Answers of which it is known that they were remembered once."""
+"""How many dropped answers it knows to have remembered once."""
 _NODE_BYTES: Final = 1200
-"""What a node takes beside its ids and texts, measured."""
+"""Bytes that a node takes besides its ids and texts, measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What a request goes on from."""
+    """The conversation that a request continues."""
 
     last: Remembered
     lived: tuple["Turn", ...]
     """The conversation as the model lived it, up to its last turn that is remembered."""
     new: tuple["Turn", ...]
-    """What comes after: results of calls, those that the gateway has run included, and the client's messages."""
+    """What comes after: results of calls, including calls that the gateway ran, and the client's messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +51,26 @@ class ConversationMemory:
     """The answers of one gateway."""
 
     def __init__(self, most: int, share: float = 1.0) -> None:
-        """`most`: bytes in all. `share`: part of them that one principal may fill, once there are several."""
+        """`most`: bytes in all. `share`: the fraction that one principal may fill, once there are several."""
         self._most = most
         self._share = int(most * share)
         self._found: dict[bytes, list[Remembered]] = {}
         """By digest, the newest first."""
         self._last: dict[str, OrderedDict[int, Remembered]] = {}
-        """By owner, answers that nothing follows; the one used longest ago first."""
+        """By owner, the answers that nothing follows; the least recently used first."""
         self._sizes: Counter[str] = Counter()
         self._forgotten: OrderedDict[bytes, bool] = OrderedDict()
-        """Answers that gave way, and whether calls of the gateway were lost with them."""
+        """Digests of dropped answers, and whether results of calls that the gateway ran were lost with each."""
         self.changes = 0
-        """How often an answer came, went or was used."""
+        """How often an answer was added, dropped or used."""
 
     @property
     def size(self) -> int:
-        """Bytes that are taken."""
+        """Bytes in use."""
         return self._sizes.total()
 
     def recall(self, owner: str, history: History, schemas: Mapping[str, Mapping[str, Any]]) -> Recalled | None:
-        """The longest conversation that the history goes on from; None where nothing of it is remembered."""
+        """The longest remembered conversation that the history continues; None where nothing of it is remembered."""
         echoed: dict[int, bool] = {}
         for place, digest in reversed(history.answers):
             for node in self._found.get(digest, ()):
@@ -80,16 +80,16 @@ class ConversationMemory:
         return None
 
     def forgotten(self, history: History) -> bool | None:
-        """Whether calls of the gateway were lost with answers that gave way to others; None where none did."""
+        """Whether results of calls that the gateway ran were lost with dropped answers; None where none was dropped."""
         found = [self._forgotten[digest] for _, digest in history.answers if digest in self._forgotten]
         return any(found) if found else None
 
     def same(self, digest: bytes, answer_id: str) -> Remembered | None:
-        """An answer that is remembered, by its name."""
+        """The remembered answer with this id; None where it is not remembered."""
         return next((each for each in self._found.get(digest, ()) if each.answer_id == answer_id), None)
 
     def conversations(self, most: int) -> list[Remembered]:
-        """Answers that nothing follows, the latest first; at most `most`, of those that were used last."""
+        """Answers that nothing follows, the latest first: at most `most`, chosen from those that were used last."""
         last = chain.from_iterable(islice(reversed(nodes.values()), most) for nodes in self._last.values())
         return nlargest(most, last, key=lambda node: -inf if node.made is None else node.made)
 
@@ -99,12 +99,12 @@ class ConversationMemory:
         return sorted(found, key=lambda node: -inf if node.made is None else node.made, reverse=True)
 
     def remember(self, node: Remembered, digest: bytes) -> Remembered:
-        """Keep an answer, and give it. `digest`: of its history and itself (`History.with_answer`)."""
+        """Keep an answer, and return it. `digest`: of its history and itself (`History.with_answer`)."""
         node.digest = digest
         node.size = _NODE_BYTES + len(node.added) * node.added.itemsize + sum(each.size for each in node.lived)
         node.size += getsizeof(node.shown.content) + getsizeof(node.shown.reasoning)
         node.size += 0 if node.record is None else node.record.size
-        # What it goes on from may have given way while it was made: it stands again, or nothing would count it.
+        # Answers before it may have been dropped while it was made: they are added again, so that they are counted.
         missing: list[Remembered] = []
         each: Remembered | None = node
         while each is not None and not self._has(each):
@@ -119,7 +119,7 @@ class ConversationMemory:
         return node
 
     def forget_records(self) -> None:
-        """Keep the answers, and no longer how they were made."""
+        """Forget how answers were made; keep the answers."""
         self.changes += 1
         for node in chain.from_iterable(self._found.values()):
             if node.record is not None:
@@ -154,7 +154,7 @@ class ConversationMemory:
         self._drop(node)
 
     def _drop(self, node: Remembered) -> None:
-        """Take out an answer that nothing follows."""
+        """Drop an answer that nothing follows."""
         self.changes += 1
         leaves = self._leaves(node.owner)
         del leaves[id(node)]
@@ -166,7 +166,7 @@ class ConversationMemory:
             before.followers -= 1
             if not before.followers:
                 leaves[id(before)] = before
-                # It has been used as long ago as what followed it.
+                # It counts as used when the answer that followed it was used last.
                 leaves.move_to_end(id(before), last=False)
         self._sizes[node.owner] -= node.size
         if not self._sizes[node.owner]:
@@ -185,7 +185,7 @@ class ConversationMemory:
 def _is_echoed(
     node: Remembered, history: History, schemas: Mapping[str, Mapping[str, Any]], echoed: dict[int, bool]
 ) -> bool:
-    """Whether the client sends back this answer and those before it. `echoed`: what is known of some of them."""
+    """Whether the client sends back this answer and those before it. `echoed`: what is already known of some."""
     unknown: list[Remembered] = []
     each: Remembered | None = node
     while each is not None and id(each) not in echoed:

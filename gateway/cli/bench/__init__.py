@@ -1,7 +1,7 @@
-"""`codec-gateway bench`: what servers of OpenAI's API take for an answer, measured the same way.
+"""`codec-gateway bench`: measures what answers of servers of OpenAI's API cost, in the same way for each server.
 
-Turns options into a plan, a workload and clients, lets them run, and prints the result, writes it as JSON and as a
-picture. It measures nothing: `gateway.benchmark` does. `app.py` turns errors into a line and an exit code.
+Turns options into a plan, a workload and clients, runs them, prints the result, and writes it as JSON and as a picture.
+The measuring is done by `gateway.benchmark`. `app.py` turns errors into a line and an exit code.
 """
 
 import json as jsonlib
@@ -37,7 +37,7 @@ __all__ = ["bench"]
 
 
 class Api(StrEnum):
-    """What is asked of a server."""
+    """Which API of a server is asked."""
 
     chat = "chat"
     completions = "completions"
@@ -58,60 +58,75 @@ def bench(
         list[str],
         typer.Argument(
             metavar="URL...",
-            help="Servers, as http://127.0.0.1:8600; #protobuf behind one asks for frames, #protobuf,br for a coding.",
+            help="Servers, such as http://127.0.0.1:8600; add #protobuf to ask for frames, #protobuf,br for a coding.",
             show_default=False,
         ),
     ],
     preset: Annotated[
         str | None,
-        typer.Option(help=f"Ask what a scene of the Codec reference does: {', '.join(PRESETS)}.", show_default=False),
+        typer.Option(
+            help=f"Send the requests of a scene of the Codec reference: {', '.join(PRESETS)}.", show_default=False
+        ),
     ] = None,
-    requests: Annotated[int, typer.Option(help="Requests to each server.")] = 50,
-    seconds: Annotated[float, typer.Option(help="Seconds after which the run ends, whatever has come.")] = 60.0,
-    clients: Annotated[int, typer.Option(help="Clients that each ask again once they have their answer.")] = 1,
+    requests: Annotated[int, typer.Option(help="Requests to send to each server.")] = 50,
+    seconds: Annotated[float, typer.Option(help="Seconds after which the run ends, even if requests are left.")] = 60.0,
+    clients: Annotated[
+        int, typer.Option(help="Clients that each send their next request once they have their answer.")
+    ] = 1,
     rate: Annotated[
         float | None,
         typer.Option(
-            help="Conversations a second begun at each server, whether or not it has answered; times count from then.",
+            help="Conversations to begin per second at each server, answered or not; times count from when one is due.",
             show_default="none",
         ),
     ] = None,
-    ramp: Annotated[float, typer.Option(help="Seconds until all clients are at work, or the rate is reached.")] = 0.0,
+    ramp: Annotated[float, typer.Option(help="Seconds until all clients are active, or the rate is reached.")] = 0.0,
     prompt_tokens: Annotated[
-        str, typer.Option(help="About so many: 200, uniform:50-400 or lognormal:200:0.5 (median, sigma).")
+        str,
+        typer.Option(help="Approximate length of prompts: 200, uniform:50-400 or lognormal:200:0.5 (median, sigma)."),
     ] = "200",
-    answer_tokens: Annotated[str, typer.Option(help="At most so many, in the same forms.")] = "64",
-    turns: Annotated[int, typer.Option(help="Requests of a conversation; each carries what was said before.")] = 1,
-    tools: Annotated[bool, typer.Option("--tools", help="Have each turn call a tool first: two requests.")] = False,
+    answer_tokens: Annotated[str, typer.Option(help="Greatest length of answers, in the same forms.")] = "64",
+    turns: Annotated[int, typer.Option(help="Requests per conversation; each repeats what was said before.")] = 1,
+    tools: Annotated[
+        bool, typer.Option("--tools", help="Have each turn call a tool first, which makes two requests of it.")
+    ] = False,
     trace: Annotated[
         Path | None,
-        typer.Option(help="Ask what was recorded: JSON Lines of messages or prompt_tokens, answer_tokens, at."),
+        typer.Option(help="Send recorded requests: JSON Lines with messages or prompt_tokens, answer_tokens, at."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed asks the same.")] = 0,
-    model: Annotated[str | None, typer.Option(help="Model to name.", show_default="the server's first")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random choices: the same seed sends the same requests.")] = 0,
+    model: Annotated[str | None, typer.Option(help="Model to ask for.", show_default="the server's first")] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(help="env:NAME, file:PATH or none; one for each server, in their order.", show_default="none"),
+        typer.Option(
+            help="Where a server's API key is: env:NAME, file:PATH or none; one for each server, in their order.",
+            show_default="none",
+        ),
     ] = None,
-    api: Annotated[Api, typer.Option(help="chat or completions.")] = Api.chat,
+    api: Annotated[Api, typer.Option(help="API to use: chat or completions.")] = Api.chat,
     whole: Annotated[bool, typer.Option("--whole", help="Ask for whole answers instead of streams.")] = False,
     ids: Annotated[bool, typer.Option("--ids", help="Ask for token ids too, and compare them.")] = False,
     apart: Annotated[
-        bool, typer.Option("--apart", help="Begin each server's prompts otherwise: for servers that share an engine.")
+        bool, typer.Option("--apart", help="Begin each server's prompts differently, for servers that share an engine.")
     ] = False,
     accept_encoding: Annotated[
-        Compression, typer.Option(help="identity, gzip, br or zstd: what answers may be compressed with.")
+        Compression, typer.Option(help="What answers may be compressed with: identity, gzip, br or zstd.")
     ] = Compression.gzip,
     timeout: Annotated[float, typer.Option(help="Seconds that one request may take.")] = 60.0,
-    warmup: Annotated[int, typer.Option(help="Conversations with each server that do not count.")] = 1,
-    json: Annotated[Path | None, typer.Option(help="Write the result with every sample to this file.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write a picture of it to this file.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask servers beyond this machine too.")] = False,
+    warmup: Annotated[
+        int, typer.Option(help="Conversations with each server before the measurement, which do not count.")
+    ] = 1,
+    json: Annotated[
+        Path | None, typer.Option(help="Write the result, with every sample, to this file as JSON.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write a picture of the result to this file.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Allow servers beyond this machine.")] = False,
 ) -> None:
-    """Measure one server, or several that take turns: first token, between tokens, whole answers, bytes, reuse, errors.
+    """Measure one server, or several in turn: first token, time between tokens, whole answers, bytes, reuse, errors.
 
-    Any server of OpenAI's API will do. It is asked as the options say and never more than they allow; Ctrl-C ends it
-    and shows what has come. Servers that share an engine find each other's prompts in its cache, unless apart.
+    Any server of OpenAI's API will do. It is asked what the options say and never more than they allow. Ctrl-C ends the
+    run and shows what was measured so far. Servers that share an engine find each other's prompts in its cache, unless
+    --apart is given.
 
     Exit code 0: every server answered; 1: one never did; 4: one can't be reached.
 
@@ -133,7 +148,7 @@ def bench(
     for path in (json, svg):
         _check_folder(path)
     if json is not None and json == svg:
-        raise ConfigError(f"--json and --svg name the same file, {str(json)!r}")
+        raise ConfigError(f"--json and --svg name the same file, {str(json)!r}: give each its own")
     started = datetime.now(UTC).isoformat(timespec="seconds")
     run, models = anyio.run(
         measure, servers, workload, asking, plan, model, accept_encoding.value, backend_options={"use_uvloop": True}
@@ -185,9 +200,11 @@ def _recorded(path: Path, seed: int) -> Recorded:
 
 def _check_choices(plan: Plan, asking: Asking, turns: int, trace: Path | None) -> None:
     if plan.rate is not None and plan.clients != 1:
-        raise ConfigError("--rate and --clients exclude each other: requests come by the clock, or as answers do")
+        raise ConfigError(
+            "--rate and --clients exclude each other: requests are sent by the clock, or as answers arrive"
+        )
     if trace is not None and turns != 1:
-        raise ConfigError("--trace and --turns exclude each other: a line of a trace holds its own history")
+        raise ConfigError("--trace and --turns exclude each other: a line of a trace contains its own history")
     if asking.tools and asking.api == "completions":
         raise ConfigError("--tools needs --api chat: completions have no tools")
 
@@ -196,7 +213,8 @@ def _check_frames(servers: list[Server], asking: Asking, turns: int) -> None:
     framed = [server.name for server in servers if server.form != "json"]
     if framed and (turns > 1 or asking.tools or not asking.stream):
         raise ConfigError(
-            f"{framed[0]}: frames always stream, and hold no text to go on with: no --turns, --tools, --whole"
+            f"{framed[0]}: frames are always streamed, and have no text to continue with: leave out --turns, --tools "
+            "and --whole"
         )
 
 
@@ -204,14 +222,14 @@ def _allow(servers: list[Server], plan: Plan, answer_tokens: str, *, yes: bool) 
     far = [server.name for server in servers if not server.is_here]
     if far and not yes:
         raise ConfigError(
-            f"{', '.join(far)}: not on this machine. It would be sent {what_would_be_sent(plan, answer_tokens)}. "
-            "Add --yes if it is yours to load"
+            f"{', '.join(far)}: not on this machine. This run would send {what_would_be_sent(plan, answer_tokens)}. "
+            "Add --yes if you may put that load on it"
         )
 
 
 def _check_folder(path: Path | None) -> None:
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise ConfigError(f"{str(path)!r} is no file that can be written: its folder must be there")
+        raise ConfigError(f"{str(path)!r} can't be written: give a file in a folder that exists")
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,6 +1,6 @@
 """One run of `codec-gateway bench`, from addresses to tallies: clients are made, the run is watched, Ctrl-C ends it.
 
-It asks each server for its models first, so that one that is not there is told before anything is measured.
+It first asks each server for its models, so that a server that is not there is reported before anything is measured.
 """
 
 import signal
@@ -26,7 +26,7 @@ _TOLD_EVERY: Final = 0.5
 async def measure(
     servers: list[Server], workload: Workload, asking: Asking, plan: Plan, model: str | None, coding: Coding
 ) -> tuple[Run, list[str]]:
-    """The run, which is over, and the models that were asked. Raises `UpstreamUnavailable`."""
+    """Run to the end; returns the finished run, and the model asked of each server. Raises `UpstreamUnavailable`."""
     clients = [Client(server, coding, plan.timeout) for server in servers]
     try:
         models = [model or await _model_of(client) for client in clients]
@@ -48,10 +48,10 @@ async def _model_of(client: Client) -> str:
         return await client.model()
     except AnswerFault as fault:
         if fault.status in (401, 403):
-            hint = "--key names where its key is"
+            hint = "say with --key where its API key is"
         else:
-            hint = "is a server of OpenAI's API listening there? --model names a model where it lists none"
-        raise UpstreamUnavailable(f"{client.server.name} gives no list of models: {fault}; {hint}", server="") from None
+            hint = "check that it serves OpenAI's API, or name a model with --model if it lists none"
+        raise UpstreamUnavailable(f"{client.server.name} did not list its models: {fault}; {hint}", server="") from None
 
 
 async def _end_on_signal(run: Run) -> None:

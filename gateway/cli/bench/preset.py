@@ -1,6 +1,6 @@
 """`--preset`: a scene of the Codec reference in place of the options that say what is asked.
 
-Turns a name into the scene, and the bounds of a run into the scene's own where nobody said others.
+Turns a name into the scene, and the bounds of a run into the scene's own unless options set others.
 """
 
 from typing import Final
@@ -11,13 +11,13 @@ from gateway.benchmark.presets import PRESETS, Scene
 from gateway.errors import ConfigError
 
 _DECIDED: Final = ("prompt_tokens", "answer_tokens", "turns", "tools", "trace", "api", "whole", "rate")
-"""Options that a preset stands for."""
+"""Options that a preset replaces."""
 
 
 def scene_of(name: str, seed: int, context: Context) -> Scene:
-    """The scene of a name. Raises `ConfigError` where there is none, or where an option says something else."""
+    """The scene with this name. Raises `ConfigError` if there is none, or if an option is given that it replaces."""
     if name not in PRESETS:
-        raise ConfigError(f"--preset: {name[:80]!r} is none of {', '.join(PRESETS)}")
+        raise ConfigError(f"--preset: {name[:80]!r} is unknown: expected one of {', '.join(PRESETS)}")
     if given := [option for option in _DECIDED if _is_given(option, context)]:
         option = given[0].replace("_", "-")
         raise ConfigError(f"--preset and --{option} exclude each other: a preset says what is asked, and how")
@@ -27,7 +27,7 @@ def scene_of(name: str, seed: int, context: Context) -> Scene:
 def bounds_of(
     scene: Scene, requests: int, seconds: float, timeout: float, context: Context
 ) -> tuple[int, float, float]:
-    """Requests, seconds and the time of one request: the scene's own, but for those that were given."""
+    """Requests, seconds and the time of one request: the scene's own, except for those given as options."""
     return (
         requests if _is_given("requests", context) else scene.preset.requests,
         seconds if _is_given("seconds", context) else scene.preset.seconds,

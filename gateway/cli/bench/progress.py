@@ -1,6 +1,6 @@
-"""How far something has come, on standard error while it runs: one line that changes, or a line now and then in a pipe.
+"""The progress of a command on standard error: one line that changes on a terminal, or a line now and then in a pipe.
 
-Turns words into what is written. No line is wider than the terminal, and nothing in it can move the cursor.
+Turns text into what is written. No line is wider than the terminal, and nothing in it can move the cursor.
 """
 
 import shutil
@@ -11,7 +11,7 @@ from typing import Final
 from gateway.observe.escape import escape_text
 
 _LINES_EVERY: Final = 10.0
-"""Seconds between lines where nobody watches."""
+"""Seconds between lines that do not go to a terminal."""
 
 
 class Progress:
@@ -22,7 +22,7 @@ class Progress:
         self._told = monotonic() if not self._terminal else 0.0
 
     def tell(self, words: str) -> None:
-        """How far it has come by now; call it as often as you like."""
+        """Show the progress so far; call it as often as you like."""
         if self._terminal:
             width = max(10, shutil.get_terminal_size().columns - 1)
             sys.stderr.write(f"\r\x1b[K{escape_text(words)[:width]}")
@@ -34,7 +34,7 @@ class Progress:
         sys.stderr.flush()
 
     def end(self) -> None:
-        """Leave the line as if nothing had been there."""
+        """Clear the line."""
         if self._terminal:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

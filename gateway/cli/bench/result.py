@@ -49,20 +49,20 @@ _BY_ANSWER: Final = (
     Column("B/token", 7, "right"),
 )
 _BUSY: Final = 0.8
-"""From this part of a core on, this program is what is measured."""
+"""The part of a core above which this program's own load distorts what it measures."""
 
 
 def print_result(console: Console, report: Mapping[str, Any]) -> None:
-    """The result of a run."""
+    """Print the result of a run."""
     complete = print_table(console, _SERVERS, [_server_row(server) for server in report["servers"]])
     if report["by_answer"]:
         console.print()
-        say(console, "by the tokens that were asked for: medians", "dim")
+        say(console, "medians by the number of tokens asked for", "dim")
         complete &= print_table(console, _BY_ANSWER, [_answer_row(each) for each in report["by_answer"]])
     if any(comparison["ratios"] for comparison in report["comparisons"]):
         console.print()
         first, apart = report["servers"][0]["url"], report["asking"]["apart"]
-        say(console, f"beside {first}, request by request: medians of the ratios (95 % intervals)", "dim")
+        say(console, f"compared with {first}, request by request: medians of the ratios (95 % intervals)", "dim")
         complete &= print_table(
             console, _COMPARED, [_compared_row(each, apart=apart) for each in report["comparisons"]]
         )
@@ -107,7 +107,7 @@ def _answer_row(group: Mapping[str, Any]) -> list[Cell | str]:
 
 def _compared_row(comparison: Mapping[str, Any], *, apart: bool) -> list[Cell | str]:
     ratios = [_ratio(comparison["ratios"].get(name)) for name in ("first", "a_token", "whole", "socket_bytes")]
-    # Who was asked something else says something else.
+    # Servers that were asked for different things give different answers.
     same = ("-", "-") if apart else (_same(comparison["ids"]), _same(comparison["text"]))
     return [comparison["url"], *ratios, *same]
 
@@ -131,9 +131,9 @@ def _remarks(report: Mapping[str, Any]) -> Iterator[str]:
         if server["unfinished"]:
             yield f"{server['url']}: {server['unfinished']} requests were cut off by the end of the run"
     if report["stopped"]:
-        yield "it was ended before its time: these are the figures until then"
+        yield "the run was ended early: these are the figures until then"
     if report["client"]["core"] > _BUSY and report["seconds"] > 1:
         yield (
-            f"this program used {report['client']['core']:.0%} of a core: what it measured is partly itself; lower "
+            f"this program used {report['client']['core']:.0%} of a core, so it measured partly itself: lower "
             "--clients or --rate"
         )

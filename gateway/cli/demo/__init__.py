@@ -1,4 +1,4 @@
-"""`codec-gateway demo`: the whole token loop on a real model, beside the usual text way."""
+"""`codec-gateway demo`: the whole token loop on a real model, compared with the usual way of using text."""
 
 import json as jsonlib
 import sys
@@ -30,7 +30,7 @@ def demo(
 
     Then an application that runs its own tool holds a conversation through the gateway, and without it.
 
-    Everything runs on this machine: llama.cpp with SmolLM2-135M, which is fetched at first, and two MCP servers.
+    Everything runs on this machine: llama.cpp with SmolLM2-135M, which is fetched the first time, and two MCP servers.
     """
     configure_logging(level=log_level)
     need_model(EngineConfig(kind="embedded"))

@@ -1,7 +1,7 @@
 """How far a re-tokenized history is from the ids that the model really wrote.
 
-Compares two id lists that spell the same text. Drift is counted by alignment: ids of the truth that stand outside the
-equal blocks of difflib's matching, with the first differing position beside it. Pure.
+Compares two id lists that spell the same text. Drift is counted by alignment: how many of the true ids are outside the
+equal blocks that difflib finds, and the first position that differs. Pure.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from leaf_sdk.vocab import TokenMap
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """`positions`: ids of the truth that came back as others. `first`: where, None without drift."""
+    """`positions`: how many of the true ids came back as others. `first`: the first of them; None without drift."""
 
     positions: int
     first: int | None
@@ -34,7 +34,7 @@ def measure_drift(truth: Sequence[int], prompt: Sequence[int], token_map: TokenM
 
 
 def _same_text(truth: Sequence[int], prompt: Sequence[int], token_map: TokenMap) -> Sequence[int]:
-    """The ids of `prompt` up to as many bytes as `truth` spells."""
+    """The first ids of `prompt`, which spell as many bytes as `truth` does."""
     left = sum(len(token_map.token_bytes(i)) for i in truth)
     for n, token_id in enumerate(prompt):
         if left <= 0:

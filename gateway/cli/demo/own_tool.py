@@ -1,9 +1,9 @@
 """An application with a tool of its own: OpenAI's client, in the loop that its documentation shows.
 
 `python own_tool.py` asks two questions, in four requests, of the server that its environment names, and prints a line
-of JSON for each. It knows nothing of a gateway. A small model seldom calls by itself, so the first request of a
-question requires a call. llama-server lets a model that must call write what it likes before, and this one never gets
-to its call: where CALL_BEGUN is set, the call's marker is written for it.
+of JSON for each request. It knows nothing of a gateway. A small model seldom calls a tool by itself, so the first
+request of a question requires a call. llama-server lets a model write anything before a required call, and this model
+never gets to the call: where CALL_BEGUN is set, the call's marker is written for it.
 """
 
 import json
@@ -28,7 +28,7 @@ QUESTIONS = ("How is the weather in Zürich?", "And in São Paulo?")
 
 
 def get_weather(arguments: str) -> str:
-    """The tool."""
+    """Run the tool."""
     try:
         asked = json.loads(arguments)
         return f"Sunny, 20 {asked['unit']}, in {asked['city']}"

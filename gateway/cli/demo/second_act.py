@@ -1,7 +1,7 @@
 """The demo's second act: an application that runs its own tool, through the gateway and without it.
 
-Starts a llama-server twice, in the same way, and holds one conversation with each: `own_tool.py` is the application, as
-it is, both times; the first time the gateway stands between. It collects what the servers say of their work.
+Starts a llama-server twice, in the same way, and holds one conversation with each. The application is `own_tool.py`,
+unchanged, both times; the first time the gateway is in between. Collects what the servers report about their work.
 """
 
 import json
@@ -32,33 +32,33 @@ _ENGINE: Final = EngineConfig(kind="embedded", slots=1, cache_mib=0)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request. Counts are ids; `ms`: to the first id, as the server says."""
+    """One request. Counts are ids; `ms`: milliseconds to the first id, as the server reports them."""
 
     calls: tuple[str, ...]
     held: int
-    """What the engine held for the conversation before it."""
+    """What the engine held of the conversation before this request."""
     processed: int
     reused: int
     ms: float
     why: str | None
-    """Why not all that was held has been reused."""
+    """Why not everything held was reused; None: it was, or the server does not say."""
 
     @property
     def lost(self) -> int:
-        """Ids that were held, and processed again."""
+        """Ids that were held and had to be processed again."""
         return max(self.held - self.reused, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class SecondAct:
-    """The same conversation twice."""
+    """The same conversation twice: through the gateway, and with the engine alone."""
 
     through: tuple[Asked, ...]
     alone: tuple[Asked, ...]
 
 
 async def play() -> SecondAct:
-    """Hold both conversations. Raises the gateway's own errors where something does not start."""
+    """Hold both conversations. Raises the gateway's own errors if something does not start."""
     through = alone = ()
     failure: GatewayError | None = None
     try:
@@ -66,7 +66,7 @@ async def play() -> SecondAct:
             through = _through(await _held(url, "none"))
         async with _llama_server() as server:
             alone = _alone(await _held(server.url, server.key or "", CALL_BEGUN="yes"))
-    # What runs a server beside us wraps what goes wrong inside.
+    # A context that runs a server in the background raises errors from inside it in a group.
     except* GatewayError as group:
         failure = _first(group)
     if failure is not None:
@@ -80,7 +80,7 @@ def _first(group: BaseExceptionGroup[GatewayError]) -> GatewayError:
 
 
 def _through(told: list[dict[str, Any]]) -> tuple[Asked, ...]:
-    """What the gateway says in its answers: one turn each, since the calls are the application's."""
+    """The requests as the gateway's answers describe them: one turn each, since the application runs the calls."""
     asked: list[Asked] = []
     for each in told:
         (turn,) = each["codec"]["turns"]
@@ -92,24 +92,24 @@ def _through(told: list[dict[str, Any]]) -> tuple[Asked, ...]:
 
 
 def _alone(told: list[dict[str, Any]]) -> tuple[Asked, ...]:
-    """What a llama-server says in its answers; why it lost ids follows from where it stopped to find them."""
+    """The requests as llama-server's answers describe them. How far it found cached ids tells why it lost others."""
     first = told[0]["timings"]
     asked = [Asked(tuple(told[0]["calls"]), 0, first["prompt_n"], first["cache_n"], first["prompt_ms"], None)]
     for was, now in pairwise(told):
         before, after = was["timings"], now["timings"]
         prompt = before["cache_n"] + before["prompt_n"]
-        # The last id of an answer was sampled, and not processed.
+        # The last id of an answer was sampled but not processed.
         held = prompt + before["predicted_n"] - 1
         why = None
         if after["cache_n"] < held:
             turn = "the call" if was["calls"] else "the answer"
-            why = f"{turn} came back as other ids" if after["cache_n"] >= prompt else "the prompt came back changed"
+            why = f"{turn} came back as different ids" if after["cache_n"] >= prompt else "the prompt came back changed"
         asked.append(Asked(tuple(now["calls"]), held, after["prompt_n"], after["cache_n"], after["prompt_ms"], why))
     return tuple(asked)
 
 
 async def _held(url: str, key: str, **more: str) -> list[dict[str, Any]]:
-    """Run the application against a server; give what it printed."""
+    """Run the application against a server; returns what it printed."""
     environment = _environment({"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key, **more})
     command = [sys.executable, str(_HERE / "own_tool.py")]
     done = await anyio.run_process(command, env=environment, check=False)
@@ -126,7 +126,7 @@ async def _llama_server() -> AsyncGenerator[EmbeddedServer]:
 
 @asynccontextmanager
 async def _gateway(engine: EmbeddedServer) -> AsyncGenerator[str]:
-    """`codec-gateway serve`, as an operator starts it; gives its address."""
+    """Run `codec-gateway serve` as an operator does; yields its address."""
     settings = {"kind": "url", "url": engine.url, "api_key": engine.key, "exclusive": True}
     command = [sys.executable, "-m", "gateway", "serve", "--port", "0", "--admin-port", "0"]
     with TemporaryDirectory(prefix="codec-demo-") as folder:
@@ -154,5 +154,5 @@ async def _ready(stderr: ByteReceiveStream) -> str:
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Ours, without what would be settings of a gateway."""
+    """This process's environment, without the variables that would be settings of a gateway."""
     return {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")} | dict(more)

@@ -14,7 +14,7 @@ _TABLE_WIDTH = 72
 
 
 def show_second_act(act: SecondAct, console: Console) -> None:
-    """Print both conversations beside each other; fits a terminal of any width."""
+    """Print both conversations side by side; fits a terminal of any width."""
     console.print()
     console.print(Text("An application with a tool of its own: OpenAI's client, four requests", style="bold"))
     if console.width < _TABLE_WIDTH:
@@ -22,16 +22,17 @@ def show_second_act(act: SecondAct, console: Console) -> None:
     else:
         console.print(_table(act))
     meaning = (
-        "new: ids the engine had to process; lost: those of them that it had held before; ms: to the first id. It is "
-        "the same program both times, each with a llama-server of its own, started alike. Alone, the marker of a call "
-        "is written for the model, which else would not call; what it writes then differs, and so does what is new."
+        "new: ids the engine had to process; lost: those of them that it had held before; ms: to the first id. Both "
+        "times the same program runs, each with a llama-server of its own that is started in the same way. Without the "
+        "gateway (alone), the program begins the call for the model, which would not call otherwise; the model then "
+        "writes something else, so the numbers of new ids differ too."
     )
     console.print(Padding(Text(meaning, style="dim"), (0, 0, 1, 0)))
     _show_losses(act, console)
     through, alone = (sum(each.lost for each in way) for way in (act.through, act.alone))
     console.print(
         Text.assemble(
-            "Of what it had held the engine processed ",
+            "Of the ids that it had held, the engine processed ",
             (f"{through} ids", "bold green"),
             f" again behind the gateway, and {alone} without it. The first request gains nothing.",
         )
@@ -61,7 +62,7 @@ def _list(act: SecondAct, console: Console) -> None:
 
 
 def _did(through: Asked, alone: Asked) -> str:
-    """What the model does; it may do more on one way than on the other."""
+    """What the model does; with and without the gateway it may do different things."""
     did = [f"calls {len(one.calls)}×" if one.calls else "answers" for one in (through, alone)]
     return did[0] if did[0] == did[1] else f"{did[0]}, alone {did[1]}"
 
@@ -74,7 +75,7 @@ def _show_losses(act: SecondAct, console: Console) -> None:
     for way, asked in (("through the gateway", act.through), ("alone", act.alone)):
         for number, one in enumerate(asked, 1):
             if one.why is not None:
-                console.print(f"  request {number}, {way}: {one.lost} of {one.held} ids lost, since {one.why}")
+                console.print(f"  request {number}, {way}: {one.lost} of {one.held} ids lost, because {one.why}")
                 if asked[number - 2].calls:
                     wrote = asked[number - 2].calls[0].replace("\n", "⏎")
                     console.print(Text.assemble("    the model wrote ", (wrote, "green")))

@@ -1,7 +1,7 @@
 """The demo's story: one conversation with two questions, told twice on the same engine.
 
 The first question is answered through a leaf tool, the second through a plain one; the token path and the text path
-take turns in going first, each in a slot of its own. Everything here is real: the model, the MCP servers, the ids. It
+take turns going first, each in a slot of its own. Everything here is real: the model, the MCP servers, the ids. It
 collects what happened and prints nothing.
 """
 
@@ -71,7 +71,7 @@ class Story:
 
 
 async def tell(progress: Callable[[str], None]) -> Story:
-    """Start everything, have the conversation on both paths, end everything; `progress` hears what is being waited for.
+    """Start everything, hold the conversation on both paths, end everything. `progress` is told what is being done.
 
     Raises the gateway's own errors when a part can't be started.
     """
@@ -98,7 +98,7 @@ async def tell(progress: Callable[[str], None]) -> Story:
 
 
 async def _answer(services: Services, conversation: Conversation, one: Answered) -> None:
-    """The token path: the gateway's own agent, as `POST /v1/chat/completions` uses it."""
+    """Answer on the token path: by the gateway's own agent, as `POST /v1/chat/completions` uses it."""
     words: list[str] = []
 
     async def listen(event: AgentEvent) -> None:

@@ -1,7 +1,7 @@
 """The same conversation the usual way, for comparison: text in, text out, everything re-tokenized at every turn.
 
-A client of an OpenAI-style server does this without seeing it: the history is kept as text, the server renders its
-template over it, tokenizes the whole and hopes that its KV cache still fits. Here it is spelled out against the same
+A client of an OpenAI-style server does this without noticing: the history is kept as text, the server renders it with
+its template, tokenizes all of it and hopes that its KV cache still fits. Here each step is done explicitly, on the same
 engine, in a slot of its own, with the same questions, grammar and greedy sampling.
 """
 
@@ -20,7 +20,7 @@ from gateway.toolcalls import Format, ToolSpec, parse
 
 @dataclass(frozen=True, slots=True)
 class TextTurn:
-    """One generation of the text path. Counts are ids; `ttft` is seconds from the text being there to the next id."""
+    """One generation of the text path. Counts are ids; `ttft`: seconds from when the text is there to the next id."""
 
     generated: int
     prompt: int
@@ -45,7 +45,7 @@ class TextPath:
     """Ids of the last turn's prompt and output: what the engine's slot holds."""
 
     async def ask(self, question: str, grammar: str, max_tokens: int) -> str:
-        """One question: the call under `grammar`, the tool, the answer."""
+        """Ask one question: generate the call under `grammar`, call the tool, generate the answer."""
         self.messages.append({"role": "user", "content": question})
         written = await self._generate(grammar, max_tokens)
         for call in parse(self.format.name, written, self.tools).tool_calls:

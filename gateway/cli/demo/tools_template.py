@@ -1,4 +1,4 @@
-"""A chat template for the packaged model's own marks that has tools, where the model's own has none."""
+"""A chat template with tools, in the packaged model's own role marks. The model's own template has no tools."""
 
 from typing import Final
 

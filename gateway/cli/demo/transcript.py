@@ -22,7 +22,7 @@ _TABLE_WIDTH = 76
 _SOURCES = {
     "leaf": ("leaf", "green", "the tool shipped these ids; the gateway checked them and passed them on"),
     "shim": ("shim", "yellow", "the tool ships text only; the gateway tokenized it"),
-    "gateway": ("gateway", "red", "the call failed; these are the gateway's own words"),
+    "gateway": ("gateway", "red", "the call failed; this is the gateway's own message"),
 }
 
 
@@ -69,8 +69,8 @@ def _show_turns(story: Story, console: Console) -> None:
         console.print(_turn_table(turns))
     meaning = (
         "new: ids the engine had to process; reused: ids its KV cache still held; ms: to the next token. Both paths "
-        "ran the same questions on the same engine, greedy, each in a slot of its own and taking turns in going "
-        "first. The text path keeps the history as text, renders it and tokenizes it again."
+        "ran the same questions on the same engine, without sampling at random, each in a slot of its own; they took "
+        "turns in going first. The text path keeps the history as text, renders it and tokenizes it again."
     )
     console.print(Padding(Text(meaning, style="dim"), (0, 0, 1, 0)))
 
@@ -111,7 +111,9 @@ def _show_drift(story: Story, console: Console) -> None:
     drifted = [(n, t.drift) for n, t in enumerate(story.text.turns, start=1) if t.drift.first is not None]
     if not drifted:
         return
-    console.print(Text("Drift of the text path: the history came back as other ids than the model wrote", style="bold"))
+    console.print(
+        Text("Drift of the text path: the history came back as different ids than the model wrote", style="bold")
+    )
     for turn, drift in drifted:
         console.print(f"  turn {turn}: {drift.positions} positions, the first at {drift.first}")
         console.print(Text.assemble("    wrote      ", (_visible(drift.wrote), "green")))
@@ -124,7 +126,7 @@ def _visible(text: str) -> str:
 
 
 def _show_sums(story: Story, console: Console) -> None:
-    """What the loop is about, in two lines."""
+    """Print what the loop saves, in two lines."""
     token = sum(t.timings.prompt_n for t in story.turns[1:] if t.timings)
     text = sum(t.timings.prompt_n for t in story.text.turns[1:])
     worst = min((t.reuse for t in story.turns if t.reuse is not None), default=0.0)

@@ -1,1 +1,1 @@
-"""What `doctor`, `check` and `call` find out: each server tried, each tool called once."""
+"""What `doctor` and `call` find out: every server tried, or one tool called once."""

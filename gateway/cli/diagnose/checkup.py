@@ -1,7 +1,7 @@
-"""Everything that a configuration names, tried out: each server started, asked what it offers, and ended again.
+"""Tries out everything that a configuration names: each server is started, asked what it offers, and ended again.
 
 Turns a `GatewayConfig` into findings. Each server has a proxy of its own, so that one that hangs or shares a name with
-another hides nothing. A tool is called only where it says that it changes nothing and needs no arguments. It prints
+another hides nothing. A tool is called only if it says that it changes nothing, and if it needs no arguments. It prints
 nothing.
 """
 
@@ -64,9 +64,9 @@ class ServerCheck:
     prompts: int = 0
     resources: int = 0
     bolt_ons: tuple[BoltOnStatus, ...] = ()
-    """How each of its tools is called, where these are bolt-ons."""
+    """How each of its tools is called, if they are bolt-ons."""
     problems: tuple[str, ...] = ()
-    """Why it can't be used; none where it can."""
+    """Why it can't be used; empty if it can."""
     warnings: tuple[str, ...] = ()
 
 
@@ -76,22 +76,22 @@ class Checkup:
 
     servers: tuple[ServerCheck, ...]
     engine: str
-    """What was found out about it, in words."""
+    """What was found out about the engine, in words."""
     maps: tuple[str, ...]
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
     def is_well(self) -> bool:
-        """Whether a gateway with this configuration has all that it names."""
+        """Whether a gateway with this configuration would have everything that it names."""
         return not self.problems and not any(server.problems for server in self.servers)
 
 
 async def check_up(config: GatewayConfig, *, may_call: bool = True) -> Checkup:
-    """Try out everything. Takes as long as the slowest server, and no longer than `limits.start_timeout` and a bit.
+    """Try out everything, four servers at a time. One may take `limits.start_timeout`, and 10 s for each tool call.
 
     Args:
-        may_call: whether tools may be called that say they change nothing.
+        may_call: whether tools that say they change nothing may be called.
     """
     maps, engine, problems, context = await _check_engine(config)
     checks: dict[str, ServerCheck] = {}
@@ -129,9 +129,9 @@ def _heavy(checks: Iterable[ServerCheck], context: int | None, config: GatewayCo
 
 
 async def _check_engine(config: GatewayConfig) -> tuple[MapSet, str, list[str], int | None]:
-    """The maps, what is known of the engine, what is wrong with either, and the context that each of its slots has.
+    """Return the maps, what is known about the engine, what is wrong with either, and the context of each slot.
 
-    A remote engine proves every map; of several each does.
+    A remote engine proves every map; if there are several, each of them does.
     """
     if has_no_model(config):
         return MapSet(), "none", [], None
@@ -148,7 +148,7 @@ async def _check_engine(config: GatewayConfig) -> tuple[MapSet, str, list[str], 
     maps, words, problems = MapSet(), list[str](), list[str]()
     for name in config.engines:
         known, said, wrong, _ = found[name]
-        maps.learn(known)
+        maps.update(known)
         words.append(f"{name}: {said}")
         problems += [f"engine {name!r}: {each}" for each in wrong]
     contexts = [context for _, _, _, context in found.values() if context is not None]
@@ -173,7 +173,7 @@ def _ask(route: EngineRoute, settings: EngineConfig) -> tuple[str, list[str], in
     try:
         facts = route.ready().facts
     except EngineError as error:
-        return "away", [error.message], None
+        return "down", [error.message], None
     whose = "the gateway" if settings.exclusive or settings.own_slots else "the engine (engine.exclusive is off)"
     return f"{facts.model}, {facts.slots} slots of {facts.context} ids, chosen by {whose}", [], facts.context
 
@@ -230,7 +230,7 @@ def _misses(found: ServerCheck, mode: str) -> tuple[str, ...]:
 
 
 def _judge_bolt_on(bolt_on: BoltOnStatus) -> Judgement:
-    """What its manifest says; no call is needed for that."""
+    """Judge a bolt-on by what its manifest says, which needs no call."""
     if bolt_on.reason is None:
         return Judgement("leaf", "it answers in ids of an accepted map")
     return Judgement("shim", escape_text(bolt_on.reason, _CAUSE))
@@ -248,12 +248,12 @@ async def _try(proxy: Proxy, entry: ToolEntry, maps: MapSet, *, may_call: bool) 
     try:
         result = await proxy.call(entry.name, {}, timeout=_CALL_TIME)
     except GatewayError as error:
-        return Judgement("unknown", f"it was called and refused: {escape_text(error.message, _CAUSE)}")
+        return Judgement("unknown", f"its call failed: {escape_text(error.message, _CAUSE)}")
     return judge(result, maps.accepted)
 
 
 async def _own_lists(proxy: Proxy, prefix: str) -> dict[str, Listed]:
-    """What the server lists, by its own names: as the catalog wants it, which finds what two servers share."""
+    """What the server lists, under its own names: from these the catalog finds names that two servers share."""
     tools = [{**entry.definition, "name": entry.tool} for entry in proxy.tools()]
     prompts = [{**each, "name": each["name"].removeprefix(prefix)} for each in await _ask_for(proxy, "prompts")]
     found = {"tools": tools, "prompts": prompts, "resources": await _ask_for(proxy, "resources")}
@@ -271,7 +271,7 @@ async def _ask_for(proxy: Proxy, kind: str) -> list[dict[str, Any]]:
 def _left_out(maps: MapSet) -> list[str]:
     return [
         f"token map {map_id!r} leaves out {', '.join(escape_text(token, _NAME) for token in tokens)}, which the engine "
-        "treats as control tokens: they count as special all the same"
+        "treats as control tokens: they count as special too"
         for map_id, tokens in maps.left_out.items()
     ]
 
@@ -283,7 +283,8 @@ def _broken_pins(config: GatewayConfig) -> list[str]:
     except ConfigError as error:
         return [error.message]
     return [
-        f"server {each.server!r}: the definition of tool {each.tool!r} is not the pinned one: codec-gateway pins show"
+        f"server {each.server!r}: the definition of tool {each.tool!r} is not the pinned one: see codec-gateway pins "
+        "show"
         for each in changes
         if each.server in pinned
     ]

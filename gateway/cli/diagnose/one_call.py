@@ -1,7 +1,7 @@
 """One tool call from a shell: the server that owns the tool is started, asked, and ended.
 
-Turns a public name and arguments into a raw result. A gateway that runs elsewhere is one more server, whose names are
-taken as they are. It knows no terminal.
+Turns a public name and arguments into a raw result. A gateway that runs elsewhere is treated as one more server, whose
+names are used as they are. It knows no terminal.
 """
 
 import json
@@ -23,22 +23,22 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a person wrote: an object, or pairs whose types the tool's schema tells."""
+    """What a person wrote: an object, or pairs whose types come from the tool's schema."""
 
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     pairs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def fitted(self, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The arguments; a pair's value is text where the schema wants text, else JSON where it is some."""
+        """The arguments. A pair's value is text if the schema asks for text, else it is read as JSON if it is valid."""
         properties: object = {} if schema is None else schema.get("properties")
         known = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
         return {**self.values, **{key: _read(value, known.get(key)) for key, value in self.pairs.items()}}
 
 
 def remote_config(url: str, token: str | None) -> GatewayConfig:
-    """A configuration whose one server is a gateway. Raises `ConfigError`."""
+    """A configuration whose only server is a gateway. Raises `ConfigError`."""
     if not is_http_url(url):
-        raise ConfigError(f"--url {url!r}: expected the address of an MCP endpoint, as http://127.0.0.1:8600/mcp")
+        raise ConfigError(f"--url {url!r}: expected the address of an MCP endpoint, such as http://127.0.0.1:8600/mcp")
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     secrets = frozenset[str]() if token is None else frozenset({token})
     gateway = UpstreamConfig(name="gateway", url=url, headers=headers, secrets=secrets)
@@ -46,11 +46,11 @@ def remote_config(url: str, token: str | None) -> GatewayConfig:
 
 
 async def call_once(config: GatewayConfig, name: str, arguments: Arguments, timeout: float | None) -> dict[str, Any]:
-    """The raw result of one call.
+    """Make one call; returns the raw result.
 
     Args:
         name: the tool's public name under this configuration.
-        timeout: seconds; the configured time of a call when unset.
+        timeout: seconds that the call may take; None: as configured.
 
     Raises:
         UnknownTool: no server of the configuration can own the name, or none offers it.
@@ -67,23 +67,24 @@ async def call_once(config: GatewayConfig, name: str, arguments: Arguments, time
         if all(entry.name != name for entry in proxy.tools()):
             offered = [entry.name for entry in proxy.tools()]
             more = f" and {len(offered) - _SHOWN} more" if len(offered) > _SHOWN else ""
-            raise UnknownTool(f"no tool {name!r}: there are {', '.join(offered[:_SHOWN]) or 'none'}{more}")
+            raise UnknownTool(f"no tool is called {name!r}: there are {', '.join(offered[:_SHOWN]) or 'none'}{more}")
         return await proxy.call(name, arguments.fitted(proxy.input_schema(name)), timeout=timeout)
 
 
 def _maps(config: GatewayConfig) -> MapSet:
-    """The maps that bolt-ons may be called with: none where only a running engine could say. Raises `ConfigError`."""
+    """The maps that bolt-ons may be called with: none if only a running engine could tell. Raises `ConfigError`."""
     has_bolt_ons = any(upstream.manifest is not None for upstream in config.upstreams)
     return resolve_maps(config) if has_bolt_ons and not has_no_model(config) and not needs_engine(config) else MapSet()
 
 
 def _narrowed(config: GatewayConfig, name: str) -> GatewayConfig:
-    """The same names with only those servers that can own this one."""
+    """The configuration with only those servers that can own this name. Public names stay the same."""
     naming = Naming(config)
     owners = {server for server, _ in naming.tool_owners(name)}
     if not owners:
         prefixes = ", ".join(f"{naming.prefix(each.name)}..." for each in config.upstreams)
-        raise UnknownTool(f"no server owns {name!r}: names begin with {prefixes or 'nothing, there is no server'}")
+        names = f"names begin with {prefixes}" if prefixes else "there is no server"
+        raise UnknownTool(f"no server has a tool called {name!r}: {names}")
     kept = tuple(replace(each, start="eager") for each in config.upstreams if each.name in owners)
     prefix = "always" if naming.prefix(kept[0].name) else "never"
     return replace(config, upstreams=kept, prefix=prefix)

@@ -1,1 +1,1 @@
-"""What engines that are reached over HTTP have in common: connections, streams of lines, errors, a client's life."""
+"""What all engines that are reached over HTTP share: connections, streams of lines, errors, the life of a client."""

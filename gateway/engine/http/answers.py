@@ -1,7 +1,7 @@
-"""What an engine answers, read with doubt: JSON objects of bodies and of event lines, errors in the engine's own words.
+"""What an engine answers, read without trust: JSON objects of bodies and event lines, errors in the engine's own words.
 
-An answer of another shape is the engine's fault and named so (`expecting`). Sans-IO; which fields there are is known to
-the package of each engine.
+An answer of an unexpected form is reported as the engine's fault (`expecting`). Sans-IO; which fields there are, the
+package of each engine knows.
 """
 
 import json
@@ -21,41 +21,45 @@ IDS: Final = 2**32
 """No vocabulary has more ids."""
 _SAID: Final = 1000
 """Characters of an engine's own words that are passed on."""
+_SLACK: Final = 16
+"""Messages that may arrive beyond the requested ids, so that a stream of messages without ids ends too."""
 
 _GRAMMAR: Final = re.compile(r"grammar|structur(?:al|ed)[ _](?:tag|output)", re.IGNORECASE)
-"""Words of an engine by which a grammar is to blame; vLLM has one that waits for a token as a structural tag."""
+"""Words in an engine's error that blame the grammar; for vLLM one that waits for a token is a structural tag."""
 
 MISREAD: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
-"""What reading an answer of another shape raises."""
+"""What reading an answer of an unexpected form raises."""
 
 
 class EventReader(ABC):
-    """Reads the lines of one stream of ids, as one kind of engine writes them."""
+    """Reads the lines of one stream of ids; each kind of engine has its own."""
 
-    def __init__(self, most: int) -> None:
-        """`most`: ids that were asked for."""
-        self._most = most
+    def __init__(self, max_tokens: int) -> None:
+        """`max_tokens`: ids that were asked for."""
+        self._max_tokens = max_tokens
         self._given: int = 0
+        self._messages = 0
+        self._max_messages = max_tokens + _SLACK
 
     @property
     def is_full(self) -> bool:
-        """Whether all ids that were asked for are here: what is left to come is the engine's account of them."""
-        return self._given >= self._most
+        """Whether all ids that were asked for have arrived, so that only the engine's final message is missing."""
+        return self._given >= self._max_tokens
 
     def cut(self) -> GenerationEnd:
-        """The end of a stream that is left here."""
-        return GenerationEnd.untold(self._given)
+        """The end to report for a stream that is abandoned at this point."""
+        return GenerationEnd.unreported(self._given)
 
     @abstractmethod
     def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
-        """Give the events of these lines. What came before a fault is given first. Raises `EngineRefused`."""
+        """Yield the events of these lines, those before a fault first. Raises `EngineRefused`."""
 
 
 @contextmanager
 def expecting(url: str, kind: str) -> Generator[None]:
-    """Around code that reads an answer: one of another shape is the engine's fault, not ours.
+    """A context for reading an answer: an unexpected form is reported as the engine's fault, not ours.
 
-    `kind`: what kind of server it is taken for.
+    `kind`: the kind of server that is expected.
     """
     try:
         yield
@@ -64,9 +68,9 @@ def expecting(url: str, kind: str) -> Generator[None]:
 
 
 def misread(url: str, kind: str, error: Exception) -> EngineRefused:
-    """The error for an answer of another shape."""
+    """The error for an answer of an unexpected form."""
     return EngineRefused(
-        f"{url!r} did not answer as {kind} does ({error!r:.200}); is a {kind} server listening there?", status=502
+        f"{url!r} did not answer like {kind} ({error!r:.200}); is a {kind} server listening there?", status=502
     )
 
 
@@ -89,8 +93,8 @@ def object_of(url: str, kind: str, path: str, status: int, body: bytes) -> dict[
 def messages_of(lines: Sequence[bytes], done: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
     """The JSON objects of event lines. Blank lines and comments (the engine's keep-alive) are skipped.
 
-    `done`: what is given for the line that ends a stream of OpenAI's form, if anything. Raises `EngineRefused` for what
-    is no object, and for an error that the engine tells of: `GrammarRefused` where a grammar is to blame.
+    `done`: what to yield for the line that ends a stream of OpenAI's format; None: nothing. Raises `EngineRefused` for
+    what is not an object, and for an error that the engine reports: `GrammarRefused` if the grammar is to blame.
     """
     for line in lines:
         field, _, data = line.partition(b":")
@@ -116,7 +120,7 @@ def _told_error(error: object) -> EngineRefused:
     words = said(error)
     asked_wrong = isinstance(error, dict) and cast("dict[str, object]", error).get("code") == 400
     if asked_wrong and _GRAMMAR.search(words):
-        return GrammarRefused(f"the engine refuses the grammar: {words}", 400)
+        return GrammarRefused(f"the engine refused the grammar: {words}", 400)
     return EngineRefused(f"the engine stopped with an error: {words}", 502)
 
 
@@ -134,25 +138,25 @@ def error_of_answer(status: int, body: bytes) -> EngineRefused | EngineUnavailab
 
 
 def said(error: object) -> str:
-    """The words in an error object."""
+    """The text of an error object."""
     words = cast("dict[str, object]", error).get("message") if isinstance(error, dict) else None
     return str(words or cast("object", error))[:_SAID]
 
 
 def count_of(value: object, least: int, most: int) -> int:
-    """A number as an engine says it of itself. What it allocates or compares must be one."""
+    """A number that an engine reports, checked, since memory is allocated by it. Raises `ValueError`."""
     if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{value!r:.40} is not a number from {least} to {most}")
+        raise ValueError(f"{value!r:.40} is not an integer from {least} to {most}")
     return value
 
 
 def text_of(value: object) -> str | None:
-    """A text as an engine says it of itself, if it does."""
+    """A text that an engine reports, or None. Raises `TypeError` for anything else."""
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is not text")
+        raise TypeError(f"{value!r:.40} is not a string")
     return value
 
 
 def model_name(name: str) -> str:
-    """A path says too much, and nothing to a client: its last part without the suffix."""
+    """The last part of a path, without the suffix: a whole path would reveal too much, and tell a client nothing."""
     return name.replace("\\", "/").rpartition("/")[2].removesuffix(".gguf")

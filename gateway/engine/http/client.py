@@ -1,9 +1,9 @@
-"""The life of one engine's client: it is proven, asked over connections that are known, and found lost.
+"""The client of one engine: the engine is proven, asked over checked connections, and found to be lost.
 
-Turns `GenerateRequest` into a streamed request and the lines of its answer into `Generated` and `GenerationEnd`.
-Everything goes over connections on which it has been seen which engine answers: once an engine is proven (`prove`),
-each new connection is compared with it before it is used, and where a connection ended unasked the proof is run again.
-`connections.py` keeps them. What is asked, and how the lines are read, says the package of each engine.
+Turns `GenerateRequest` into a streamed request and the lines of its answer into `Generated` and `GenerationEnd`. Only
+connections are used on which it is known which engine answers: once an engine is proven (`prove`), each new connection
+is checked against it before it is used, and after a connection has ended unexpectedly the whole proof is run again.
+`connections.py` keeps them. The package of each engine defines what is asked, and how the lines are read.
 """
 
 import asyncio
@@ -38,16 +38,16 @@ from leaf_sdk.vocab import TokenMap
 
 _HEALTH_TIME = 2.0
 _COMMENTS_TIME = 3600.0
-"""Seconds for which comments alone keep a generation waiting: the longest prompt is processed in less."""
+"""Seconds for which a generation waits while only comments arrive: the longest prompt is processed in less."""
 _ACCOUNT_TIME = 10.0
-"""Seconds that the engine's account may take once all ids are here."""
+"""Seconds that the engine's final message may take once all ids have arrived."""
 
 log = get_logger("engine")
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A generation as one kind of engine is asked for it."""
+    """The request for a generation, in the form that a kind of engine takes."""
 
     path: str
     body: bytes
@@ -72,13 +72,13 @@ class EngineClient(Engine, ABC):
         """Ask nothing yet.
 
         Args:
-            url: before the path of every request.
-            api_key: what the server asks for.
+            url: what stands before the path of every request.
+            api_key: the key that the server asks for.
             idle_timeout: seconds of silence that are tolerated.
-            token_map: by which ids are read until `prove` brings one.
-            on_loss: hears that a connection has ended unasked, or that another engine answers.
-            on_end: hears what a generation that has ended took.
-            keep_streams: whether a connection is used again behind a stream that came to its end.
+            token_map: the map by which ids are read, until `prove` finds one.
+            on_loss: called when a connection has ended unexpectedly, or another engine answers.
+            on_end: called with the timings of each generation that has ended.
+            keep_streams: whether a connection is used again after a stream that has ended.
         """
         self.url = url.rstrip("/")
         self._token_map = token_map
@@ -86,10 +86,10 @@ class EngineClient(Engine, ABC):
         self._on_end = on_end
         self._proof: Proof | None = None
         self._facts: EngineFacts | None = None
-        self.is_exchanged = False
-        """Whether another engine than the proven one has answered: this client is of no use any more."""
+        self.is_replaced = False
+        """Whether an engine other than the proven one has answered, so that this client can't be used any more."""
         self._heard = 0.0
-        """When something last came of a generation."""
+        """When something of a generation last arrived."""
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._connections = Connections(
             *(self.url, headers),
@@ -101,15 +101,15 @@ class EngineClient(Engine, ABC):
 
     @abstractmethod
     def _questions(self, ask: Ask) -> Provable:
-        """Questions to this engine, over what carries them."""
+        """Questions to this engine, sent by `ask`."""
 
     @abstractmethod
     def _sent(self, request: GenerateRequest) -> Sent:
-        """Say how a generation is asked for."""
+        """The request for a generation."""
 
     @property
     def keeper(self) -> SlotKeeper | None:
-        """The same engine, where its caches are slots that can be named."""
+        """This engine, if its slots can be addressed."""
         return None
 
     async def aclose(self) -> None:
@@ -117,20 +117,20 @@ class EngineClient(Engine, ABC):
         self._connections.close()
 
     async def prove(self, proof: Proof) -> Proven:
-        """Run a proof on a new connection, and hold every later one to what it found. Raises what the proof raises."""
+        """Run a proof on a new connection, and check every later one against it. Raises what the proof raises."""
         with self._errors():
-            async with self._connections.fresh() as connection, self._connections.in_time("the proof"):
+            async with self._connections.fresh() as connection, self._connections.in_time("the proof of the token map"):
                 proven = await proof(self._questions_on(connection))
         self._proof, self._facts, self._token_map = proof, proven.facts, proven.token_map
         self._connections.allow(proven.facts.slots)
         return proven
 
     async def healthy(self) -> bool:
-        """`GET /health`; 503 while the model is still loading. It keeps the connections that rest.
+        """`GET /health`; 503 while the model is still loading. This also keeps idle connections open.
 
-        One that does not answer in time, since its machine is busy, and generates meanwhile, is up.
+        An engine that does not answer in time because its machine is busy, but generates in the meantime, is up.
         """
-        if self.is_exchanged:
+        if self.is_replaced:
             return False
         asked = monotonic()
         try:
@@ -144,7 +144,7 @@ class EngineClient(Engine, ABC):
 
     @asynccontextmanager
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
-        """A generation, streamed. Leaving the context before the end ends the engine's work on it."""
+        """Generate, streamed. Leaving the context before the end stops the engine's work on it."""
         sent = self._sent(request)
         with self._errors():
             async with self._connections.streamed("POST", sent.path, sent.body, sent.headers) as answer:
@@ -165,10 +165,10 @@ class EngineClient(Engine, ABC):
             for event in stream.feed(lines):
                 told = True
                 if isinstance(event, GenerationEnd):
-                    if event.told:
+                    if event.reported:
                         answer.saw_end()
                     else:
-                        log.warning("the engine went on past max_tokens, so the connection was closed", url=self.url)
+                        log.warning("the engine exceeded max_tokens, so the connection was closed", url=self.url)
                     end = _timed(event, begun, first)
                     self._on_end(end.timings)
                     yield end
@@ -178,20 +178,20 @@ class EngineClient(Engine, ABC):
                 heard = monotonic()
                 first = first or heard
             elif monotonic() - heard > _COMMENTS_TIME:
-                raise StreamSilent(f"nothing but comments for {_COMMENTS_TIME:g} s")
+                raise StreamSilent(f"it sent only keep-alive comments for {_COMMENTS_TIME:g} s")
         if stream.is_full:
             log.warning(
                 "the engine sent all ids but did not end its answer, so the connection was closed", url=self.url
             )
             yield stream.cut()
             return
-        raise EngineUnavailable(f"the engine at {self.url!r} broke off in the middle of its answer; ask again")
+        raise EngineUnavailable(f"the engine at {self.url!r} stopped in the middle of its answer; try again")
 
     async def _last_lines(self, answer: Answer) -> list[bytes]:
-        """What comes behind all ids that were asked for; nothing where the engine does not come to an end."""
+        """The lines after all ids that were asked for; none if the engine does not end its answer."""
         try:
             async with asyncio.timeout(_ACCOUNT_TIME):
-                # Comments, which keep a connection alive, are no account.
+                # Comments, which keep a connection alive, are skipped.
                 while lines := await answer.lines():
                     if any(line.startswith(EVENT_FIELDS) for line in lines):
                         return lines
@@ -200,31 +200,31 @@ class EngineClient(Engine, ABC):
         return []
 
     async def _admit(self, connection: Connection, *, doubted: bool) -> None:
-        """See that the engine on a new connection is the proven one."""
+        """Check that the engine on a new connection is the proven one."""
         if self._proof is None or self._facts is None:
             return
         questions = self._questions_on(connection)
-        # What one process says of itself another may say too, unless it tells what it drew at its start.
+        # Another process may report the same facts, unless they include what each draws at random at its start.
         prove = doubted or self._facts.start_marker is None
         try:
             facts = (await self._proof(questions)).facts if prove else await questions.facts()
         except EngineUnavailable:
             raise
         except EngineRefused as error:
-            # It does not even answer as an engine does.
-            self._exchange()
-            raise EngineUnavailable(f"something else answers at {self.url!r} than before: {error.message}") from error
+            # It does not even answer like an engine.
+            self._note_replaced()
+            raise EngineUnavailable(f"the server at {self.url!r} is no longer an engine: {error.message}") from error
         except GatewayError:
-            self._exchange()
+            self._note_replaced()
             raise
         if facts != self._facts:
-            self._exchange()
+            self._note_replaced()
             raise EngineUnavailable(
-                f"another engine answers at {self.url!r} than before ({facts.model!r}); it is being proven, ask again"
+                f"the engine at {self.url!r} was replaced ({facts.model!r}); the new one is being checked, try again"
             )
 
-    def _exchange(self) -> None:
-        self.is_exchanged = True
+    def _note_replaced(self) -> None:
+        self.is_replaced = True
         self._on_loss()
 
     def _questions_on(self, connection: Connection) -> Provable:
@@ -240,29 +240,31 @@ class EngineClient(Engine, ABC):
 
     @contextmanager
     def _errors(self) -> Generator[None]:
-        """Around all that is sent: an engine that went away meanwhile is named so, as errors of the transport are."""
-        if self.is_exchanged or self._connections.closed:
-            # A conversation that waited for a tool while the engine was started again holds the client of before.
-            raise EngineUnavailable(f"the engine at {self.url!r} went away in the meantime; ask again")
+        """A context for all requests: reports errors of the transport, and an engine that has gone in the meantime."""
+        if self.is_replaced or self._connections.closed:
+            # A conversation that waited for a tool while the engine was restarted still holds the previous client.
+            raise EngineUnavailable(f"the engine at {self.url!r} was lost or replaced in the meantime; try again")
         with transport_errors(self.url):
             yield
 
 
 @contextmanager
 def transport_errors(url: str) -> Generator[None]:
-    """The one place where transport errors become ours."""
+    """The one place where errors of the transport become errors of the tree."""
     try:
         yield
     except StreamSilent as error:
         raise EngineUnavailable(f"the engine at {url!r} did not answer in time: {error}") from error
-    except (LinkLost, NoAnswer) as error:
+    except LinkLost as error:
         raise EngineUnavailable(f"the engine at {url!r} can't be reached: {error}") from error
+    except NoAnswer as error:
+        raise EngineUnavailable(f"the engine at {url!r} gave no usable answer: {error}") from error
     except LineOverLimit as error:
-        raise EngineRefused(f"the engine sent a line of more than {MAX_LINE} characters", 502) from error
+        raise EngineRefused(f"the engine sent a line of more than {MAX_LINE} bytes", 502) from error
 
 
 def _timed(end: GenerationEnd, begun: float, first: float | None) -> GenerationEnd:
-    """The end with times by our clock, where the engine tells none."""
+    """The end with times by our clock, if the engine reports none."""
     told = end.timings
     if first is None or told.prompt_seconds or told.generate_seconds:
         return end

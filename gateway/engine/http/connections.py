@@ -1,8 +1,9 @@
 """The connections to one engine: made, admitted, kept and used again.
 
-A connection that ends unasked puts that in doubt for every later one. A llama.cpp server ends one behind each stream,
-so while a stream comes the next connection is made; with others it is kept. There are never more in use than `allow`
-says, since a llama.cpp server has a thread for each; later requests wait. It knows neither JSON nor what is asked.
+A connection that ends unexpectedly puts it in doubt which engine later ones reach. A llama.cpp server ends a connection
+after each stream, so the next one is made while the stream runs; other servers' connections are kept. Never more are in
+use than `allow` says, since a llama.cpp server has a thread for each; later requests wait. It knows neither JSON nor
+what is asked.
 """
 
 import asyncio
@@ -23,21 +24,21 @@ from gateway.http1.origin import read_url
 
 _CONNECT_TIME: Final = 5.0
 _KEPT_TIME: Final = 4.0
-"""Seconds that a connection may rest: less than the five after which a llama.cpp server closes it."""
+"""Seconds that a connection may be idle: less than the five after which a llama.cpp server closes it."""
 _RESTED: Final = 1.0
-"""Seconds of rest after which a look at the engine's health goes over a connection, to keep it."""
+"""Seconds of idleness after which a health check is sent over a connection, to keep it open."""
 _SPARE: Final = 2
-"""Connections besides those of generations: for the template, the tokenizer and the look at the engine's health."""
+"""Connections besides those of generations: for the template, the tokenizer and the health check."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _BODY: Final = 64 * 1024 * 1024
-"""Bytes of an answer that is read as a whole."""
+"""Most bytes of an answer that is read as a whole."""
 
 
 class Admit(Protocol):
-    """Sees which engine answers on a new connection. Raises where that is not the one it should be."""
+    """Checks which engine answers on a new connection. Raises if it is the wrong one."""
 
     async def __call__(self, connection: Connection, *, doubted: bool) -> None:
-        """`doubted`: a connection has ended unasked since the engine was proven."""
+        """`doubted`: whether a connection has ended unexpectedly since the engine was last proven."""
         ...
 
 
@@ -58,11 +59,11 @@ class Connections:
 
         Args:
             url: what stands before the path of every request.
-            headers: of every request.
+            headers: the headers of every request.
             idle_timeout: seconds of silence that are tolerated.
-            admit: sees each new connection before anything is asked on it.
-            on_loss: hears that a connection has ended unasked.
-            keep_streams: whether one is used again behind a stream, which a llama.cpp server ends it with.
+            admit: checks each new connection before anything is asked on it.
+            on_loss: called when a connection has ended unexpectedly.
+            keep_streams: whether a connection is used again after a stream; a llama.cpp server closes it then.
         """
         address = read_url(url)
         self._origin = address.origin
@@ -81,16 +82,16 @@ class Connections:
         self._losses = self._settled = 0
         self._settling = anyio.Lock()
         self._next: asyncio.Task[None] | None = None
-        """Makes the connection of the next request."""
+        """Makes the connection for the next request."""
         self.closed = False
 
     def allow(self, generations: int) -> None:
-        """Have this many connections more at a time."""
+        """Allow this many more connections at a time."""
         for _ in range(generations):
             self._room.release()
 
     def close(self) -> None:
-        """Close those that rest; those in use end with their requests. It waits for nothing."""
+        """Close idle connections; those in use end with their requests. Does not wait."""
         self.closed = True
         if self._next is not None:
             self._next.cancel()
@@ -101,9 +102,9 @@ class Connections:
     async def streamed(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = _NONE
     ) -> AsyncGenerator[Answer]:
-        """Send a request and wait for the head of its answer. Who leaves in the middle of it ends the connection.
+        """Send a request and wait for the head of its answer. Leaving before the end of the answer ends the connection.
 
-        `headers`: of this request, besides those of all.
+        `headers`: those of this request, in addition to those of all.
 
         Raises:
             LinkLost, NoAnswer, StreamSilent: there is no answer, or it breaks off.
@@ -126,7 +127,7 @@ class Connections:
                     connection.close()
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """The status and the body of an answer. Raises as `streamed`."""
+        """Send a request; returns the status and the body of its answer. Raises like `streamed`."""
         async with self._place():
             connection, answer = await self._send(method, path, body)
             try:
@@ -137,33 +138,33 @@ class Connections:
                 self._give(connection)
 
     async def ask_on(self, connection: Connection, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """As `ask`, on a given connection: for the check that admits it."""
+        """Like `ask`, on a given connection: for the check that admits it."""
         if connection.status and not connection.usable:
             raise LinkLost(
-                "it was closed between two questions, and which engine answers is seen on one connection: "
-                "let the engine, and what stands before it, keep connections open"
+                "the connection was closed during the check of the engine, which needs a single one: let the engine, "
+                "and any proxy in front of it, keep connections open (keep-alive)"
             )
         return await _whole(await self._sent(connection, method, path, body))
 
     @asynccontextmanager
     async def fresh(self) -> AsyncGenerator[Connection]:
-        """A new connection that nobody has admitted; whoever leaves without an error has seen which engine it is."""
+        """A new connection without the check. Leaving without an error means that the caller has checked it."""
         async with self._place(), self._opened() as connection:
             yield connection
             self._give(connection)
 
     async def refresh(self, path: str) -> bool:
-        """Ask for `path` on every connection that has rested, which keeps it; whether all was answered with 200."""
+        """Ask for `path` on every idle connection, which keeps it open. Returns whether all answers were 200."""
         now = asyncio.get_running_loop().time()
         rested = [each for each in self._kept if now - each.idle_since >= _RESTED]
         for connection in rested or [None]:
             if self._room.value == 0:
-                # Every connection is in use: the engine is busy, and each generation watches its own.
+                # Every connection is in use: the engine is busy, and each generation watches its connection.
                 return True
             if connection is not None:
                 if connection not in self._kept:
                     continue
-                # The next to be taken.
+                # At the end of the list, it is the next to be taken.
                 self._kept.remove(connection)
                 self._kept.append(connection)
             status, _ = await self.ask("GET", path)
@@ -173,7 +174,7 @@ class Connections:
 
     @asynccontextmanager
     async def in_time(self, what: str) -> AsyncGenerator[None]:
-        """Several questions in a row may take as long as silence may. Raises `StreamSilent`."""
+        """Limit several questions in a row to the time of silence that is tolerated. Raises `StreamSilent`."""
         try:
             async with asyncio.timeout(self._idle):
                 yield
@@ -200,14 +201,14 @@ class Connections:
     ) -> tuple[Connection, Answer]:
         kept = self._take()
         if kept is None and self._next is not None:
-            # One is being made; a second at the same time would come no sooner.
+            # One is being made; a second one would not be ready any sooner.
             await asyncio.wait([self._next])
             kept = self._take()
         if kept is not None:
             try:
                 return kept, await self._sent(kept, method, path, body, headers)
             except LinkLost:
-                # It ended while it rested, or the engine did.
+                # It ended while it was idle, or the engine did.
                 self._lose()
         connection = await self._admitted()
         return connection, await self._sent(connection, method, path, body, headers)
@@ -222,7 +223,7 @@ class Connections:
         return answer
 
     def _take(self) -> Connection | None:
-        """The connection that was used last, if one still stands."""
+        """The idle connection that was used last and is still open, if there is one."""
         now = asyncio.get_running_loop().time()
         while self._kept:
             connection = self._kept.pop()
@@ -239,14 +240,14 @@ class Connections:
             self._next = asyncio.ensure_future(self._prepared())
 
     async def _prepared(self) -> None:
-        # What came with the head of an answer goes to its client first.
+        # First pass on what arrived with the head of the answer.
         await anyio.lowlevel.checkpoint()
         try:
             self._give(await self._admitted())
         except LinkLost:
             self._lose()
         except (NoAnswer, StreamSilent, GatewayError):
-            # Whoever asks next finds out, and is told.
+            # The next request meets the same error, and reports it.
             return
 
     def _give(self, connection: Connection) -> None:
@@ -262,7 +263,7 @@ class Connections:
 
     async def _admitted(self) -> Connection:
         async with self._opened() as connection:
-            async with self.in_time("the look at a new connection"):
+            async with self.in_time("the check of a new connection"):
                 await self._settle(connection)
             return connection
 
@@ -270,7 +271,7 @@ class Connections:
         if self._losses == self._settled:
             await self._admit(connection, doubted=False)
             return
-        # One settles the doubt; who waited for that only looks.
+        # One connection settles the doubt with a proof; those that waited for it are only compared.
         async with self._settling:
             losses = self._losses
             await self._admit(connection, doubted=losses != self._settled)
@@ -278,7 +279,7 @@ class Connections:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[Connection]:
-        """A new connection, closed where its first use fails."""
+        """A new connection, which is closed if its first use fails."""
         connection = await self._connect()
         try:
             yield connection

@@ -1,7 +1,7 @@
 """The answer to one request, read as lines, with a bound on how long the engine may be silent.
 
-Turns the pieces of a body into the lines of it, all that one read brought at once. It knows no JSON and no pool. A
-reader that is slow makes the engine wait; an engine that says nothing while somebody waits is given up.
+Turns the pieces of a body into its lines, all that one read gave at once. It knows no JSON and no pool. A slow reader
+makes the engine wait; an engine that sends nothing while somebody waits is given up.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ MAX_LINE: Final = 1 << 20
 """Bytes of one line; the final message of a generation, the longest, echoes the prompt and its settings."""
 _ERROR_BODY: Final = 64 * 1024
 _END_TIME: Final = 0.5
-"""Seconds between the last event and the end of a body."""
+"""Seconds that may pass between the last event and the end of a body."""
 
 
 class StreamSilent(Exception):
-    """Nothing came for too long."""
+    """The engine sent nothing for too long."""
 
 
 class LineOverLimit(Exception):
@@ -31,7 +31,7 @@ class LineOverLimit(Exception):
 
 
 class Answer:
-    """The answer to the request that was last sent on a connection. Enter it for as long as it is read."""
+    """The answer to the last request sent on a connection. Use it as a context while it is read."""
 
     def __init__(self, connection: Connection, idle_timeout: float) -> None:
         self._connection = connection
@@ -47,14 +47,14 @@ class Answer:
         self._watch: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
-        """Begin to watch for silence."""
+        """Start watching for silence."""
         self._watch = self._loop.call_later(self._idle, self._look)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Watch no longer. An answer that was given up ends its connection; else that stays as it is."""
+        """Stop watching. Leaving with an error closes the connection."""
         if self._watch is not None:
             self._watch.cancel()
         if error is not None:
@@ -62,7 +62,7 @@ class Answer:
 
     @property
     def status(self) -> int:
-        """Of the answer, once `headed` has returned."""
+        """The status of the answer, once `headed` has returned."""
         return self._connection.status
 
     async def headed(self) -> None:
@@ -70,10 +70,10 @@ class Answer:
         await self._heard_of(self._connection.head())
 
     async def lines(self) -> list[bytes]:
-        """The lines that have come, without their line feeds; none at the end of the body.
+        """The lines that have arrived, without their line feeds; none at the end of the body.
 
         Raises:
-            LinkLost, NoAnswer, StreamSilent, LineOverLimit: once the lines before have been given.
+            LinkLost, NoAnswer, StreamSilent, LineOverLimit: after all lines before the fault were returned.
         """
         while data := await self._chunk():
             whole = self._rest + data
@@ -86,11 +86,11 @@ class Answer:
         return [rest] if rest else []
 
     def saw_end(self) -> None:
-        """Its reader has seen its last event."""
+        """Note that the reader has seen the last event."""
         self._at_end = True
 
     async def ended(self) -> None:
-        """Behind the last event, wait a moment for the end of the body, so that the connection can be used again."""
+        """After the last event, wait a moment for the end of the body, so that the connection can be used again."""
         if not self._at_end:
             return
         with suppress(TimeoutError, LinkLost, NoAnswer, LineOverLimit):
@@ -99,7 +99,7 @@ class Answer:
                     pass
 
     async def body(self) -> bytes:
-        """The whole of a short body: what an error says. Cut where it is long. Raises as `lines`."""
+        """The body of an error, cut if it is long. Raises like `lines`."""
         whole = b""
         async with self._in_time():
             while len(whole) < _ERROR_BODY and (data := await self._chunk()):
@@ -107,7 +107,7 @@ class Answer:
         return whole
 
     async def whole(self, bound: int) -> bytes:
-        """The whole of a body. Raises as `lines`, and `NoAnswer` where it is over `bound` bytes."""
+        """The whole body. Raises like `lines`, and `NoAnswer` if it is over `bound` bytes."""
         parts: list[bytes] = []
         length = 0
         async with self._in_time():
@@ -120,12 +120,12 @@ class Answer:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncGenerator[None]:
-        """A body that is read whole may take as long as silence may, however steadily it drips."""
+        """Limit the reading of a whole body to the time of silence that is tolerated, even if bytes keep arriving."""
         try:
             async with asyncio.timeout(self._idle):
                 yield
         except TimeoutError:
-            raise StreamSilent(f"not at the end of its answer after {self._idle:g} s") from None
+            raise StreamSilent(f"its answer was not complete after {self._idle:g} s") from None
 
     def _chunk(self) -> Coroutine[Any, Any, bytes]:
         return self._heard_of(self._connection.chunk())
@@ -137,16 +137,16 @@ class Answer:
         except LinkLost:
             self.lost = True
             if self._silent:
-                raise StreamSilent(f"silent for {self._idle:g} s") from None
+                raise StreamSilent(f"it sent nothing for {self._idle:g} s") from None
             raise
         finally:
             self._waits = False
 
     def _look(self) -> None:
-        """Has it been silent for too long? One timer a stream, moved on only when it rings: a token costs none."""
+        """Check for silence. There is one timer per stream, reset only when it fires, so that tokens need no timer."""
         left = self._heard + self._idle - self._loop.time()
         if not self._waits or left > 0:
             self._watch = self._loop.call_later(left if self._waits else self._idle, self._look)
             return
         self._silent = True
-        self._connection.fail("it was silent for too long")
+        self._connection.fail("it sent nothing for too long")

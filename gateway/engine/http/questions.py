@@ -1,7 +1,7 @@
-"""What is asked of an engine besides generations, over whatever carries a request: the part that all of them share.
+"""Requests to an engine other than generations, regardless of the connection: the part that all engines share.
 
-Turns questions into requests and JSON answers into objects. A client asks over any known connection; who proves an
-engine asks over one, so that all answers come from the same server.
+Turns questions into requests and JSON answers into objects. A client asks over any checked connection; a proof asks
+over a single one, so that all answers come from the same server.
 """
 
 import json
@@ -11,14 +11,14 @@ from typing import Any
 from gateway.engine.http.answers import object_of
 
 Ask = Callable[[str, str, bytes], Awaitable[tuple[int, bytes]]]
-"""Method, path and body of a request to status and body of its answer. Raises the gateway's own errors."""
+"""Sends a request of this method, path and body; returns the answer's status and body. Raises the gateway's errors."""
 
 
 class JsonQuestions:
     """Questions to one server that speaks JSON."""
 
     def __init__(self, url: str, kind: str, ask: Ask) -> None:
-        """`kind`: what kind of server it is, for errors."""
+        """`kind`: the kind of server, for errors."""
         self._url = url
         self._kind = kind
         self._ask = ask
@@ -26,7 +26,7 @@ class JsonQuestions:
     async def embed(
         self, inputs: Sequence[Sequence[int]], encoding_format: str | None, dimensions: int | None
     ) -> dict[str, Any]:
-        """`POST /v1/embeddings` of ids; a server that was not started for it refuses."""
+        """`POST /v1/embeddings` with ids; a server that was not started for embeddings refuses."""
         body: dict[str, Any] = {"input": [list(ids) for ids in inputs]}
         said = {"encoding_format": encoding_format, "dimensions": dimensions}
         return await self._post("/v1/embeddings", {**body, **{key: value for key, value in said.items() if value}})

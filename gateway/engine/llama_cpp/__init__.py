@@ -1,1 +1,1 @@
-"""A llama.cpp server: its connections, questions, streams of ids, and the ids that it holds back."""
+"""A llama.cpp server: its client, questions to it, its streams of ids, and the ids that they lose."""

@@ -1,8 +1,8 @@
-"""Any llama.cpp server, as it is released, over HTTP.
+"""Any unmodified llama.cpp server, over HTTP.
 
-Turns `GenerateRequest` into `POST /completion`, which is asked for ids in and ids out (`return_tokens`). What it has in
-common with other engines does `http/client.py`; `questions.py` asks, `completion_stream.py` reads. It does not know who
-started the server, nor what the ids mean.
+Turns `GenerateRequest` into `POST /completion`, with ids in and ids out (`return_tokens`). `http/client.py` does what
+all engines share, `questions.py` asks, and `completion_stream.py` reads. It does not know who started the server, nor
+what the ids mean.
 """
 
 import json
@@ -35,7 +35,8 @@ class LlamaCpp(Questions, EngineClient):
 
         Args:
             url, api_key, idle_timeout, on_loss, on_end: see `EngineClient`.
-            token_map: by which lost ids are found again until `prove` brings one; without one they are only counted.
+            token_map: the map by which lost ids are recovered, until `prove` finds one; without a map they are only
+                counted.
             keep_reasoning: see `Questions`.
         """
         EngineClient.__init__(
@@ -50,7 +51,7 @@ class LlamaCpp(Questions, EngineClient):
 
     @property
     def keeper(self) -> SlotKeeper:
-        """Itself: its caches are slots."""
+        """This client: its slots can be addressed."""
         return self
 
     def _questions(self, ask: Ask) -> Questions:
@@ -59,7 +60,7 @@ class LlamaCpp(Questions, EngineClient):
     def _sent(self, request: GenerateRequest) -> Sent:
         stream = CompletionStream(
             *(self.url, self._token_map),
-            most=request.max_tokens,
+            max_tokens=request.max_tokens,
             gather=request.gather,
             logprobs=request.logprobs,
             tops=request.top_logprobs if request.logprobs else 0,

@@ -1,11 +1,11 @@
 """The lines of one llama.cpp event stream into the events of one generation.
 
-Puts right what the stream loses (`repair.py`), counts it, and knows the last message when it sees it. Sans-IO: lines
-in, events out, all that one read brought at once.
+Recovers ids that the stream loses (`repair.py`), counts them, and recognises the last message. Sans-IO: lines in,
+events out, all those of one read at once.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from gateway.engine.http.answers import IDS, MISREAD, EventReader, messages_of, misread
 from gateway.engine.interface import Generated, GenerationEnd, GenerationEvent
@@ -13,9 +13,6 @@ from gateway.engine.llama_cpp.json import KIND, logprobs_of, read_end, repaired,
 from gateway.engine.llama_cpp.repair import IdRepair
 from gateway.errors import EngineRefused
 from leaf_sdk.vocab import TokenMap
-
-_SLACK: Final = 16
-"""Messages beyond the wanted ids that may come: a stream of messages without ids has an end too."""
 
 
 class CompletionStream(EventReader):
@@ -26,7 +23,7 @@ class CompletionStream(EventReader):
         url: str,
         token_map: TokenMap | None,
         *,
-        most: int,
+        max_tokens: int,
         gather: bool,
         logprobs: bool = False,
         tops: int = 0,
@@ -34,16 +31,15 @@ class CompletionStream(EventReader):
         """Read nothing yet.
 
         Args:
-            url: of the engine, for errors.
-            token_map: by which lost ids are found again; without one they are only counted.
-            most: ids that were asked for; an engine that goes on is left there.
-            gather: ids of one read may be told as one event.
-            logprobs: how probable they were is told too.
-            tops: how many of the most probable ids are told at each place.
+            url: the engine's, for errors.
+            token_map: the map by which lost ids are recovered; without one they are only counted.
+            max_tokens: ids that were asked for; reading stops there if the engine goes on.
+            gather: whether the ids of one read may be reported as one event.
+            logprobs: whether to report how probable the ids were.
+            tops: how many of the most probable ids to report at each place.
         """
-        super().__init__(most)
+        super().__init__(max_tokens)
         self._url = url
-        self._messages = 0
         self._repair = IdRepair(token_map) if token_map is not None else None
         self._gather = gather
         self._logprobs = logprobs
@@ -52,10 +48,10 @@ class CompletionStream(EventReader):
         self._last: int | None = None
 
     def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
-        """Give the events of these lines. What came before a fault is given first.
+        """Yield the events of these lines, those before a fault first.
 
         Raises:
-            EngineRefused: the engine tells of an error, or speaks something else.
+            EngineRefused: the engine reports an error, or its answer has an unexpected form.
         """
         ids: list[int] = []
         logprobs: list[float | None] = []
@@ -73,9 +69,9 @@ class CompletionStream(EventReader):
                 guessed |= doubtful
                 self._given += len(new)
                 self._messages += 1
-                if self._given > self._most or self._messages > self._most + _SLACK:
-                    del ids[len(ids) - max(self._given - self._most, 0) :]
-                    self._given = min(self._given, self._most)
+                if self._given > self._max_tokens or self._messages > self._max_messages:
+                    del ids[len(ids) - max(self._given - self._max_tokens, 0) :]
+                    self._given = min(self._given, self._max_tokens)
                     end = self.cut()
                 if ids and (end is not None or not self._gather):
                     yield Generated(tuple(ids), guessed, tuple(logprobs[: len(ids)]), tuple(tops[: len(ids)]))
@@ -97,8 +93,8 @@ class CompletionStream(EventReader):
         ids: Sequence[int] | None = message.get("tokens")
         for token_id in ids or ():
             if type(token_id) is not int or not 0 <= token_id < IDS:
-                raise TypeError(f"{token_id!r:.40} is no token id")
-        # Nearly every message: what `repaired` would find out costs as much as reading the JSON.
+                raise TypeError(f"{token_id!r:.40} is not a token id")
+        # The usual case. Calling `repaired` would cost as much as reading the JSON.
         if ids and (self._repair is None or self._repair.follows(len(ids), message["tokens_predicted"])):
             self._last = ids[-1]
             return ids, False

@@ -1,7 +1,6 @@
 """The JSON of a llama.cpp server, read and written.
 
-Turns our requests into bodies, and answers into facts and ends; `http/answers.py` turns them into errors. It sends
-nothing.
+Turns our requests into bodies, and answers into facts and ends; `http/answers.py` reads errors. It sends nothing.
 """
 
 from collections.abc import Sequence
@@ -12,16 +11,16 @@ from gateway.engine.interface import EngineFacts, GenerateRequest, GenerationEnd
 from gateway.engine.llama_cpp.repair import IdRepair, Repaired
 
 _SLOTS: Final = 4096
-"""Slots of one engine: no engine has more."""
+"""Most slots of one engine: a larger number is not believed."""
 _CONTEXT: Final = 2**31
 KIND: Final = "llama.cpp"
 _TOKEN_TRIGGER = 0
-"""llama.cpp's number for a trigger that is one token (`common_grammar_trigger_type`); its server dies of an unknown
-number."""
+"""llama.cpp's number for a trigger that is a token (`common_grammar_trigger_type`); an unknown number crashes its
+server."""
 
 
 def read_facts(props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any]) -> EngineFacts:
-    """What the answers of `/props`, `/v1/models` and `/tokenize` of an empty text say together."""
+    """The facts in the answers of `/props`, `/v1/models`, and `/tokenize` with an empty text."""
     listed: list[dict[str, Any]] = models.get("data") or [{}]
     model = listed[0]
     meta: dict[str, Any] = model.get("meta") or {}
@@ -36,7 +35,7 @@ def read_facts(props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any
         context=count_of(settings.get("n_ctx") or meta.get("n_ctx") or 0, 0, _CONTEXT),
         slots=count_of(props.get("total_slots") or 1, 1, _SLOTS),
         bos=tuple(count_of(token, 0, _CONTEXT) for token in bos["tokens"]),
-        # For placeholders of images; drawn anew at each start, to which alone it matters here.
+        # The placeholder for images. Used here only because it is drawn at random at each start.
         start_marker=props.get("media_marker"),
     )
 
@@ -54,7 +53,7 @@ def completion_body(request: GenerateRequest) -> dict[str, Any]:
     if request.slot is not None:
         body["id_slot"] = request.slot
     if request.logprobs:
-        # With the most probable id comes the sampled one.
+        # The sampled id is reported only together with the most probable ones.
         body["n_probs"] = max(1, request.top_logprobs)
     if request.grammar is not None:
         body["grammar"] = request.grammar
@@ -63,7 +62,7 @@ def completion_body(request: GenerateRequest) -> dict[str, Any]:
         body["grammar_triggers"] = [
             {"type": _TOKEN_TRIGGER, "value": trigger.text, "token": trigger.token_id} for trigger in request.triggers
         ]
-        # Without it the text of the stream lacks the token's, and the stream's ids can't be checked against it.
+        # Otherwise the stream's text would lack that of these tokens, and the ids could not be checked against it.
         body["preserved_tokens"] = [trigger.text for trigger in request.triggers]
     return body
 
@@ -83,7 +82,7 @@ def _sampling(sampling: Sampling) -> dict[str, Any]:
 
 
 def repaired(message: dict[str, Any], repair: IdRepair | None) -> Repaired:
-    """The ids of one stream message, those that it has lost included where there is a map to find them by."""
+    """The ids of one stream message, including those that it lost, if there is a map by which to recover them."""
     if message.get("stop") and not message.get("tokens"):
         return Repaired(())
     ids: list[int] = message.get("tokens") or []
@@ -93,19 +92,19 @@ def repaired(message: dict[str, Any], repair: IdRepair | None) -> Repaired:
 
 
 def logprobs_of(message: dict[str, Any], ids: Sequence[int]) -> list[float | None]:
-    """The log-probabilities of the ids of one stream message: it tells that of the last, not of those it has lost."""
+    """The log-probabilities of the ids of one stream message; None for ids that the message lost."""
     found: list[float | None] = [None] * len(ids)
     told: list[dict[str, Any]] = message.get("completion_probabilities") or []
     for place, each in zip(range(len(ids) - 1, -1, -1), reversed(told), strict=False):
         if each["id"] != ids[place]:
             break
-        # One of no probability at all is null in JSON.
+        # The logarithm of a probability of 0 is null in JSON.
         found[place] = None if each["logprob"] is None else float(each["logprob"])
     return found
 
 
 def tops_of(message: dict[str, Any], ids: Sequence[int], most: int) -> list[tuple[tuple[int, float], ...]]:
-    """The most probable ids at the places of the ids of one stream message; none where it tells only of the last."""
+    """The most probable ids at the places of the ids of one stream message; empty for ids that the message lost."""
     found: list[tuple[tuple[int, float], ...]] = [()] * len(ids)
     told: list[dict[str, Any]] = message.get("completion_probabilities") or []
     for place, each in zip(range(len(ids) - 1, -1, -1), reversed(told), strict=False):
@@ -117,7 +116,7 @@ def tops_of(message: dict[str, Any], ids: Sequence[int], most: int) -> list[tupl
 
 
 def read_end(message: dict[str, Any], last: int | None, counts: list[int]) -> GenerationEnd:
-    """The final message. `last`: the last id before it; `counts`: ids repaired, ambiguous and missed."""
+    """The end in the final message. `last`: the last id before it; `counts`: ids repaired, ambiguous and missed."""
     timings: dict[str, Any] = message.get("timings") or {}
     ended = message.get("stop_type") == "eos"
     return GenerationEnd(

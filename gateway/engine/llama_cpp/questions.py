@@ -1,4 +1,4 @@
-"""What is asked of a llama.cpp server besides generations, over whatever carries a request (`http/questions.py`).
+"""Requests to a llama.cpp server other than generations, regardless of the connection (`http/questions.py`).
 
 Turns questions into requests and answers into facts, ids and texts.
 
@@ -20,12 +20,12 @@ class Questions(JsonQuestions):
     """Questions to one llama.cpp server."""
 
     def __init__(self, url: str, ask: Ask, *, keep_reasoning: bool = False) -> None:
-        """`keep_reasoning`: whether templates are asked to show what the model thought in earlier turns."""
+        """`keep_reasoning`: whether templates are asked to show the model's reasoning of earlier turns."""
         super().__init__(url, KIND, ask)
         self._keep_reasoning = keep_reasoning
 
     async def facts(self) -> EngineFacts:
-        """`GET /props` and `GET /v1/models`, and what the engine puts before an empty prompt."""
+        """`GET /props`, `GET /v1/models`, and `POST /tokenize` for what the engine puts before an empty prompt."""
         props = await self._get("/props")
         models = await self._get("/v1/models")
         bos = await self._post("/tokenize", {"content": "", "add_special": True})
@@ -44,11 +44,12 @@ class Questions(JsonQuestions):
         tools: Sequence[Mapping[str, Any]] = (),
         options: Options | None = None,
     ) -> str:
-        """`POST /apply-template`: rendered by the engine's own template code, so that it can't differ from it."""
+        """`POST /apply-template`: the engine's own code renders the template, so the result can't differ from it."""
         body: dict[str, Any] = {"messages": list(messages)}
         if tools:
             body["tools"] = list(tools)
-        # The server turns the first into the template's own switch, where it has one (llama.cpp, common/chat.cpp).
+        # The server turns `preserve_reasoning` into the template's own switch, if it has one (llama.cpp,
+        # common/chat.cpp).
         told = {**({"preserve_reasoning": True} if self._keep_reasoning else {}), **(options or {})}
         if told:
             body["chat_template_kwargs"] = told
@@ -57,7 +58,7 @@ class Questions(JsonQuestions):
             return str(answer["prompt"])
 
     async def shows_slots(self) -> bool:
-        """Whether the engine can be asked what its slots do: a server with `--no-slots` can't."""
+        """Whether the engine shows what its slots are doing: a server with `--no-slots` does not."""
         try:
             await self._slots()
         except EngineRefused:
@@ -65,19 +66,19 @@ class Questions(JsonQuestions):
         return True
 
     async def is_at_rest(self, slot: int) -> bool:
-        """`GET /slots`: whether a slot does nothing."""
+        """`GET /slots`: whether a slot is at rest."""
         slots = await self._slots()
         with expecting(self._url, KIND):
             return any(each["id"] == slot and not each["is_processing"] for each in slots)
 
     async def save_slot(self, slot: int, name: str) -> Moved:
-        """`POST /slots/{id}?action=save`: write what a slot at rest holds to a file of the server's directory."""
+        """`POST /slots/{id}?action=save`: write what a slot at rest holds to a file in the server's directory."""
         answer = await self._post(f"/slots/{slot}?action=save", {"filename": name})
         with expecting(self._url, KIND):
             return Moved(int(answer["n_saved"]), int(answer["n_written"]), float(answer["timings"]["save_ms"]) / 1000)
 
     async def restore_slot(self, slot: int, name: str) -> Moved:
-        """`POST /slots/{id}?action=restore`. The server checks nothing; what it refuses leaves the slot empty."""
+        """`POST /slots/{id}?action=restore`. The server checks nothing; if it refuses a file, the slot is empty."""
         answer = await self._post(f"/slots/{slot}?action=restore", {"filename": name})
         with expecting(self._url, KIND):
             return Moved(
@@ -89,9 +90,9 @@ class Questions(JsonQuestions):
         await self._post(f"/slots/{slot}?action=erase", {})
 
     async def fill_slot(self, slot: int, ids: Sequence[int]) -> Filled:
-        """Have a slot at rest hold these ids and no more. What it samples behind them it does not keep.
+        """Make a slot at rest hold exactly these ids. The id that the server samples after them is not kept.
 
-        Gives those of them that it had to process.
+        Returns how many of them had to be processed, and the time.
         """
         body = {"prompt": list(ids), "id_slot": slot, "n_predict": 0, "cache_prompt": True}
         answer = await self._post("/completion", body)

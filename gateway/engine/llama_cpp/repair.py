@@ -1,11 +1,11 @@
-"""Finds the ids that a llama.cpp stream loses.
+"""Recovers the ids that a llama.cpp stream loses.
 
-The server holds back tokens that end in the middle of a UTF-8 character; when the character is whole it sends one
+The server holds back tokens that end in the middle of a UTF-8 character. When the character is complete, it sends one
 message with all of the text and only the *last* id. `tokens_predicted` shows the gap. The text is the bytes of the
-lost tokens followed by the bytes of the last, so the lost ids are a split of known bytes into a known number of
+lost tokens followed by the bytes of the last one, so the lost ids are a split of known bytes into a known number of
 tokens, in which every cut lies inside a character (otherwise the server would have sent the text earlier). Nearly
-always one split fits; where several do, the tokenizer's own choice wins, else the longest first token, and the next
-turn's KV reuse shows whether that was right.
+always only one split fits. If several do, the tokenizer's own choice wins, or else the one with the longest first
+token, and the cache reuse of the next turn shows whether that was right.
 
 Pure: it sees messages and a map, and knows nothing of HTTP.
 """
@@ -16,21 +16,21 @@ from dataclasses import dataclass
 from leaf_sdk.vocab import TokenMap
 
 _LONGEST_PIECE = 64
-"""Bytes: a token that is cut inside a character and longer than this is not looked for."""
+"""Most bytes of a lost token: longer ones that end inside a character are not searched for."""
 _MOST_SPLITS = 64
-"""Splits after which the search stops: the answer is a guess in any case."""
+"""Splits after which the search stops, since the answer is a guess in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The ids of one stream message, the lost ones included."""
+    """The ids of one stream message, including the lost ones."""
 
     ids: tuple[int, ...]
     found: int = 0
-    """Lost ids that were found again."""
+    """Lost ids that were recovered."""
     guessed: bool = False
     missed: int = 0
-    """Lost ids for which no split fits; `ids` then spell the text by the map's own tokenizer."""
+    """Lost ids that were not recovered; if no split fits, `ids` are those of the text by the map's own tokenizer."""
 
 
 class IdRepair:
@@ -44,7 +44,7 @@ class IdRepair:
     def feed(self, ids: Sequence[int], text: str, predicted: int) -> Repaired:
         """Complete one message.
 
-        `ids`: what the message carries; `text`: its `content`; `predicted`: the engine's count of all ids so far.
+        `ids`: those in the message; `text`: its `content`; `predicted`: the engine's count of all ids so far.
         """
         lost = predicted - self._received - len(ids)
         self._received = predicted
@@ -53,7 +53,7 @@ class IdRepair:
         return self._complete(ids, text, lost)
 
     def follows(self, count: int, predicted: int) -> bool:
-        """Whether a message of `count` ids lost none; then it is counted, and need not be fed."""
+        """Whether a message of `count` ids lost none. If so, it is counted, and need not be fed."""
         if count != predicted - self._received:
             return False
         self._received = predicted
@@ -80,7 +80,7 @@ class IdRepair:
         return Repaired((*chosen, *ids), found=lost, guessed=len(splits) > 1)
 
     def _visible(self, token_id: int) -> bytes:
-        """The bytes of an id as the server's text shows them: control tokens are left out of it."""
+        """The bytes of an id as the server's text shows them: it leaves control tokens out."""
         if not self._map.has_id(token_id) or token_id in self._map.special_ids:
             return b""
         return self._map.token_bytes(token_id)

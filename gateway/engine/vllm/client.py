@@ -1,8 +1,8 @@
-"""Any vLLM server, as it is released, over HTTP, or a router in front of several.
+"""Any unmodified vLLM server, or a router in front of several, over HTTP.
 
-Turns `GenerateRequest` into `POST /inference/v1/generate`, or into `/v1/completions` where the server does not have
-that. What it has in common with other engines does `http/client.py`; `questions.py` asks, `generate_stream.py` reads.
-Templates come as ids, and become text by the proven map.
+Turns `GenerateRequest` into `POST /inference/v1/generate`, or into `/v1/completions` if the server does not have that.
+`http/client.py` does what all engines share, `questions.py` asks, and `generate_stream.py` reads. The server renders
+templates as ids, which the proven map turns into text.
 """
 
 import json
@@ -41,8 +41,8 @@ class Vllm(Questions, EngineClient):
 
         Args:
             url, api_key, idle_timeout, on_loss, on_end: see `EngineClient`.
-            at_once: generations that may run at a time, which the server does not tell.
-            token_map: whose ids may come, until `prove` brings one.
+            at_once: generations that may run at a time, which the server does not report.
+            token_map: the map whose ids are accepted, until `prove` finds one.
             served, keep_reasoning: see `Questions`.
         """
         EngineClient.__init__(
@@ -61,7 +61,7 @@ class Vllm(Questions, EngineClient):
         self._takes_ids = True
 
     async def prove(self, proof: Proof) -> Proven:
-        """See `EngineClient`. What its template shows is proven too, since that comes as ids."""
+        """See `EngineClient.prove`. The template's rendering is proven too, since it consists of ids."""
         return await super().prove(partial(self._whole_proof, proof))
 
     async def apply_template(
@@ -70,9 +70,9 @@ class Vllm(Questions, EngineClient):
         tools: Sequence[Mapping[str, Any]] = (),
         options: Options | None = None,
     ) -> str:
-        """The ids of the engine's own template, as text by our map."""
+        """Render with the engine's own template, and turn its ids into text by our map."""
         if self._token_map is None:
-            raise EngineUnavailable("templates of vLLM are read by a token map, and there is none yet")
+            raise EngineUnavailable("vLLM's chat template can't be read before a token map is loaded; try again")
         return text_of_ids(await self.rendered(messages, tools, options), self._token_map)
 
     async def _whole_proof(self, proof: Proof, questions: Provable) -> Proven:
@@ -91,7 +91,7 @@ class Vllm(Questions, EngineClient):
         stream = GenerateStream(
             *(self.url, self._token_map),
             prompt=len(request.prompt),
-            most=request.max_tokens,
+            max_tokens=request.max_tokens,
             gather=request.gather,
             logprobs=request.logprobs,
             tops=request.top_logprobs if request.logprobs else 0,

@@ -1,7 +1,7 @@
-"""The lines of one vLLM event stream into the events of one generation, of either of its endpoints.
+"""The lines of one vLLM event stream into the events of one generation, for both of its endpoints.
 
-Every id is in the stream, so nothing is repaired; what is none of the map, or more than was asked for, is an error.
-The account comes behind the last id, in a message of its own, and `[DONE]` ends it. Sans-IO.
+Every id is in the stream, so nothing is repaired. Ids that the map does not have, or more than were asked for, are an
+error. The usage follows the last id in a separate message, and `[DONE]` ends the stream. Sans-IO.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,8 +13,6 @@ from gateway.engine.vllm.json import KIND, logprobs_of, tops_of
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 from leaf_sdk.vocab import TokenMap
 
-_SLACK: Final = 16
-"""Messages beyond the wanted ids that may come: a stream of messages without ids has an end too."""
 _DONE: Final[dict[str, Any]] = {}
 
 
@@ -27,7 +25,7 @@ class GenerateStream(EventReader):
         token_map: TokenMap | None,
         *,
         prompt: int,
-        most: int,
+        max_tokens: int,
         gather: bool,
         logprobs: bool = False,
         tops: int = 0,
@@ -35,33 +33,32 @@ class GenerateStream(EventReader):
         """Read nothing yet.
 
         Args:
-            url: of the engine, for errors.
-            token_map: whose ids may come.
+            url: the engine's, for errors.
+            token_map: the map whose ids are accepted.
             prompt: ids that were sent.
-            most: ids that were asked for.
-            gather: ids of one read may be told as one event.
-            logprobs: how probable they were is told too.
-            tops: how many of the most probable ids are told at each place.
+            max_tokens: ids that were asked for.
+            gather: whether the ids of one read may be reported as one event.
+            logprobs: whether to report how probable the ids were.
+            tops: how many of the most probable ids to report at each place.
         """
-        super().__init__(most)
+        super().__init__(max_tokens)
         self._url = url
         self._map = token_map
         self._prompt = prompt
-        self._messages = 0
         self._gather = gather
         self._logprobs = logprobs
         self._tops = tops
         self._last: int | None = None
         self._choice: dict[str, Any] | None = None
-        """The message that said why it ended."""
+        """The part of the message that said why the answer ended."""
         self._usage: dict[str, Any] = {}
 
     def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
-        """Give the events of these lines. What came before a fault is given first.
+        """Yield the events of these lines, those before a fault first.
 
         Raises:
-            EngineRefused: the engine tells of an error, or speaks something else.
-            EngineUnavailable: it has given the request up.
+            EngineRefused: the engine reports an error, or its answer has an unexpected form.
+            EngineUnavailable: it has aborted the request.
         """
         held: list[Generated] = []
         fault: EngineRefused | EngineUnavailable | None = None
@@ -76,7 +73,7 @@ class GenerateStream(EventReader):
         except EngineUnavailable as error:
             fault = error
         except EngineRefused as error:
-            # Of a grammar it is that only while nothing has been generated under it.
+            # A grammar was refused only if nothing has been generated under it.
             begun = isinstance(error, GrammarRefused) and self._given > 0
             fault = EngineRefused(error.message, 502) if begun else error
         except MISREAD as error:
@@ -89,8 +86,8 @@ class GenerateStream(EventReader):
 
     def _take(self, message: dict[str, Any]) -> Generated | None:
         self._messages += 1
-        if self._messages > self._most + _SLACK:
-            raise EngineRefused(f"the engine sent more messages than the {self._most} ids that were asked for", 502)
+        if self._messages > self._max_messages:
+            raise EngineRefused(f"the engine sent over {self._max_messages} messages for {self._max_tokens} ids", 502)
         self._usage = message.get("usage") or self._usage
         choices: list[dict[str, Any]] = message["choices"]
         if not choices:
@@ -104,14 +101,14 @@ class GenerateStream(EventReader):
     def _ids(self, choice: dict[str, Any]) -> Generated | None:
         ids: list[int] = choice["token_ids"] or []
         if self._choice is not None and ids:
-            raise EngineRefused("the engine sent more ids behind the end of its answer", 502)
+            raise EngineRefused("the engine sent more ids after the end of its answer", 502)
         for token_id in ids:
             if type(token_id) is not int or token_id < 0:
-                raise TypeError(f"{token_id!r:.40} is no token id")
+                raise TypeError(f"{token_id!r:.40} is not a token id")
             if self._map is not None and not self._map.has_id(token_id):
                 raise EngineRefused(f"the engine sent the id {token_id}, which the map does not have", 502)
-        if self._given + len(ids) > self._most:
-            raise EngineRefused(f"the engine sent more than the {self._most} ids that it was asked for", 502)
+        if self._given + len(ids) > self._max_tokens:
+            raise EngineRefused(f"the engine sent more than the {self._max_tokens} ids that it was asked for", 502)
         if not ids:
             return None
         logprobs = logprobs_of(choice, ids) if self._logprobs else []
@@ -123,20 +120,20 @@ class GenerateStream(EventReader):
     def _end(self) -> GenerationEnd:
         choice = self._choice
         if choice is None:
-            raise EngineRefused("the engine ended its answer without saying why", 502)
+            raise EngineRefused("the engine ended its answer without giving a reason", 502)
         reason = choice["finish_reason"]
         if reason == "abort":
-            raise EngineUnavailable(f"the engine at {self._url!r} gave the request up; ask again")
+            raise EngineUnavailable(f"the engine at {self._url!r} aborted the request; try again")
         if reason not in ("stop", "length"):
-            raise EngineRefused(f"the engine ended its answer for a reason that nobody knows: {reason!r:.40}", 502)
-        # An id that ended it is the last one; it is named where it is not the model's own.
+            raise EngineRefused(f"the engine ended its answer for an unknown reason: {reason!r:.40}", 502)
+        # If an id ended the answer, it is the last one. The server names it unless it is the model's own end token.
         by_id = reason == "stop" and choice.get("stop_reason") in (None, self._last)
         return GenerationEnd(reason, self._last if by_id else None, self._timings())
 
     def _timings(self) -> Timings:
         details: dict[str, Any] = self._usage.get("prompt_tokens_details") or {}
         cached = min(max(int(details.get("cached_tokens") or 0), 0), self._prompt)
-        # Times are not told.
+        # The server does not report times.
         return Timings(self._prompt - cached, cached, self._given, 0.0, 0.0)
 
 

@@ -1,7 +1,7 @@
 """The JSON of a vLLM server, read and written.
 
-Turns our requests into bodies of its two endpoints that take ids, and answers into facts; `generate_stream.py` reads
-its streams. It sends nothing.
+Turns our requests into bodies for the two endpoints that take ids, and answers into facts; `generate_stream.py` reads
+the streams. It sends nothing.
 
 Reference: vLLM 0.32, vllm/entrypoints/scale_out/token_in_token_out/protocol.py (`/inference/v1/generate`) and
 vllm/entrypoints/openai/completion/protocol.py (`/v1/completions`).
@@ -22,22 +22,23 @@ KIND: Final = "vLLM"
 IDS_PATH: Final = "/inference/v1/generate"
 COMPLETIONS_PATH: Final = "/v1/completions"
 SESSION_HEADER: Final = "x-session-id"
-"""By which routers keep a conversation on one server: vllm-router's `consistent_hash`, llm-d's session affinity."""
+"""The header by which routers keep a conversation on one server: vllm-router's `consistent_hash`, llm-d's session
+affinity."""
 _NAME: Final = 100
 _NAMES: Final = 20
-"""Characters of a name, and names, of an error."""
+"""Most characters of a name, and most names, in an error."""
 _CONTEXT: Final = 2**31
 _BLOCK: Final = 128
-"""Ids of a block where the server does not tell: the largest that is usual."""
+"""Ids of a block if the server does not report it: the largest usual size."""
 _BLOCK_SIZE: Final = re.compile(r'^vllm:cache_config_info\{[^}\n]*\bblock_size="(\d{1,6})"', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a server's chat template shows, as text."""
+    """What a server shows of its chat template, as text."""
 
     text: str
-    """The template, or what it makes of a conversation with everything in it."""
+    """The template, or its rendering of a conversation with all kinds of messages."""
     is_source: bool
     supports_tools: bool
 
@@ -45,15 +46,15 @@ class Shown:
 def read_facts(
     models: dict[str, Any], served: str, metrics: str, bos: dict[str, Any], shown: Shown, at_once: int
 ) -> EngineFacts:
-    """What the answers of `/v1/models`, `/metrics` and `/tokenize` say together.
+    """The facts in the answers of `/v1/models`, `/metrics` and `/tokenize`.
 
     Args:
         models, metrics, bos: the answers.
-        served: the name of the model that is asked for.
-        shown: what its template shows.
-        at_once: generations that may run at a time, which the server does not tell.
+        served: the name by which the model is requested.
+        shown: what the server shows of its template.
+        at_once: generations that may run at a time, which the server does not report.
     """
-    # An adapter has the context of the model that it stands on, which is listed first.
+    # An adapter has the context of its base model, which is listed first.
     model: dict[str, Any] = models["data"][0]
     block = _BLOCK_SIZE.search(metrics)
     return EngineFacts(
@@ -65,7 +66,7 @@ def read_facts(
         context=count_of(model.get("max_model_len"), 1, _CONTEXT),
         slots=at_once,
         bos=tuple(count_of(token, 0, _CONTEXT) for token in bos["tokens"]),
-        # It tells when it was started, but behind a router each request may be answered by another of its kind.
+        # It reports when it was started, but behind a router each request may reach another server of its kind.
         start_marker=None,
         can=Capabilities(
             salts=True,
@@ -78,11 +79,11 @@ def read_facts(
 
 
 def served_name(models: dict[str, Any], wanted: str | None) -> str:
-    """The name by which the server is asked. Raises `EngineUnavailable` where it has not the model that is wanted."""
+    """The name by which the model is requested. Raises `EngineUnavailable` if the server lacks the wanted one."""
     names = [str(entry["id"]) for entry in models["data"]]
     if wanted is not None and wanted not in names:
         listed = ", ".join(repr(name[:_NAME]) for name in names[:_NAMES])
-        raise EngineUnavailable(f"engine.served_model is {wanted!r}, but the server has {listed}: name one of those")
+        raise EngineUnavailable(f"engine.served_model is {wanted!r}, but the server has {listed}: name one of these")
     return wanted or names[0]
 
 
@@ -97,7 +98,7 @@ def ids_body(request: GenerateRequest, model: str) -> dict[str, Any]:
 
 
 def completion_body(request: GenerateRequest, model: str) -> dict[str, Any]:
-    """The body of `POST /v1/completions`, for servers without the other endpoint."""
+    """The body of `POST /v1/completions`, for servers without `/inference/v1/generate`."""
     body: dict[str, Any] = {
         **_common(request, model),
         "prompt": list(request.prompt),
@@ -137,7 +138,7 @@ def _sampling(sampling: Sampling) -> dict[str, Any]:
 
 
 def logprobs_of(choice: dict[str, Any], ids: Sequence[int]) -> list[float | None]:
-    """The log-probabilities of the ids of one message, of either endpoint."""
+    """The log-probabilities of the ids of one message, from either endpoint."""
     told: dict[str, Any] = choice.get("logprobs") or {}
     if "token_logprobs" in told:
         return [None if each is None else float(each) for each in told["token_logprobs"]][: len(ids)]
@@ -147,7 +148,7 @@ def logprobs_of(choice: dict[str, Any], ids: Sequence[int]) -> list[float | None
 
 
 def tops_of(choice: dict[str, Any], ids: Sequence[int], most: int) -> list[tuple[tuple[int, float], ...]]:
-    """The most probable ids at the places of a message's ids; the sampled one comes with them, and may be less."""
+    """The most probable ids at the places of a message's ids. The server adds the sampled id, even if less probable."""
     told: dict[str, Any] = choice.get("logprobs") or {}
     places: list[list[tuple[int, float]]] = []
     if "top_logprobs" in told:

@@ -1,7 +1,8 @@
-"""What is asked of a vLLM server besides generations, over whatever carries a request.
+"""Requests to a vLLM server other than generations, regardless of the connection.
 
-Turns questions into requests and answers into facts, ids and texts. Its tokenizer reads the text of a special token as
-that token, always; its template gives ids, never text. What it does not tell of the template is read off a rendering.
+Turns questions into requests and answers into facts, ids and texts. Its tokenizer always reads the text of a special
+token as that token; its template gives ids, never text. What it does not report about the template is found out from a
+rendering.
 
 Reference: vLLM 0.32, vllm/entrypoints/serve/tokenize/protocol.py.
 """
@@ -39,7 +40,7 @@ _KEPT_REASONING: Final[Options] = {
     "clear_thinking": False,
     "truncate_history_thinking": False,
 }
-"""The switches of templates that can show what the model thought in earlier turns; others are without effect."""
+"""The switches of templates that can show the model's reasoning of earlier turns; other templates ignore them."""
 
 
 class Questions(JsonQuestions):
@@ -51,10 +52,10 @@ class Questions(JsonQuestions):
         """Ask nothing yet.
 
         Args:
-            url: of the server.
+            url: the server's.
             ask: sends one question.
             at_once, served: `at_once` and `served_model` of `EngineConfig`.
-            keep_reasoning: whether templates show what was thought in earlier turns.
+            keep_reasoning: whether templates are asked to show the model's reasoning of earlier turns.
         """
         super().__init__(url, KIND, ask)
         self._at_once = at_once
@@ -62,7 +63,7 @@ class Questions(JsonQuestions):
         self._keep_reasoning = keep_reasoning
 
     async def facts(self) -> EngineFacts:
-        """`GET /v1/models` and `/metrics`, what the engine puts before an empty prompt, and its template."""
+        """`GET /v1/models` and `/metrics`, what the engine puts before an empty prompt, and what its template shows."""
         models = await self.models()
         status, metrics = await self._ask("GET", "/metrics", b"")
         bos = await self._post("/tokenize", {"prompt": "", "add_special_tokens": True})
@@ -76,31 +77,31 @@ class Questions(JsonQuestions):
         return await self._get("/v1/models")
 
     async def model(self) -> str:
-        """The name by which its model is asked for."""
+        """The name by which its model is requested."""
         models = await self.models()
         with expecting(self._url, KIND):
             return served_name(models, self._wanted)
 
     async def takes_ids(self) -> bool:
-        """Whether it has the endpoint that takes ids and nothing else (`--enable-scale-out`)."""
+        """Whether it has the endpoint that takes only ids (`--enable-scale-out`)."""
         status, _ = await self._ask("POST", IDS_PATH, b"{}")
         return status not in (404, 405)
 
     async def tokenize(self, text: str, *, specials: bool) -> list[int]:
-        """`POST /tokenize`, without BOS. `specials` are read in any case."""
+        """`POST /tokenize`, without BOS. Special tokens are always read, whatever `specials` says."""
         del specials
         return await self._ids({"prompt": text, "add_special_tokens": False})
 
     async def embed(
         self, inputs: Sequence[Sequence[int]], encoding_format: str | None, dimensions: int | None
     ) -> dict[str, Any]:
-        """As others do; a server that generates does not have the endpoint at all."""
+        """See `JsonQuestions.embed`. A server that generates does not have the endpoint at all."""
         try:
             return await super().embed(inputs, encoding_format, dimensions)
         except EngineRefused as error:
             if error.status in (404, 405):
                 raise EngineRefused(
-                    "this vLLM server serves no vectors: it was started for a model that writes", 501
+                    "this vLLM server makes no embeddings: it was started with a model that generates text", 501
                 ) from error
             raise
 
@@ -122,7 +123,7 @@ class Questions(JsonQuestions):
             return [count_of(token, 0, IDS - 1) for token in answer["tokens"]]
 
     async def _shown(self) -> Shown:
-        """The template where the server tells it (`--enable-tokenizer-info-endpoint`), else what it shows."""
+        """The template if the server shows it (`--enable-tokenizer-info-endpoint`), otherwise a rendering by it."""
         with_tools = await self._text_of(_TURNS, [_TOOL])
         supports_tools = with_tools.count(_NAME) > 1
         try:
@@ -134,7 +135,7 @@ class Questions(JsonQuestions):
         return Shown(with_tools or await self._text_of(_TURNS[:1], []), is_source=False, supports_tools=supports_tools)
 
     async def _text_of(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
-        """What the template shows, by the server's own words; empty where it refuses the conversation."""
+        """A rendering as the server's own text; empty if the template refuses the conversation."""
         try:
             ids = await self.rendered(messages, tools)
         except EngineRefused:
@@ -145,5 +146,5 @@ class Questions(JsonQuestions):
 
 
 def _read_by_both(message: Message) -> Message:
-    """A message as servers before and after the field was named anew read it."""
+    """A message for servers from before and after `reasoning_content` was renamed to `reasoning`."""
     return {**message, "reasoning": message["reasoning_content"]} if "reasoning_content" in message else message

@@ -1,7 +1,7 @@
-"""A template that gives ids, as the text that `engine/template.py` works on; and the proof that this loses nothing.
+"""Renderings that come as ids, turned into the text that `engine/template.py` needs, and proof that this is lossless.
 
-The words of others go into the rendering as marks or with separators (`engine/foreign.py`), so what the server's
-tokenizer makes of them does not matter, as long as the map reads the same text back: that is what is proven.
+The words of others go into the rendering as marks or with separators (`engine/foreign.py`), so it does not matter which
+ids the server's tokenizer gives them, as long as the map decodes the same text. This is what is proven.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from gateway.errors import EngineRefused, MapDiffers
 from leaf_sdk.vocab import TokenMap
 
 _SEPARATOR: Final = "\U000f1234"
-"""One of the characters of which separators and marks are drawn (`engine/foreign.py`)."""
+"""One of the characters from which separators and marks are drawn (`engine/foreign.py`)."""
 _MARKERS: Final = 64
-"""Special tokens whose text is tried, guarded."""
+"""Special tokens whose guarded text is tried."""
 
 
 class Renderer(Protocol):
-    """What gives a rendering as ids."""
+    """An engine that returns renderings as ids."""
 
     async def rendered(self, messages: Sequence[Message]) -> list[int]:
         """See `Questions`."""
@@ -35,7 +35,7 @@ def text_of_ids(ids: Sequence[int], token_map: TokenMap) -> str:
 
 
 async def check_rendering(engine: Renderer, proven: Proven) -> None:
-    """Raise `MapDiffers` unless a rendering's ids are those of its text, and guarded words of others are text in it."""
+    """Raise `MapDiffers` unless a rendering's ids are those of its text and guarded words of others stay text in it."""
     token_map = proven.token_map
     guard = MarkerGuard(token_map.special_texts)
     markers = sorted(token_map.special_texts)[:_MARKERS]
@@ -47,8 +47,8 @@ async def check_rendering(engine: Renderer, proven: Proven) -> None:
     shown = guarded in text and _specials(ids, token_map) == _specials(plain, token_map)
     if own != ids or not shown:
         raise MapDiffers(
-            f"the chat template of {proven.facts.model!r} comes as ids that are not those of its text by the map "
-            f"{token_map.id!r}: what it writes can't be told from what others say",
+            f"the engine's ids for the chat template of {proven.facts.model!r} do not match the map {token_map.id!r}: "
+            "the template's own text can't be told from that of messages; check that the map is this model's",
             sample=text[:200],
             map_ids=own[:200],
             engine_ids=ids[:200],

@@ -1,11 +1,11 @@
-"""A grammar as vLLM takes it: in the notation of xgrammar, and one that waits for a token as a structural tag.
+"""A grammar in the form that vLLM takes: xgrammar's notation, or a structural tag if it waits for a token.
 
 Turns GBNF's tokens (`<[id]>`) into xgrammar's (`Token(id)`), and a grammar with triggers into a JSON text that says:
-any tokens but those, then the grammar or nothing. The grammar takes its trigger itself. So words before a call are
-free, and behind the calls the turn ends, as with llama.cpp's lazy grammars. It sends nothing.
+any tokens except the triggers, then the grammar or nothing. The grammar includes its trigger. So text before a call is
+free, and the turn ends after the calls, as with llama.cpp's lazy grammars. It sends nothing.
 
-Reference: xgrammar 0.2.8, docs/structural_tag/structural_tag.md, docs/defining_structures/ebnf_grammar.md. What is used
-is there since 0.1.33.
+Reference: xgrammar 0.2.8, docs/structural_tag/structural_tag.md, docs/defining_structures/ebnf_grammar.md. All that is
+used has existed since 0.1.33.
 """
 
 import json
@@ -16,11 +16,11 @@ from typing import Any, Final
 from gateway.toolcalls import CallTrigger
 
 _PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<\[(\d+)\]>|\[(?:[^\]\\]|\\.)*\]', re.DOTALL)
-"""A literal, a token, a class: what looks like a token inside of the others is text."""
+"""A literal, a token, or a character class: what looks like a token inside the other two is text."""
 
 
 def structured_outputs(grammar: str, triggers: Sequence[CallTrigger]) -> dict[str, str]:
-    """The field `structured_outputs`: what must match `grammar`, from one of `triggers` on where there are any."""
+    """The field `structured_outputs`: the output must match `grammar`, from one of `triggers` on if there are any."""
     if not triggers:
         return {"grammar": in_ebnf(grammar)}
     ids = [trigger.token_id for trigger in triggers]
@@ -31,7 +31,7 @@ def structured_outputs(grammar: str, triggers: Sequence[CallTrigger]) -> dict[st
 
 
 def in_ebnf(grammar: str) -> str:
-    """The same grammar, with its tokens as xgrammar names them."""
+    """The same grammar, with its tokens in xgrammar's notation."""
     return _PIECES.sub(_piece, grammar) if "<[" in grammar else grammar
 
 

@@ -1,7 +1,8 @@
-"""Bolt-on tools as a server like any other: found by their manifests, called with token ids where both sides agree.
+"""Bolt-on tools as a server like any other: described by manifests, called with token ids where both sides agree on
+a map.
 
-`offers` reads the manifests and decides where each tool may answer, `matching` whether it has ids for an accepted map,
-`calling` writes a call and reads its answer, `transport` joins them as a `Transport`.
+`tools` reads the manifests and decides where each tool may be called, `matching` whether it has ids for an accepted
+map, `calling` writes a call and reads its answer, `transport` joins them as a `Transport`.
 """
 
 from gateway.proxy.bolt_on.matching import BoltOnStatus, HeldMaps, KnownMaps, NoMaps

@@ -1,8 +1,8 @@
-"""A call to a bolt-on in the form that it understands, and its answer as a tool result of MCP.
+"""A call to a bolt-on in the form that it understands, and its answer as an MCP tool result.
 
-Where its tokenizer is accepted, the ids that the model wrote go out as they are, or the arguments' text as ids of that
-map; the ids that come back are checked and never decoded for readers of ids. Where it is not, the arguments go as text
-and a text comes back. Ids that a bolt-on may not send are refused here, whoever asked. It opens nothing.
+Where its tokenizer is accepted, the ids that the model wrote are sent as they are, or the arguments are encoded under
+that map; the ids that come back are checked, and not decoded for callers that read ids. Where it is not accepted,
+arguments and answer are text. Ids that a bolt-on may not send are refused here for every caller. Does no IO.
 """
 
 import json
@@ -22,22 +22,22 @@ from leaf_sdk.leaf.verify import check_ids
 from leaf_sdk.vocab import TokenMap
 
 Form = Literal["raw", "encoded", "text"]
-"""How the arguments go out: as the model's ids, as ids that were made here, as text."""
+"""How the arguments are sent: as the model's ids, as ids that were made here, or as text."""
 
 
 class CallMetrics(Protocol):
-    """Counts ids that are made, read and refused."""
+    """Counts ids that are made, decoded and refused."""
 
     def shim_tokenized(self, map_id: str, *, ids: int, seconds: float) -> None:
-        """Ids were made of arguments."""
+        """Arguments were encoded into ids."""
         ...
 
     def shim_detokenized(self, map_id: str) -> None:
-        """Ids of an answer were read."""
+        """The ids of an answer were decoded."""
         ...
 
     def leaf_rejected(self, reason: str) -> None:
-        """Ids of an answer were refused."""
+        """The ids of an answer were refused."""
         ...
 
 
@@ -48,7 +48,7 @@ class Outgoing:
     call: CodecToolCall
     form: Form
     token_map: TokenMap | None
-    """The map that the answer's ids are of; None: it may have none."""
+    """The map that the answer's ids belong to; None: the answer may contain no ids."""
     reads_ids: bool
 
 
@@ -60,16 +60,17 @@ def write_call(
     number: int,
     metrics: CallMetrics,
 ) -> Outgoing:
-    """The call that `params` of `tools/call` ask for.
+    """Return the call that the `params` of a `tools/call` ask for.
 
     Raises:
-        Unfit: arguments that no JSON can say, or a tool of the engines' dialect without ids for us: it has no text.
+        Unfit: the arguments can't be written as JSON, or the tool speaks the engines' dialect, which has no text, and
+            none of its models fits an accepted map.
     """
     reads_ids = written is not None
     text = _written(params.get("arguments") or {})
     if isinstance(verdict, Miss):
         if not manifest.models[0].model_id:
-            raise Unfit(f"it was not asked: {verdict.reason}, and it can answer in ids only")
+            raise Unfit(f"the call was not sent: the tool answers only with ids, but {verdict.reason}")
         call = CodecToolCall(manifest.name, number, model_id="", arguments_json=text)
         return Outgoing(call, "text", None, reads_ids=False)
     binding, token_map = verdict.binding, verdict.token_map
@@ -92,10 +93,10 @@ def write_call(
 
 
 def read_answer(outgoing: Outgoing, body: bytes, metrics: CallMetrics) -> dict[str, Any]:
-    """The answer as a CallToolResult.
+    """Return the answer as a CallToolResult.
 
     Raises:
-        NoAnswer: it is no answer to this call.
+        NoAnswer: it is not an answer to this call.
         Unfit: its ids may not be used.
     """
     try:
@@ -117,10 +118,10 @@ def _token_block(outgoing: Outgoing, ids: tuple[int, ...], metrics: CallMetrics)
     token_map = outgoing.token_map
     if token_map is None:
         metrics.leaf_rejected("map")
-        raise Unfit("its answer is ids of a map that is not accepted here, and was to be a text")
+        raise Unfit("it answered with ids, which belong to no map that this gateway accepts; expected text")
     if (rejection := check_ids(token_map, "", ids, "trust")) is not None:
         metrics.leaf_rejected(rejection.reason)
-        raise Unfit(f"its answer is refused: {rejection.detail}")
+        raise Unfit(f"the ids in its answer are refused: {rejection.detail}")
     unread = UnreadText(token_map, ids, metrics.shim_detokenized)
     if outgoing.reads_ids:
         return unread
@@ -128,10 +129,10 @@ def _token_block(outgoing: Outgoing, ids: tuple[int, ...], metrics: CallMetrics)
 
 
 def _ids_for(manifest: Manifest, written: WrittenIds | None) -> tuple[int, ...] | None:
-    """The model's own ids, where the tool can tell what they spell."""
+    """The model's own ids if the tool can tell what they spell, else None."""
     if written is None:
         return None
-    # A whole call names its tool as the model knows it, and a tool may be unable to tell that from arguments.
+    # The ids of a whole call include the tool's name as the model knows it; not every tool can tell it from arguments.
     return written.ids if written.name is None or manifest.reads_as_call(written.name) else None
 
 
@@ -140,5 +141,5 @@ def _written(arguments: object) -> str:
         text = json.dumps(arguments, ensure_ascii=False, separators=(", ", ": "))
         text.encode()
     except (ValueError, RecursionError) as error:
-        raise Unfit(f"it was not asked: the arguments can't be written as JSON ({error})") from None
+        raise Unfit(f"the call was not sent: its arguments can't be written as JSON ({error})") from None
     return text

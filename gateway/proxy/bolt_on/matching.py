@@ -1,8 +1,8 @@
 """Whether a bolt-on has ids for a map that this gateway accepts, and if not, why.
 
-Turns a manifest and the accepted maps into a `Match` or a `Miss`. A hash counts if it is that of an accepted map's
-bytes, or of the tokenizer.json that a map was built from: both are in use. Which maps are accepted is given from above,
-since `proxy` and `engine` don't see each other.
+Turns a manifest and the accepted maps into a `Match` or a `Miss`. A manifest may name a map by the hash of its bytes or
+of the tokenizer.json that it was built from: both are in use. The accepted maps are injected from above, since `proxy`
+and `engine` may not import each other.
 """
 
 from collections.abc import Generator, Mapping
@@ -15,21 +15,21 @@ from leaf_sdk.leaf.bolt_on import Manifest, ModelBinding
 from leaf_sdk.vocab import TokenMap
 
 _SHOWN: Final = 12
-"""Hex digits of a hash that a person is shown."""
+"""Hex digits of a hash that are shown to people."""
 
 
 class KnownMaps(Protocol):
-    """The accepted maps, by every hash that names one."""
+    """The accepted maps, by every hash that identifies one."""
 
     @property
     def by_hash(self) -> Mapping[str, TokenMap]:
-        """64 lower-case hex digits to the map: of its own bytes, and of the tokenizer.json that it was built from."""
+        """Maps by hash (64 lower-case hex digits): that of their own bytes, and of the tokenizer.json behind them."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Ids may go both ways."""
+    """Ids may be sent both ways."""
 
     binding: ModelBinding
     token_map: TokenMap
@@ -37,75 +37,75 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """They may not."""
+    """Ids may not be sent."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class BoltOnStatus:
-    """How one bolt-on is called, for people."""
+    """How one bolt-on is called, to be shown to people."""
 
     tool: str
     mode: str
     """`ids`, `text` or `refused`."""
     model: str | None
-    """The model whose ids it speaks with us, by the manifest's name."""
+    """The model whose ids are used, as the manifest names it; None: it names none, or no ids are used."""
     endpoint: str
     reason: str | None
     """Why it is not called with ids."""
 
 
 class NoMaps:
-    """Where no map is accepted."""
+    """A `KnownMaps` for a gateway that accepts no map."""
 
     by_hash: Mapping[str, TokenMap] = MappingProxyType({})
 
 
-class Judged(Protocol):
-    """The bolt-ons of one server, each called with ids or with text."""
+class MatchedTools(Protocol):
+    """The bolt-ons of one server, each called with ids or with text, as the accepted maps decide."""
 
     def maps_changed(self) -> None:
-        """Other maps are accepted now."""
+        """Take note that the accepted maps have changed."""
         ...
 
     def statuses(self) -> tuple[BoltOnStatus, ...]:
-        """How each is called."""
+        """How each bolt-on is called."""
         ...
 
 
 class HeldMaps:
-    """The accepted maps, and the bolt-ons that are up and go by them. One for a whole proxy."""
+    """The accepted maps, and the running bolt-ons that depend on them. One instance for the whole proxy."""
 
     def __init__(self, known: KnownMaps) -> None:
         self.known = known
-        self._up: dict[object, tuple[str, Judged]] = {}
+        self._up: dict[object, tuple[str, MatchedTools]] = {}
         self._said: dict[tuple[str, str], str] = {}
 
     def changed(self) -> None:
-        """Other maps are accepted now."""
-        for _, judged in list(self._up.values()):
-            judged.maps_changed()
+        """Take note that the accepted maps have changed."""
+        for _, tools in list(self._up.values()):
+            tools.maps_changed()
 
     @contextmanager
-    def guiding(self, server: str, judged: Judged) -> Generator[None]:
-        """While this lasts, `judged` hears of other maps."""
+    def informing(self, server: str, tools: MatchedTools) -> Generator[None]:
+        """Tell `tools` about changes of the accepted maps while the context lasts."""
         key = object()
-        self._up[key] = (server, judged)
+        self._up[key] = (server, tools)
         try:
             yield
         finally:
             del self._up[key]
 
     def is_new(self, server: str, tool: str, words: str) -> bool:
-        """Whether these are other words than the last ones of a tool: a server comes and goes, and it is said once."""
+        """Whether `words` differ from the last ones about this tool: a server that restarts does not log them again."""
         before, self._said[server, tool] = self._said.get((server, tool)), words
         return words != before
 
     def statuses(self, server: str) -> tuple[BoltOnStatus, ...]:
-        """How each bolt-on of a server is called; none where it is no such server, or away."""
-        # The last one: while a configuration is taken over there are two of a name.
-        found = [judged for name, judged in self._up.values() if name == server]
+        """How each bolt-on of a server is called; empty if the server has no bolt-ons or is not up."""
+        # The last one: during a reload there may be two servers of one name.
+        found = [tools for name, tools in self._up.values() if name == server]
         return found[-1].statuses() if found else ()
 
 
@@ -120,4 +120,4 @@ def match(manifest: Manifest, known: KnownMaps) -> Match | Miss:
     if not accepted:
         return Miss(f"it has ids for {has}, and this gateway accepts no map")
     maps = sorted({each.map_id.removeprefix("sha256:")[:_SHOWN] for each in accepted.values()})
-    return Miss(f"it has ids for {has}; accepted here is {', '.join(f'{each}…' for each in maps)}")
+    return Miss(f"it has ids for {has}, and this gateway accepts only {', '.join(f'{each}…' for each in maps)}")

@@ -1,8 +1,9 @@
 """Bolt-on tools as a `Transport`: a server of the modern era that offers nothing but tools.
 
-What MCP asks of a server is answered here, from the manifests; only calls go out, each as a POST of its own. Whether a
-tool is called with ids or with text follows the accepted maps, and is judged anew whenever these change; a person is
-told once a tool. Supervision, breaker, queue and time limits are `proxy/upstream/upstream.py`'s, as for any server.
+MCP's other requests are answered here, from the manifests; only calls are sent on, each as a POST of its own. The
+accepted maps decide whether a tool is called with ids or with text; this is decided anew whenever they change, and
+logged once for each tool. `proxy/upstream/upstream.py` does the rest (supervision, breaker, queue, time limits), as for
+any server.
 """
 
 import asyncio
@@ -18,8 +19,8 @@ from gateway.protocol.eras import NEWEST_MODERN, SERVER_INFO_KEY
 from gateway.protocol.messages import INVALID_PARAMS, METHOD_NOT_FOUND
 from gateway.proxy.bolt_on.calling import CallMetrics, read_answer, write_call
 from gateway.proxy.bolt_on.matching import BoltOnStatus, HeldMaps, Match, Miss, match
-from gateway.proxy.bolt_on.offers import Offer, Offers, read_offers
 from gateway.proxy.bolt_on.posting import call_lines, look, post
+from gateway.proxy.bolt_on.tools import Tool, Tools, read_tools
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.http.client import HttpClient
@@ -32,13 +33,12 @@ _WORDS = 300
 class BoltOnTransport:
     """The tools of one upstream."""
 
-    correlates = True
     first_number = 0
 
     def __init__(
         self,
         config: UpstreamConfig,
-        offers: Offers,
+        tools: Tools,
         maps: HeldMaps,
         pushes: Exchange,
         client: HttpClient,
@@ -48,7 +48,7 @@ class BoltOnTransport:
         bound: int,
     ) -> None:
         self._config = config
-        self._offers = offers.by_name
+        self._tools = tools.by_name
         self._maps = maps
         self._pushes = pushes
         self._client = client
@@ -57,24 +57,24 @@ class BoltOnTransport:
         self._log = log
         self._bound = min(bound, MAX_CALL_BYTES)
         self._lines = {
-            name: call_lines(offer.address, dict(config.headers) if offer.ours else {})
-            for name, offer in self._offers.items()
+            name: call_lines(tool.address, dict(config.headers) if tool.ours else {})
+            for name, tool in self._tools.items()
         }
         self._verdicts: dict[str, Match | Miss] = {}
         self._sent = 0
         self._closed = asyncio.Event()
-        self._judge()
+        self._match_all()
 
     @property
     def closed(self) -> asyncio.Event:
-        """As `Transport.closed`: we left. A bolt-on that is away may come back."""
+        """See `Transport.closed`. Set only by us: a bolt-on that is away may come back."""
         return self._closed
 
-    def speak(self, version: str) -> None:
-        """As `Transport.speak`: there is one version."""
+    def use_version(self, version: str) -> None:
+        """See `Transport.use_version`. Does nothing: there is only one version."""
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """As `Transport.notify`: a bolt-on hears nothing but calls."""
+        """See `Transport.notify`. Does nothing: a bolt-on is sent only calls."""
 
     async def request(
         self,
@@ -85,7 +85,7 @@ class BoltOnTransport:
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
     ) -> dict[str, Any]:
-        """As `Transport.request`."""
+        """See `Transport.request`."""
         match method:
             case "tools/call":
                 return {"resultType": "complete", **await self._call(params, written)}
@@ -101,40 +101,42 @@ class BoltOnTransport:
                 raise PeerError({"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method})
 
     def maps_changed(self) -> None:
-        """Judge anew, and say so where other tools are offered now."""
+        """Match every tool against the maps again, and announce a change of the offered tools."""
         before = self._listed()
-        self._judge()
+        self._match_all()
         if self._listed() != before:
             self._pushes.notified("notifications/tools/list_changed", {})
 
     def statuses(self) -> tuple[BoltOnStatus, ...]:
         """How each tool is called."""
-        return tuple(self._status(name, offer) for name, offer in self._offers.items())
+        return tuple(self._status(name, tool) for name, tool in self._tools.items())
 
     def close(self) -> None:
-        """Nothing is sent any more."""
+        """Set `closed`; there is no connection to end."""
         self._closed.set()
 
     async def _call(self, params: Mapping[str, Any], written: WrittenIds | None) -> dict[str, Any]:
         name = params.get("name")
-        offer = self._offers.get(name) if isinstance(name, str) else None
-        if offer is None:
-            raise PeerError({"code": INVALID_PARAMS, "message": f"no bolt-on is called {str(name)[:100]!r}"})
-        verdict = self._verdicts[offer.manifest.name]
+        tool = self._tools.get(name) if isinstance(name, str) else None
+        if tool is None:
+            raise PeerError(
+                {"code": INVALID_PARAMS, "message": f"no manifest describes a tool named {str(name)[:100]!r}"}
+            )
+        verdict = self._verdicts[tool.manifest.name]
         if isinstance(verdict, Miss) and self._config.require_match:
             self._called("refused")
-            return error_result(f"tool {offer.manifest.name!r} is refused (require_match): {verdict.reason}")
+            return error_result(f"tool {tool.manifest.name!r} may not be called (require_match): {verdict.reason}")
         self._sent += 1
-        outgoing = write_call(offer.manifest, verdict, params, written, self._sent, self._metrics)
+        outgoing = write_call(tool.manifest, verdict, params, written, self._sent, self._metrics)
         self._called(outgoing.form)
-        lines = self._lines[offer.manifest.name]
-        body = await post(self._client, offer.address, lines, outgoing.call.to_bytes(), self._bound)
+        lines = self._lines[tool.manifest.name]
+        body = await post(self._client, tool.address, lines, outgoing.call.to_bytes(), self._bound)
         return read_answer(outgoing, body, self._metrics)
 
     async def _look(self) -> None:
-        """Raises LinkLost: nobody is there, at none of the places."""
+        """Raises LinkLost if no address answers; logs those that don't if others do."""
         refusals: list[LinkLost | NoAnswer] = []
-        origins = list(dict.fromkeys(offer.address.origin for offer in self._offers.values()))
+        origins = list(dict.fromkeys(tool.address.origin for tool in self._tools.values()))
         for origin in origins:
             try:
                 await look(self._client, origin)
@@ -143,28 +145,30 @@ class BoltOnTransport:
         if len(refusals) == len(origins):
             raise LinkLost(str(refusals[0]), sent=False)
         for error in refusals:
-            self._log.warning("a bolt-on is away", cause=escape_text(str(error), _WORDS))
+            self._log.warning("a bolt-on can't be reached", cause=escape_text(str(error), _WORDS))
 
-    def _judge(self) -> None:
-        for name, offer in self._offers.items():
-            verdict = self._verdicts[name] = match(offer.manifest, self._maps.known)
+    def _match_all(self) -> None:
+        for name, tool in self._tools.items():
+            verdict = self._verdicts[name] = match(tool.manifest, self._maps.known)
             words = verdict.reason if isinstance(verdict, Miss) else verdict.token_map.map_id
             if self._maps.is_new(self._config.name, name, words):
-                self._tell(offer, verdict)
+                self._log_verdict(tool, verdict)
 
-    def _tell(self, offer: Offer, verdict: Match | Miss) -> None:
-        tool = escape_text(offer.manifest.name, _WORDS)
+    def _log_verdict(self, tool: Tool, verdict: Match | Miss) -> None:
+        name = escape_text(tool.manifest.name, _WORDS)
         if isinstance(verdict, Match):
             model = escape_text(verdict.binding.model_id, _WORDS)
-            self._log.info("bolt-on speaks our ids", tool=tool, model=model, map=verdict.token_map.map_id)
+            self._log.info("bolt-on is called with ids", tool=name, model=model, map=verdict.token_map.map_id)
             return
-        outcome = "it is refused (require_match)" if self._config.require_match else "it is called with text"
-        self._log.warning(f"bolt-on speaks other ids: {outcome}", tool=tool, cause=escape_text(verdict.reason, _WORDS))
+        outcome = "its calls are refused (require_match)" if self._config.require_match else "it is called with text"
+        self._log.warning(
+            f"bolt-on has no ids for an accepted map: {outcome}", tool=name, cause=escape_text(verdict.reason, _WORDS)
+        )
 
     def _listed(self) -> list[dict[str, Any]]:
         return [
-            _definition(offer)
-            for name, offer in self._offers.items()
+            _definition(tool)
+            for name, tool in self._tools.items()
             if isinstance(self._verdicts[name], Match) or not self._config.require_match
         ]
 
@@ -176,9 +180,9 @@ class BoltOnTransport:
             "_meta": {SERVER_INFO_KEY: {"name": self._config.name, "version": "1"}},
         }
 
-    def _status(self, name: str, offer: Offer) -> BoltOnStatus:
+    def _status(self, name: str, tool: Tool) -> BoltOnStatus:
         verdict = self._verdicts[name]
-        where = str(offer.address.origin)
+        where = str(tool.address.origin)
         if isinstance(verdict, Match):
             return BoltOnStatus(name, "ids", verdict.binding.model_id or None, where, None)
         return BoltOnStatus(name, "refused" if self._config.require_match else "text", None, where, verdict.reason)
@@ -196,33 +200,33 @@ async def open_bolt_on(
     metrics: CallMetrics,
     called: Callable[[str], None],
 ) -> AsyncGenerator[Transport]:
-    """Read the manifests and speak to what they describe; no tool is called before the first request.
+    """Read the manifests and connect to the tools that they describe; no tool is called before the first request.
 
     Args:
         config: an upstream whose `manifest` is set.
-        pushes: who hears that other tools are offered.
-        bound: longest answer that is read, in bytes; the protocol has a bound of its own.
-        log: receives what is wrong with manifests, and whether each tool matches.
-        client: what all connections share.
+        pushes: told when the tools on tool change.
+        bound: longest answer that is read, in bytes; the protocol's own bound applies as well.
+        log: receives what is wrong with manifests, and whether each tool matches a map.
+        client: shared by all connections.
         maps: the accepted maps.
-        metrics: counts ids that are made, read and refused.
+        metrics: counts ids that are made, decoded and refused.
         called: counts calls by their form.
 
     Raises:
-        LinkLost: there is no manifest that can be used.
+        LinkLost: no manifest can be used.
     """
-    offers = await read_offers(config, client)
-    for fault in offers.faults:
+    tools = await read_tools(config, client)
+    for fault in tools.faults:
         log.warning("a bolt-on is left out", cause=escape_text(fault, _WORDS))
-    transport = BoltOnTransport(config, offers, maps, pushes, client, metrics, called, log, bound)
-    with maps.guiding(config.name, transport):
+    transport = BoltOnTransport(config, tools, maps, pushes, client, metrics, called, log, bound)
+    with maps.informing(config.name, transport):
         try:
             yield transport
         finally:
             transport.close()
 
 
-def _definition(offer: Offer) -> dict[str, Any]:
-    manifest = offer.manifest
+def _definition(tool: Tool) -> dict[str, Any]:
+    manifest = tool.manifest
     words = {"description": manifest.description} if manifest.description else {}
     return {"name": manifest.name, **words, "inputSchema": {"type": "object", **manifest.arguments_schema}}

@@ -1,5 +1,6 @@
-"""How a server is reached: one connection of MCP over stdio or HTTP, with what stands around it.
+"""How a server is reached: one MCP connection over stdio or HTTP, and what it needs.
 
 `interface.py` says what every connection can do, `proxy/transport/stdio/transport.py` and
-`proxy/transport/http/transport.py` do it, `proxy/connector.py` opens the one that a server's configuration asks for.
+`proxy/transport/http/transport.py` implement it, `proxy/connector.py` opens the one that a server's configuration asks
+for.
 """

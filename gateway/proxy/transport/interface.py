@@ -1,7 +1,7 @@
-"""A connection to one MCP server, whatever it runs over: raw requests out, raw answers back, pushes in.
+"""A connection to one MCP server, regardless of what carries it: raw requests out, raw answers and pushes in.
 
-The Protocol that `proxy/transport/stdio/transport.py` and `proxy/transport/http/transport.py` implement, and the four
-ways in which a request gets no result. It knows no MCP method beyond what the transports need.
+The Protocol that `proxy/transport/stdio/transport.py` and `proxy/transport/http/transport.py` implement, and the
+exceptions for a request that gets no result. It knows no MCP methods beyond what the transports need.
 """
 
 import asyncio
@@ -24,49 +24,44 @@ class PeerError(Exception):
 
 
 class Unfit(NoAnswer):
-    """What was to be asked, or what was answered, can't be carried: too long, or no JSON. The server itself is well."""
+    """The request or its answer can't be carried: it is too long, or not JSON. The server itself works."""
 
 
 class SessionForgotten(LinkLost):
-    """The server does not know our session any more (HTTP 404): it did not act, and only a new handshake helps."""
+    """The server has forgotten our session (HTTP 404): it did not act on the request; only a new handshake helps."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause, sent=False)
 
 
 class Pending(Exchange, Protocol):
-    """What a request has to do with what is pushed meanwhile, and with an answer that comes too late."""
+    """A request in flight: takes what the server pushes meanwhile, and is told of an answer that comes too late."""
 
     def given_up(self) -> None:
-        """Nobody waits for it any more, and the server, which had it, need not have stopped."""
+        """Nobody waits for it any more, but the server may still work on it."""
         ...
 
     def answered(self) -> None:
-        """The server answered it after that."""
+        """The server answered after the request was given up."""
         ...
 
 
 class Transport(Protocol):
-    """One connection. Made by an async context manager; leaving that ends the process or the HTTP session."""
+    """One connection. Opened by an async context manager; leaving it ends the process or the HTTP session."""
 
     @property
     def closed(self) -> asyncio.Event:
-        """Set when the connection is over; every waiting request has failed by then."""
-        ...
-
-    @property
-    def correlates(self) -> bool:
-        """Whether what the server pushes while it works on a request comes tied to that request (HTTP)."""
+        """Set when the connection is over; waiting requests have failed by then, or fail soon after."""
         ...
 
     @property
     def first_number(self) -> int:
-        """What tokens of progress are to be above: other workers of this gateway, which share the server, count theirs
-        elsewhere."""
+        """Progress tokens must be above this number: other workers of this gateway may share the server, and use other
+        ranges."""
         ...
 
-    def speak(self, version: str) -> None:
-        """From now on, this protocol version: it decides HTTP's headers and how a request is cancelled."""
+    def use_version(self, version: str) -> None:
+        """Use this protocol version from now on: it decides HTTP's headers and how a request is cancelled."""
         ...
 
     async def request(
@@ -78,20 +73,20 @@ class Transport(Protocol):
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
     ) -> dict[str, Any]:
-        """The server's raw result. Cancelling the caller tells the server, without waiting for it.
+        """Return the server's raw result. Cancelling the caller tells the server, without waiting for it.
 
         Args:
-            exchange: who hears what the server pushes in the course of this request, where the transport can tell.
-            headers: more HTTP headers for this request; stdio ignores them.
+            exchange: takes what the server pushes in the course of this request, if the transport can tell.
+            headers: additional HTTP headers for this request; stdio ignores them.
             written: the ids that the model wrote; only bolt-ons take them.
 
         Raises:
             PeerError: the server answered with an error.
             NoAnswer: this request gets no answer.
-            LinkLost: the connection is over. `SessionForgotten` where the server says that it forgot us.
+            LinkLost: the connection is over. `SessionForgotten` if the server says that it has forgotten our session.
         """
         ...
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Tell the server something; one that is gone does not hear it, and nothing is raised."""
+        """Send the server a notification. Raises nothing if the server is gone."""
         ...

@@ -1,4 +1,4 @@
-"""What every transport does with a request: write it or refuse it, cancel it, refuse an answer over the bound."""
+"""What all transports do alike: write a request or refuse it, cancel it, refuse an answer over the bound."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,21 +9,21 @@ from gateway.proxy.transport.interface import Unfit
 
 CANCELLED: Final = "notifications/cancelled"
 NEVER_CANCELLED: Final = frozenset({"initialize", "ping", "server/discover"})
-"""Requests that a server may be asked before it knows of cancellation (MCP, "Cancellation": not `initialize`)."""
+"""Requests that may be sent before a server can handle cancellation (MCP, "Cancellation": not `initialize`)."""
 
 
 def encode_or_refuse(number: int, method: str, params: Mapping[str, Any]) -> bytes:
-    """The request as JSON.
+    """Return the request as JSON.
 
     Raises:
-        Unfit: no JSON can say it, so it was not sent.
+        Unfit: it can't be written as JSON, so it was not sent.
     """
     try:
         return encode_request(number, method, params)
     except ValueError as error:
-        raise Unfit(f"it was not asked: {why_unwritable(params) or error}") from None
+        raise Unfit(f"the request was not sent: {why_unwritable(params) or error}") from None
 
 
 def too_long(bound: int) -> str:
-    """What becomes of a request whose answer is over the bound."""
+    """The error text for an answer over the bound."""
     return f"its answer of more than {bound} bytes is over the limit (limits.result_bytes)"

@@ -1,8 +1,8 @@
-"""What there is to complain of one server, in our log: its standard error, and what it does wrong.
+"""What we log about one server: its standard error, and what it does wrong.
 
-Turns bytes of standard error into one event a line, escaped and cut, and passes our own warnings on; both together get
-so many lines a second, and the rest is counted, so that no server can fill the disk. It knows no process and no
-message.
+Turns bytes of standard error into one log event for each line, escaped and cut, and passes on our own warnings. Both
+together are limited to some lines a second, and the rest is only counted, so that no server can fill the disk. It
+knows no process and no message.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from gateway.observe.escape import escape_text
 from gateway.protocol.lines import LineSplitter, LongLine
 
 LINES: Final = 200
-"""Lines that are logged in a second."""
+"""Lines that are logged in a second, at most."""
 _SECOND: Final = 1.0
 _LENGTH: Final = 4096
 
@@ -24,7 +24,7 @@ class ServerLog:
     """The bounded log of one server."""
 
     def __init__(self, log: FilteringBoundLogger, clock: Callable[[], float] = monotonic) -> None:
-        """`clock` gives seconds."""
+        """`clock` returns seconds."""
         self._log = log
         self._clock = clock
         self._splitter = LineSplitter(_LENGTH)
@@ -32,12 +32,12 @@ class ServerLog:
         self._said = 0
 
     def stderr(self, data: bytes) -> None:
-        """Log the lines of its standard error that end in `data`."""
+        """Log the lines of standard error that `data` completes."""
         for line in self._splitter.feed(data):
             self._say(line)
 
     def warning(self, event: str, **fields: Any) -> None:
-        """Log what it did wrong; words of the server among the fields are escaped already."""
+        """Log what the server did wrong; the server's words in the fields must be escaped already."""
         if self._may():
             self._log.warning(event, **fields)
 
@@ -62,6 +62,6 @@ class ServerLog:
     def _begin_second(self) -> None:
         if self._said > LINES:
             self._log.warning(
-                "upstream caused too many log lines; some are left out", lines_left_out=self._said - LINES
+                "upstream caused too many log lines; some were dropped", lines_left_out=self._said - LINES
             )
         self._since, self._said = self._clock(), 0

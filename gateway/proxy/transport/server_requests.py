@@ -1,7 +1,7 @@
-"""What a server asks of us, each question answered in a task of its own.
+"""The requests that a server sends to us, each answered in a task of its own.
 
 Turns a server's request into a call of the exchange that it belongs to, and the result or the refusal into the bytes of
-an answer. At most so many questions at a time; a question that the server takes back is not answered.
+an answer. The number of open questions is bounded; a question that the server cancels is not answered.
 """
 
 import asyncio
@@ -15,32 +15,32 @@ from gateway.proxy.caller import Exchange
 from gateway.proxy.transport.server_log import ServerLog
 
 MOST: Final = 64
-"""Questions of one server that wait for their answers at a time; more are refused."""
+"""Questions of one server that may wait for answers at a time; more are refused."""
 _MOST_AT_ONCE: Final = 64
-"""Answers that nobody had to be asked for, and that the server has not read yet."""
+"""Answers that need no client, and that the server has not read yet."""
 
 
 class Questions:
     """The open questions of one server."""
 
     def __init__(self, send: Callable[[bytes], Coroutine[Any, Any, None]], server_log: ServerLog) -> None:
-        """`send` brings an answer to the server and raises nothing."""
+        """`send` delivers an answer to the server and raises nothing."""
         self._send = send
         self._server_log = server_log
         self._open: dict[RequestId, asyncio.Task[None]] = {}
         self._at_once: set[asyncio.Task[None]] = set()
 
     def take(self, request: Request, exchange: Exchange) -> None:
-        """Have it answered; a `ping` needs nobody for that. Returns at once."""
+        """Start answering it; a `ping` is answered here. Returns at once."""
         if request.method == "ping":
             self._answer_at_once(request, encode_response(request.id, {}))
         elif request.id in self._open:
             self._answer_at_once(
-                request, _encoded_error(request.id, "a request with this id is being answered already")
+                request, _encoded_error(request.id, "a request with this id is already being answered")
             )
         elif len(self._open) >= MOST:
             self._answer_at_once(
-                request, _encoded_error(request.id, f"{MOST} requests wait for answers; ask again later")
+                request, _encoded_error(request.id, f"{MOST} requests are already waiting for answers; ask again later")
             )
         else:
             task = asyncio.get_running_loop().create_task(self._answer(request, exchange))
@@ -48,25 +48,25 @@ class Questions:
             task.add_done_callback(lambda _: self._open.pop(request.id, None))
 
     def refuse(self, request_id: RequestId, code: int, message: str) -> None:
-        """Answer what was no proper request with an error."""
+        """Answer a malformed request with an error."""
         self._answer_at_once(
             Request(request_id, "", {}), encode_failure(request_id, {"code": code, "message": message})
         )
 
     def take_back(self, request_id: object) -> None:
-        """The server no longer wants that answer."""
+        """Stop answering a request that the server has cancelled."""
         task = self._open.get(request_id) if isinstance(request_id, int | str) else None
         if task is not None:
             task.cancel()
 
     def close(self) -> None:
-        """Answer nothing more."""
+        """Stop answering."""
         for task in (*self._open.values(), *self._at_once):
             task.cancel()
 
     def _answer_at_once(self, request: Request, answer: bytes) -> None:
         if len(self._at_once) >= _MOST_AT_ONCE:
-            self._server_log.warning("request of upstream dropped: it asks too much", method=_shown(request))
+            self._server_log.warning("request of upstream dropped: it does not read answers", method=_shown(request))
             return
         task = asyncio.get_running_loop().create_task(self._send(answer))
         self._at_once.add(task)
@@ -78,7 +78,7 @@ class Questions:
         except RpcError as refusal:
             answer = encode_failure(request.id, refusal.error)
         except Exception:  # noqa: BLE001 - the one boundary: a server always gets an answer, and learns nothing of ours
-            self._server_log.warning("request of upstream not answered", method=_shown(request), exc_info=True)
+            self._server_log.warning("request of upstream could not be answered", method=_shown(request), exc_info=True)
             answer = _encoded_error(request.id, "the gateway failed to answer")
         await self._send(answer)
 

@@ -1,7 +1,6 @@
-"""A transport whose requests are spans: what the server is sent carries the trace's context.
+"""A transport whose requests are spans: what is sent to the server carries the trace context.
 
-Stands around the transport of stdio or HTTP where tracing is on; where it is off there is none of it on the path of a
-call. It knows no collector.
+Wraps the transport if tracing is on; if it is off, a call passes through none of this code. It knows no collector.
 """
 
 import asyncio
@@ -29,23 +28,18 @@ class TracedTransport:
 
     @property
     def closed(self) -> asyncio.Event:
-        """As `Transport`."""
+        """See `Transport`."""
         return self._transport.closed
 
     @property
-    def correlates(self) -> bool:
-        """As `Transport`."""
-        return self._transport.correlates
-
-    @property
     def first_number(self) -> int:
-        """As `Transport`."""
+        """See `Transport`."""
         return self._transport.first_number
 
-    def speak(self, version: str) -> None:
-        """As `Transport`."""
+    def use_version(self, version: str) -> None:
+        """See `Transport`."""
         self._version = version
-        self._transport.speak(version)
+        self._transport.use_version(version)
 
     async def request(
         self,
@@ -56,7 +50,7 @@ class TracedTransport:
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
     ) -> dict[str, Any]:
-        """As `Transport`, inside a client span; our own housekeeping gets none."""
+        """See `Transport.request`. Runs in a client span; requests for our own housekeeping get none."""
         if not self._tracing.wants(method):
             return await self._transport.request(method, params, exchange, headers=headers, written=written)
         with self._tracing.client_span(
@@ -67,7 +61,7 @@ class TracedTransport:
             return result
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """As `Transport`."""
+        """See `Transport`."""
         await self._transport.notify(method, params)
 
 
@@ -75,6 +69,6 @@ class TracedTransport:
 async def traced_transport(
     opening: AbstractAsyncContextManager[Transport], config: UpstreamConfig, tracing: "Tracing"
 ) -> AsyncGenerator[Transport, None]:
-    """The transport that `opening` opens, with spans around its requests."""
+    """Open the transport that `opening` opens, with spans around its requests."""
     async with opening as transport:
         yield TracedTransport(transport, config, tracing)

@@ -1,8 +1,8 @@
-"""What one server lists, as one caller sees it.
+"""What one server lists, as a certain caller sees it.
 
-Turns a caller into the list of the session that stands for it, or of the main one, and a name into whether the server
-listed it to that caller. A server may list more to a client that can be asked: until a session exists on which it was
-told so, the lists are known to be incomplete for such a caller, and `learn` opens one. It gives out no public names.
+Turns a caller into the list of its own session, or of the main one, and a name into whether the server listed it for
+that caller. A server may list more for a client that can be asked. Until there is a session on which the server was
+told of this, the lists are known to be incomplete for such a caller; `learn` opens one. It knows no public names.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,9 +22,9 @@ from gateway.proxy.upstream.selector import Selector
 from gateway.proxy.upstream.supervisor import Supervisor
 
 _STARTING: Final = 2.0
-"""Seconds that a list waits for a server that starts. Clients hear of the change when it is up."""
+"""Seconds that a list waits for a server that is starting. Clients are told of the change when it is up."""
 _RELISTING: Final = 3.0
-"""Seconds to wait for a list that is known already, from when it was last asked for."""
+"""Seconds to wait for a list that is already known from an earlier request."""
 
 
 class CallerLists:
@@ -40,7 +40,7 @@ class CallerLists:
         given: GivenUris,
         on_change: Callable[[], None],
     ) -> None:
-        """`on_change` is called where a list turns out to be another one, and nobody had said so."""
+        """`on_change` is called if a list turns out to have changed although the server did not say so."""
         self._config = config
         self._limits = limits
         self._supervisor = supervisor
@@ -50,20 +50,20 @@ class CallerLists:
         self._on_change = on_change
 
     def at_hand(self, kind: Kind, caller: Caller) -> tuple[Listed, Member] | None:
-        """As `get`, as far as nobody need be waited for."""
+        """Like `get`, but without waiting; None: the server would have to be asked."""
         member = self._selector.aside(caller) or self._supervisor.main
         listed = None if member is None else self._selector.listing(member, caller).at_hand(kind)
         return None if member is None or listed is None else (listed, member)
 
     async def get(self, kind: Kind, caller: Caller) -> tuple[Listed, Member]:
-        """The list as `caller` would see it, and the session that gave it.
+        """Return the list as `caller` would see it, and the session that it came from.
 
         Raises:
-            UpstreamUnavailable: it can't be asked.
+            UpstreamUnavailable: the server can't be asked.
         """
         last = self._supervisor.last
         if self._supervisor.asleep and last is not None and (kept := last.listing.known(kind)) is not None:
-            # Nobody needs the server for what it said before it was put to sleep.
+            # No need to wake the server for what it listed before it was put to sleep.
             return kept, last
         if self._supervisor.main is None:
             with anyio.move_on_after(_STARTING) as waiting:
@@ -84,17 +84,17 @@ class CallerLists:
             raise self._dispatcher.unavailable(describe_failure(error, self._config)) from None
 
     async def learn(self, kinds: Sequence[Kind], caller: Caller) -> None:
-        """Have the server list these to this caller, on a session on which it is told what the caller announced.
+        """Have the server list these for this caller, on a session on which it is told the caller's capabilities.
 
         Raises:
-            UpstreamUnavailable: there can be no such session now, or it can't be asked.
+            UpstreamUnavailable: no such session can be opened now, or the server can't be asked.
         """
         async with self._selector.open_aside(caller):
             for kind in kinds:
                 await self.get(kind, caller)
 
     def may_have_tool(self, name: str, caller: Caller) -> bool:
-        """Whether the server listed this tool of its own, or did not say yet all that it has."""
+        """Whether the server lists this tool, or has not listed everything yet."""
         main = self._main()
         if main is None or main.may_hold_tool(name):
             return True
@@ -102,33 +102,33 @@ class CallerLists:
         return aside is not None and aside.known("tools") is not None and aside.may_hold_tool(name)
 
     def holds(self, kind: Kind, name: str, caller: Caller) -> bool:
-        """Whether this name stands in the list that is for all, or in the caller's."""
+        """Whether this name is in the main list or in the caller's own."""
         main = self._main()
         return (main is not None and main.holds(kind, name)) or self.holds_aside(kind, name, caller)
 
     def holds_aside(self, kind: Kind, name: str, caller: Caller) -> bool:
-        """Whether the server listed this to this caller besides what it lists to all."""
+        """Whether this name is in the caller's own list, which is not the main one."""
         aside = self._aside(caller)
         return aside is not None and aside.holds(kind, name)
 
     def knows_tool_aside(self, name: str, caller: Caller) -> bool:
-        """The same of a tool, and nothing is known to have changed since."""
+        """Whether this tool is in the caller's own list, and that list is not known to have changed since."""
         aside = self._aside(caller)
         return aside is not None and not aside.is_open("tools") and aside.holds("tools", name)
 
     def holds_uri_aside(self, uri: str, caller: Caller) -> bool:
-        """The same of a resource, or of a template that it fits."""
+        """Whether this resource, or a template that it fits, is in the caller's own list."""
         aside = self._aside(caller)
         return aside is not None and aside.holds_uri(uri)
 
     def giver(self, params: dict[str, Any], caller: Caller) -> Member | None:
-        """The borrowed session whose answer gave this principal the resource that `params` name, if it is there."""
+        """The borrowed session whose answer gave this principal the resource in `params`, if it is still open."""
         uri = params.get("uri")
         giver = self._given.giver(uri, caller.principal) if isinstance(uri, str) else None
         return giver if giver is not None and self._selector.lends(giver) else None
 
     def only_aside(self, params: dict[str, Any], caller: Caller) -> bool:
-        """Whether what the params of `prompts/get` or `resources/read` name is listed by another session only than the
+        """Whether what the params of `prompts/get` or `resources/read` name is in the caller's own list and not in the
         main one."""
         main, name, uri = self._main(), params.get("name"), params.get("uri")
         if main is None or self._selector.aside(caller) is None:
@@ -138,7 +138,7 @@ class CallerLists:
         return isinstance(uri, str) and not main.holds_uri(uri) and self.holds_uri_aside(uri, caller)
 
     def _aside(self, caller: Caller) -> Listing | None:
-        """The lists besides the main ones that are this caller's."""
+        """The caller's own lists, if they are not the main ones."""
         member = self._selector.aside(caller) or self._supervisor.last
         listing = None if member is None else self._selector.listing(member, caller)
         return None if listing is None or listing is self._main() else listing
@@ -155,13 +155,13 @@ class CallerLists:
             with anyio.fail_after(seconds):
                 listed = await listing.get(kind)
             if known not in (None, listed) and listing is self._main() and not listing.tells(kind):
-                # This is the first to hear of a change: who owns what is to be found anew.
+                # The change was not announced, so owners must be determined again.
                 self._on_change()
             return listed, member
         except TimeoutError:
             self._selector.suspect(member)
             if known is not None:
-                # One that hangs must not hold up the lists of all others.
+                # A server that hangs must not hold up the lists of the others.
                 return known, member
             raise self._dispatcher.unavailable(f"it did not list its {kind} in time") from None
         except (PeerError, NoAnswer) as error:

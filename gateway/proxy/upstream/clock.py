@@ -1,6 +1,6 @@
-"""The time of one call: when it is over, the task inside is cancelled, and told so by a TimeoutError.
+"""The time limit of one call: when it is over, the task inside is cancelled and gets a TimeoutError.
 
-As `asyncio.timeout`, for a part of its cost (`gateway.deadlines`), and it can stand still.
+Like `asyncio.timeout`, at a fraction of the cost (`gateway.deadlines`), and it can be paused.
 """
 
 import asyncio
@@ -11,20 +11,20 @@ from gateway.deadlines import Deadline, Deadlines
 
 
 class Clock(Deadline):
-    """What its task does inside must not take longer. To be entered once."""
+    """A context in which its task may spend only a limited time. Enter it once."""
 
-    __slots__ = ("_cancelling", "_deadlines", "_expired", "_left", "_over", "_still", "_task")
+    __slots__ = ("_cancelling", "_deadlines", "_expired", "_left", "_over", "_paused", "_task")
 
     def __init__(self, deadlines: Deadlines, seconds: float) -> None:
-        """`seconds`: from when it is entered."""
+        """`seconds`: the limit, counted from entry."""
         self._deadlines = deadlines
         self._left = seconds
-        self._still = False
+        self._paused = False
         self._expired = False
         self._over = False
 
     def __enter__(self) -> Self:
-        """The time begins."""
+        """Start the time."""
         self._task = cast("asyncio.Task[object]", asyncio.current_task(self._deadlines.loop))
         self._cancelling = self._task.cancelling()
         self._deadlines.set(self, self._left)
@@ -33,7 +33,7 @@ class Clock(Deadline):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raises TimeoutError where the time was over and nobody else cancelled the task."""
+        """Raises TimeoutError if the time is over and nobody else has cancelled the task."""
         self._over = True
         self.cancel()
         if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
@@ -41,23 +41,23 @@ class Clock(Deadline):
 
     @property
     def left(self) -> float:
-        """Seconds, as if it stood still now."""
-        return self._left if self._still else self.when - self._deadlines.loop.time()
+        """Seconds that are left."""
+        return self._left if self._paused else self.when - self._deadlines.loop.time()
 
-    def stand_still(self) -> None:
-        """No time passes from now on."""
-        if not self._still:
+    def pause(self) -> None:
+        """Pause the time."""
+        if not self._paused:
             self._left = self.left
-            self._still = True
+            self._paused = True
             self.cancel()
 
-    def go_on(self) -> None:
-        """The time that was left begins; nothing, once the call is over."""
-        if self._still and not self._over:
-            self._still = False
+    def resume(self) -> None:
+        """Resume with the time that was left; does nothing once the call is over."""
+        if self._paused and not self._over:
+            self._paused = False
             self._deadlines.set(self, self._left)
 
-    def come(self) -> None:
-        """The time is over."""
+    def expire(self) -> None:
+        """Cancel the task: the time is over."""
         self._over = self._expired = True
         self._task.cancel()

@@ -1,7 +1,7 @@
-"""How many calls of one server run at a time, and how many may wait for that.
+"""How many calls of one server run at a time, and how many may wait for their turn.
 
-First come, first served; one that would wait behind too many is refused at once, so that a slow server costs bounded
-memory. It knows no call.
+First come, first served. A call is refused at once if too many wait already, so that a slow server costs bounded
+memory. It knows no calls.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ from collections import deque
 
 
 class Full(Exception):
-    """Too many calls wait already."""
+    """Too many calls are waiting already."""
 
 
 class Users:
-    """Counts who is inside; a context that any number may enter at a time."""
+    """Counts users; a context that any number of them may enter at a time."""
 
     __slots__ = ("_count", "_empty")
 
@@ -30,14 +30,14 @@ class Users:
             self._empty.set()
 
     async def over(self) -> None:
-        """Wait until nobody is inside."""
+        """Wait until there are no users."""
         while self._count:
             self._empty = asyncio.Event()
             await self._empty.wait()
 
 
 class Gate:
-    """`limit` calls inside, `queue` calls before it."""
+    """Lets `limit` calls in, and `queue` calls wait."""
 
     def __init__(self, limit: int, queue: int) -> None:
         self._limit = limit
@@ -52,14 +52,14 @@ class Gate:
         return len(self._waiting)
 
     def enter_at_once(self) -> bool:
-        """Take a place if one is free, and say so; one that was taken needs one `leave`."""
+        """Take a place if one is free, and return whether it was; each place taken needs one `leave`."""
         if self.inside >= self._limit:
             return False
         self.inside += 1
         return True
 
     async def enter(self) -> bool:
-        """Take a place; every `enter` that returned needs one `leave`. Returns whether it had to wait.
+        """Take a place; every `enter` that returned needs one `leave`. Return whether it had to wait.
 
         Raises:
             Full: `queue` calls wait already.
@@ -74,16 +74,16 @@ class Gate:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                # The place was given in the very moment in which its caller went away.
+                # The place was given at the very moment at which the caller was cancelled.
                 self.leave()
             elif place in self._waiting:
-                # Unless `leave` came first and passed over it.
+                # It is not there if `leave` has skipped it in the meantime.
                 self._waiting.remove(place)
             raise
         return True
 
     def leave(self) -> None:
-        """Give the place to whoever has waited longest, if anyone waits."""
+        """Give the place to the call that has waited longest, if any is waiting."""
         while self._waiting:
             place = self._waiting.popleft()
             if not place.done():

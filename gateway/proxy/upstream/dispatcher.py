@@ -1,7 +1,7 @@
-"""Requests to one server: from a caller's turn to the server's answer, or to one of four errors.
+"""Requests to one server: from waiting for a turn to the server's answer, or to an error.
 
-Waits for a turn, keeps the time (which stands still while a person is asked), repeats once what the server certainly
-did not begin, and tells breaker and supervisor how it went. It opens no session and lists nothing.
+Waits for a turn, limits the time (which is paused while a client is asked), repeats once a request that the server
+certainly did not begin, and tells breaker and supervisor how it went. It opens no sessions and lists nothing.
 """
 
 from collections.abc import Mapping
@@ -30,30 +30,30 @@ from gateway.proxy.upstream.supervisor import Supervisor
 
 
 class SessionGone(UpstreamUnavailable):
-    """The session that a request was to use is gone, and the server did not begin: it can be put again on another."""
+    """The session that a request had to use is gone, and the server did not begin: it can be repeated on another."""
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """One request on its way."""
+    """One request in progress."""
 
     method: str
     params: Mapping[str, Any]
     caller: Caller
     headers: Mapping[str, str] | None
     given: Member | None
-    """The session that it must use."""
-    hearer: Caller
-    """Who hears what the server pushes: the caller, whom asking costs none of the call's time."""
+    """The session that it must use; None: any."""
+    receiver: Caller
+    """Takes what the server pushes: the caller, wrapped so that asking it costs none of the call's time."""
     written: WrittenIds | None
     had_turn: bool = False
     is_second: bool = False
-    """Whether the server did not begin the first time."""
+    """Whether this is a repetition, because the server did not begin the first time."""
     chosen: Member | None = None
 
     @property
     def what(self) -> str:
-        """The request, in words."""
+        """The request in words."""
         name: object = self.params.get("name") or self.params.get("uri")
         if self.method == "tools/call":
             return f"the call of tool {name!r}"
@@ -61,7 +61,7 @@ class _Attempt:
 
 
 class Dispatcher:
-    """Where requests to one server go in."""
+    """Takes all requests to one server."""
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class Dispatcher:
         rule: ShareRule,
         given: GivenUris,
     ) -> None:
-        """`gate`: how many may be inside; the supervisor asks it too. `rule`: how many may wait for one principal.
-        `given` is told of every answer."""
+        """`gate`: how many may run at a time; the supervisor checks it too. `rule`: how many of one principal may wait.
+        `given` gets every answer."""
         self.gate = gate
         setting = f"upstreams.{config.name}.queue"
         self._queued = rule.shares(
-            "queued_call", config.queue, f"calls that may wait for server {config.name!r}", setting
+            "queued_call", config.queue, f"places in the queue of server {config.name!r}", setting
         )
         self.breaker = Breaker(config.breaker_failures, config.breaker_pause)
         self._config = config
@@ -103,21 +103,22 @@ class Dispatcher:
         member: Member | None = None,
         written: WrittenIds | None = None,
     ) -> dict[str, Any]:
-        """The server's raw answer, in the caller's era.
+        """Return the server's raw answer, in the caller's era.
 
         Args:
-            params: as the server is to get them, but for the caller's own hop.
-            seconds: for the call, its time in the queue included; the configured time when unset.
-            member: the session to use; chosen by the caller when unset.
+            params: as the server must get them, except for what concerns only the caller and us.
+            seconds: time limit of the call, including its time in the queue; None: the configured one.
+            member: the session to use; None: it is chosen by the caller.
             written: the ids that the model wrote, for a tool that takes them.
 
         Raises:
-            UpstreamUnavailable: it is away, left in the middle, or too many wait for it.
-            UpstreamTimeout: it did not answer; it has been told that nobody waits any more.
-            RpcError: it answered with a JSON-RPC error, or the params can't be written.
+            UpstreamUnavailable: the server is away, its connection broke, request or answer can't be carried, or too
+                many calls wait.
+            UpstreamTimeout: the time is over; if the server had the request, it was told that nobody waits any more.
+            RpcError: it answered with a JSON-RPC error, or the request names a task that is not the caller's.
         """
         if self._config.sampling_tokens:
-            caller = self._allowance.help(caller)
+            caller = self._allowance.with_sampling(caller)
         attempt = _Attempt(method, params, caller, headers, member, caller, written)
         seconds = seconds or self._config.timeout or self._limits.tool_timeout
         try:
@@ -127,7 +128,7 @@ class Dispatcher:
                 try:
                     attempt.had_turn = True
                     if caller.capabilities:
-                        attempt.hearer = PausingCaller(caller, clock)
+                        attempt.receiver = PausingCaller(caller, clock)
                     return await self._ask(attempt)
                 finally:
                     self._leave()
@@ -135,35 +136,35 @@ class Dispatcher:
             raise self._too_late(attempt, seconds) from None
 
     def give_up(self, member: Member, error: LinkLost) -> None:
-        """The session is of no use any more."""
+        """Give up a session that can't be used any more."""
         member.leave.set()
         self._supervisor.lose(member, str(error), at_once=isinstance(error, SessionForgotten))
 
     def unavailable(self, cause: str) -> UpstreamUnavailable:
-        """The error that says that the server can't be asked, and why."""
+        """The error that says why the server can't be asked."""
         return UpstreamUnavailable(f"server {self._config.name!r} is not available: {cause}", server=self._config.name)
 
     async def _wait_for_turn(self, principal: Principal) -> None:
-        """A turn where the breaker is open, or others run; whoever got one must `_leave`."""
+        """Get a turn when the breaker has opened, or the gate has no free place; each turn needs one `_leave`."""
         came = monotonic()
         wait = self.breaker.admit(came)
         if wait is not None:
             raise self.unavailable(
-                f"it failed {self._config.breaker_failures} times in a row and is left alone for {wait:.1f} s more"
+                f"it failed {self._config.breaker_failures} times in a row and is not called for another {wait:.1f} s"
             )
         try:
             if not self.gate.enter_at_once():
                 await self._queue(principal)
                 self._metrics.queued(self._config.name, monotonic() - came)
         except BaseException as error:
-            self.breaker.left()
+            self.breaker.inconclusive()
             if isinstance(error, Full):
-                full = f"{self._config.queue} calls wait for it already; call again later"
+                full = f"{self._config.queue} calls are already waiting for it; call again later"
                 raise self.unavailable(full) from None
             raise
 
     async def _queue(self, principal: Principal) -> None:
-        """Wait among this principal's share of those that wait."""
+        """Wait for a place in the gate, within the principal's share of the queue."""
         over = self._queued.take(principal)
         if over is not None and over.limit == "share":
             raise self.unavailable(over.message)
@@ -177,8 +178,8 @@ class Dispatcher:
         self.gate.leave()
         self._supervisor.maintenance.used()
         if self.breaker.opened is not None:
-            # One that ended without a verdict must not leave all others waiting for it.
-            self.breaker.left()
+            # If the probing call ended without an outcome, the others must not wait for it.
+            self.breaker.inconclusive()
 
     async def _ask(self, attempt: _Attempt) -> dict[str, Any]:
         caller, method = attempt.caller, attempt.method
@@ -188,12 +189,12 @@ class Dispatcher:
         attempt.chosen = member
         try:
             answer = await member.session.request(
-                method, attempt.params, attempt.hearer, headers=attempt.headers, written=attempt.written
+                method, attempt.params, attempt.receiver, headers=attempt.headers, written=attempt.written
             )
         except (LinkLost, NoAnswer, PeerError) as error:
             if not isinstance(error, LinkLost) or error.sent or attempt.is_second:
                 raise self._failure(error, attempt) from None
-            # The server did not begin: it forgot us, or could not be reached. Once more, on a new session.
+            # The server did not begin: it forgot our session, or could not be reached. Try once more, on a new session.
             self.give_up(member, error)
             if attempt.given is not None:
                 raise SessionGone(self._broke_off(error, attempt).message, server=self._config.name) from None
@@ -221,11 +222,11 @@ class Dispatcher:
 
     def _too_late(self, attempt: _Attempt, seconds: float) -> UpstreamTimeout:
         if not attempt.had_turn:
-            ahead = f"{self.gate.inside} others run"
-            cause = f"is busy: {attempt.what} waited {seconds:g} s for its turn while {ahead}; call again later"
+            ahead = f"{self.gate.inside} other requests are running"
+            cause = f"is busy: {attempt.what} waited {seconds:g} s for its turn, and {ahead}; call again later"
         else:
             self._failed(attempt)
-            told = "it was told to stop" if attempt.chosen is not None else "it gave no session in that time"
+            told = "it was told to stop" if attempt.chosen is not None else "no session could be opened in that time"
             cause = f"did not answer {attempt.what} within {seconds:g} s; {told}"
         return UpstreamTimeout(f"server {self._config.name!r} {cause}", server=self._config.name)
 
@@ -234,7 +235,7 @@ class Dispatcher:
         self._selector.suspect(attempt.chosen)
 
     def _broke_off(self, error: NoAnswer | LinkLost, attempt: _Attempt) -> UpstreamUnavailable:
-        if attempt.chosen is None or attempt.chosen.mourn():
+        if attempt.chosen is None or attempt.chosen.note_failure():
             self._failed(attempt)
         cause = describe_failure(error, self._config)
         return UpstreamUnavailable(

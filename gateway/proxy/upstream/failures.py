@@ -1,7 +1,7 @@
-"""Whatever broke an upstream, as one short sentence for a person.
+"""Whatever broke an upstream, as a short explanation for a person.
 
 Turns exceptions of the operating system, the transports and the HTTP client into words that can follow "server 'x' is
-not available:". Words of a server are untrusted: the secrets of its configuration are masked in them, and they are
+not available:". A server's own words are untrusted: secrets of its configuration are masked in them, and they are
 escaped and cut. Pure.
 """
 
@@ -17,12 +17,12 @@ _LENGTH: Final = 300
 
 
 def describe_ending(config: UpstreamConfig) -> str:
-    """What happened when a connection is simply over."""
+    """What happened if a connection has ended without an error."""
     return "its connection ended" if config.command is None else "its process ended"
 
 
 def describe_failure(failure: Exception, config: UpstreamConfig) -> str:
-    """Why the upstream is not there, or broke off."""
+    """Why the upstream is not available, or a request broke off."""
     error = _first_leaf(failure)
     if isinstance(error, FileNotFoundError) and config.command is not None:
         return f"its command {config.command!r} does not exist or is not on PATH"
@@ -36,12 +36,12 @@ def describe_failure(failure: Exception, config: UpstreamConfig) -> str:
 
 
 def _clean(words: str, config: UpstreamConfig) -> str:
-    # Masked before it is cut: half a secret is not found any more.
+    # Masked before it is cut, because half a secret would not be found.
     return escape_text(mask_text(words, config.secrets), _LENGTH)
 
 
 def _first_leaf(error: BaseException) -> BaseException:
-    """Task groups wrap what broke in groups of groups; the first leaf is what began it."""
+    """The first leaf of nested exception groups, into which task groups wrap the error that began it all."""
     if isinstance(error, BaseExceptionGroup):
         return _first_leaf(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     return error

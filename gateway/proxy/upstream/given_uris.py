@@ -1,8 +1,8 @@
-"""Which resources one server linked to or embedded in its answers, and for whom: no list need have them.
+"""The resources that one server linked to or embedded in its answers, and for whom: they need not be in any list.
 
-Turns answers into the URIs that they hold and remembers them for the principal that got them, so many at most; the
-oldest are forgotten. With each it remembers the session that gave it, for as long as that is there: no other need have
-the resource. It asks no server and knows nothing of lists.
+Turns answers into the URIs in them, and remembers these for the principal that got them, up to a bound; the oldest are
+forgotten. With each URI it remembers the session that gave it, as long as that exists: no other session need have the
+resource. It asks no server and knows nothing about lists.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,29 +11,30 @@ from typing import Any, Final, cast
 from weakref import ref
 
 from gateway.proxy.caller import Principal
+from gateway.proxy.results import objects_in
 from gateway.proxy.upstream.members import Member
 
 EACH: Final = 1000
 """URIs of one server that are remembered for one principal."""
 _MOST: Final = 10_000
-"""The same for all; of more, the oldest of whoever has most is forgotten."""
+"""URIs that are remembered for all principals; above that, the principal with the most loses its oldest one."""
 _LINKED: Final = ("resource_link", "resource")
-"""Types of contents that name a resource."""
+"""Types of content blocks that name a resource."""
 _LONGEST: Final = 2048
-"""Characters of a URI that is remembered."""
+"""Characters of the longest URI that is remembered."""
 
 
 class GivenUris:
-    """What one server gave."""
+    """The URIs that one server gave."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start empty."""
         self._of: dict[str, dict[str, ref[Member]]] = {}
-        """Principal to its URIs, the oldest first."""
+        """The URIs of each principal, the oldest first."""
         self._count = 0
 
     def note(self, result: Mapping[str, Any], principal: Principal, giver: Member) -> None:
-        """Remember the URIs of this session's answer to this principal."""
+        """Remember the URIs in an answer that `giver` gave this principal."""
         linked = _linked_in(result)
         if linked:
             for uri in islice(_uris_in(linked), EACH):
@@ -44,7 +45,7 @@ class GivenUris:
         return uri in self._of.get(principal.name, ())
 
     def giver(self, uri: str, principal: Principal) -> Member | None:
-        """The session that gave this principal the URI last, if it is still there."""
+        """The session that last gave this principal the URI, if it still exists."""
         giver = self._of.get(principal.name, {}).get(uri)
         return None if giver is None else giver()
 
@@ -67,22 +68,17 @@ class GivenUris:
             del self._of[name]
 
 
-def _linked_in(result: Mapping[str, Any]) -> list[dict[str, object]]:
-    """What names a resource in the answers to `tools/call`, to `prompts/get`, and to a question for a task's result."""
-    blocks = _objects(result.get("content"))
+def _linked_in(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The blocks that name a resource, in an answer to `tools/call`, to `prompts/get`, or with a task's result."""
+    blocks = objects_in(result.get("content"))
     if "messages" in result:
-        blocks += _objects([message.get("content") for message in _objects(result["messages"])])
+        blocks += objects_in([message.get("content") for message in objects_in(result["messages"])])
     if isinstance(inner := result.get("result"), dict):
-        blocks += _objects(cast("dict[str, object]", inner).get("content"))
+        blocks += objects_in(cast("dict[str, object]", inner).get("content"))
     return [block for block in blocks if block.get("type") in _LINKED]
 
 
-def _objects(value: object) -> list[dict[str, object]]:
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
-
-
-def _uris_in(blocks: list[dict[str, object]]) -> Iterator[str]:
+def _uris_in(blocks: list[dict[str, Any]]) -> Iterator[str]:
     for block in blocks:
         if block["type"] == "resource_link":
             yield from _uri_of(block)

@@ -1,7 +1,7 @@
-"""What pinned tools said of themselves when they were first seen, and say now: for a person who asks what changed.
+"""The definitions of pinned tools, as first seen and as they are now, for a person who asks what changed.
 
-Turns definitions into a file beside the pins, each under its digest, and back. The pins judge by digests alone: what is
-not kept here (too large, too many) can't be shown, and changes nothing else.
+Turns definitions into a file beside the pins, each under its digest, and back. The pins compare only digests: a
+definition that is not kept here (too large, too many) can't be shown, but nothing else depends on it.
 """
 
 import json
@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 _MOST: Final = 4 * 1024 * 1024
-"""Bytes of all definitions."""
+"""Bytes of all definitions, at most."""
 _LONGEST: Final = 64 * 1024
-"""Bytes of one."""
+"""Bytes of one definition, at most."""
 
 
 class PinnedDefinitions:
-    """One file of them; who writes it holds the pins' folder."""
+    """A file of definitions. A writer must hold the lock on the pins' folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Definitions by their digests; none where the file is not there or can't be used."""
+        """Return the definitions by digest; none if the file does not exist or can't be used."""
         try:
             value: object = json.loads(self._path.read_bytes())
         except (OSError, ValueError):
@@ -32,7 +32,7 @@ class PinnedDefinitions:
         return {key: cast("dict[str, Any]", each) for key, each in table.items() if isinstance(each, dict)}
 
     def keep(self, definitions: Mapping[str, dict[str, Any]], wanted: Collection[str]) -> None:
-        """Keep these, by their digests, besides what is there; and nothing that is not wanted. Raises `OSError`."""
+        """Add these definitions, by digest, and drop all whose digests are not `wanted`. Raises `OSError`."""
         before = self.read()
         kept = {digest: each for digest, each in {**before, **definitions}.items() if digest in wanted}
         left = _MOST

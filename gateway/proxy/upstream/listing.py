@@ -1,8 +1,8 @@
-"""What one session lists: tools, prompts, resources and templates, raw, fetched once and kept while it is true.
+"""What one session lists: tools, prompts, resources and templates, raw, fetched once and kept while they are current.
 
-A list is kept until the server says that it changed. One that never promised to say so is kept for a moment only, so
-that its clients see what a direct one would. Many askers of a list that is being fetched wait for the one fetch. It
-knows no names of ours and no other session.
+A list is kept until the server says that it changed. If the server does not promise to say so, it is kept only for a
+moment, so that clients see what they would see without a gateway. Concurrent requests for a list share one fetch. It
+knows no public names and no other session.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ import anyio
 
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller
-from gateway.proxy.results import exceeds
+from gateway.proxy.results import exceeds, objects_in
 from gateway.proxy.upstream.session import ListKind, Session
 from gateway.proxy.uris import fits
 
@@ -38,18 +38,18 @@ _PAGES: Final = 100
 _MOST: Final = 5000
 _PAST: Final = -1.0
 _SHORT: Final = 1.0
-"""Seconds that the list of a server is kept which does not promise to tell of changes."""
+"""Seconds that a list is kept if the server has not promised to report changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One list, complete."""
+    """One complete list."""
 
     items: tuple[dict[str, Any], ...]
-    """Raw definitions, in the server's order. What has no name is left out."""
+    """Raw definitions, in the server's order, without those that have no name or URI."""
     around: dict[str, Any]
-    """The other fields of the first page's result (`_meta`, `ttlMs`, what we don't know), without the cursor, in the
-    era of the session."""
+    """The other fields of the first page's result (`_meta`, `ttlMs`, unknown ones), without the cursor, in the form of
+    the session's era."""
 
 
 EMPTY: Final = Listed((), {})
@@ -61,8 +61,8 @@ class Listing:
     def __init__(
         self, session: Session, result_bytes: int, screen: Screen = tuple, asker: Caller | None = None
     ) -> None:
-        """`result_bytes`: largest list, in bytes. `screen` gives the tools of a list that may be shown. `asker`: in
-        whose name the lists are asked for; unset: somebody who announces nothing.
+        """`result_bytes`: bytes of the largest list. `screen` returns the tools of a list that may be shown. `asker`:
+        on whose behalf the lists are requested; None: a caller that announces no capabilities.
         """
         self._session = session
         self._asker = asker
@@ -70,20 +70,20 @@ class Listing:
         self._screen = screen
         self._kept: dict[Kind, tuple[Listed, float]] = {}
         self._locks = {kind: anyio.Lock() for kind in KINDS}
-        self._turns = dict.fromkeys(KINDS, 0)
+        self._versions = dict.fromkeys(KINDS, 0)
 
     def asked_by(self, asker: Caller) -> "Listing":
-        """The lists of the same session, none known yet, in the name of another."""
+        """Return the lists of the same session on behalf of another caller; none is known yet."""
         return Listing(self._session, self._bytes, self._screen, asker)
 
     def known(self, kind: Kind) -> Listed | None:
-        """The list as last seen, however old; None if it was never asked for."""
+        """The list as last seen, however old; None if it was never fetched."""
         kept = self._kept.get(kind)
         return None if kept is None else kept[0]
 
     def may_hold_tool(self, name: str) -> bool:
-        """Whether this tool stands in the list, or the list is known to be incomplete: it was never read to its end, or
-        the server said since that it changed."""
+        """Whether this tool is in the list, or the list is known to be incomplete: it was never read to its end, or the
+        server has said since that it changed."""
         if not isinstance(self._session.capabilities.get("tools"), dict):
             return False
         return self.is_open("tools") or self.holds("tools", name)
@@ -93,30 +93,30 @@ class Listing:
         return self._kept.get(kind, (EMPTY, 0.0))[1] == 0.0
 
     def holds(self, kind: Kind, name: str) -> bool:
-        """Whether this name, URI or template stands in the list as last seen."""
+        """Whether this name, URI or template is in the list as last seen."""
         listed = self.known(kind)
         return listed is not None and any(item[_KEYS[kind]] == name for item in listed.items)
 
     def holds_uri(self, uri: str) -> bool:
-        """Whether this resource stands in the list as last seen, or a template that it fits."""
+        """Whether this resource, or a template that it fits, is in the lists as last seen."""
         if self.holds("resources", uri):
             return True
         templates = self.known("templates")
         return templates is not None and any(fits(each["uriTemplate"], uri) for each in templates.items)
 
     def forget(self, kind: ListKind) -> None:
-        """The server says that it changed."""
+        """Mark a list as changed, because the server said so."""
         for each in ("resources", "templates") if kind == "resources" else (kind,):
-            self._turns[each] += 1
+            self._versions[each] += 1
             if each in self._kept:
                 self._kept[each] = (self._kept[each][0], 0.0)
 
     def doubt(self) -> None:
-        """What the server lists may have changed without a word: each list is read again when it is asked for."""
+        """Have each list read again when it is next needed, because it may have changed without notice."""
         for kind in KINDS:
-            self._turns[kind] += 1
+            self._versions[kind] += 1
         for kind, (listed, until) in self._kept.items():
-            # It is not known to be incomplete for that.
+            # Such a list does not count as known to be incomplete.
             self._kept[kind] = (listed, _PAST if until else until)
 
     def tells(self, kind: Kind) -> bool:
@@ -125,26 +125,28 @@ class Listing:
         return isinstance(offered, dict) and cast("dict[str, Any]", offered).get("listChanged") is True
 
     async def get(self, kind: Kind) -> Listed:
-        """The list as it is now; empty where the server does not offer the kind.
+        """Return the current list; empty if the server does not offer this kind.
 
         Raises:
-            UpstreamUnavailable: it does not end within the bounds.
-            PeerError, NoAnswer, LinkLost: as `Transport.request`.
+            UpstreamUnavailable: the list is over the bounds.
+            PeerError, NoAnswer, LinkLost: see `Transport.request`.
         """
         if (at_hand := self.at_hand(kind)) is not None:
             return at_hand
         async with self._locks[kind]:
             if (at_hand := self.at_hand(kind)) is not None:
                 return at_hand
-            turn = self._turns[kind]
+            version = self._versions[kind]
             listed = await self._fetch(kind)
-            # A change that was announced while the pages came may not be in them.
-            until = (float("inf") if self.tells(kind) else monotonic() + _SHORT) if self._turns[kind] == turn else 0.0
+            # If a change was announced during the fetch, the pages may not contain it.
+            until = (
+                (float("inf") if self.tells(kind) else monotonic() + _SHORT) if self._versions[kind] == version else 0.0
+            )
             self._kept[kind] = (listed, until)
             return listed
 
     def at_hand(self, kind: Kind) -> Listed | None:
-        """The list as it is now, as far as the server need not be asked for it."""
+        """The current list, if the server need not be asked for it; else None."""
         offered: object = self._session.capabilities.get("resources" if kind == "templates" else kind)
         if not isinstance(offered, dict):
             return EMPTY
@@ -161,7 +163,7 @@ class Listing:
             page = await self._session.request(METHODS[kind], params, caller)
             if page_number == 0:
                 around = {key: value for key, value in page.items() if key not in (FIELDS[kind], "nextCursor")}
-            items += _objects(page.get(FIELDS[kind]), _KEYS[kind])
+            items += [each for each in objects_in(page.get(FIELDS[kind])) if isinstance(each.get(_KEYS[kind]), str)]
             if exceeds(items, self._bytes):
                 raise self._unusable(f"describes its {kind} in more than {self._bytes} bytes (limits.result_bytes)")
             cursor = page.get("nextCursor")
@@ -169,13 +171,7 @@ class Listing:
                 return Listed(self._screen(items) if kind == "tools" else tuple(items), around)
             if len(items) > _MOST:
                 break
-        raise self._unusable(f"lists {kind} without end: expected at most {_MOST} in {_PAGES} pages")
+        raise self._unusable(f"lists too many {kind}: expected at most {_MOST}, in {_PAGES} pages")
 
     def _unusable(self, why: str) -> UpstreamUnavailable:
         return UpstreamUnavailable(f"server {self._session.server!r} {why}", server=self._session.server)
-
-
-def _objects(page: object, key: str) -> list[dict[str, Any]]:
-    entries = cast("list[object]", page) if isinstance(page, list) else []
-    objects = [cast("dict[str, Any]", entry) for entry in entries if isinstance(entry, dict)]
-    return [entry for entry in objects if isinstance(entry.get(key), str)]

@@ -1,7 +1,7 @@
-"""What goes on beside a session that is up: listing anew, subscribing, asking whether it is still there, dozing off.
+"""The background work for a session that is up: listing again, subscribing, pinging, and stopping when idle.
 
-Runs the tasks that one life of a server needs, and ends them with it. What it learns it tells: lists that changed, a
-server that hangs, one that nobody needs. It opens nothing and decides no restart.
+Runs the tasks that a main session needs, and ends them with it. It reports what it finds: lists that changed, a server
+that hangs, a server that nobody needs. It opens nothing and decides on no restart.
 """
 
 import asyncio
@@ -27,25 +27,25 @@ _PING_EVERY: Final = 15.0
 LISTING_PAUSE: Final = 1.0
 """Seconds between two listings of one server, however often it says that something changed."""
 _REST: Final = 20
-"""Times as long as taking its lists over took passes before the next listing: everybody else waits for that."""
+"""The pause after a listing is at least this many times as long as applying it took, when everything else waits."""
 _LONG_CALL: Final = 1.0
-"""Seconds between two looks whether a server is still busy that was to be stopped."""
+"""Seconds between two checks whether a server that is due to be stopped is still in use."""
 
 
 class SessionKeeper(Protocol):
-    """Who decides what becomes of a session."""
+    """Decides what happens to a session."""
 
     def lose(self, member: Member, cause: str, *, at_once: bool = False) -> None:
-        """It is of no use any more. `at_once`: the server is there and only forgot it."""
+        """The session can't be used any more. `at_once`: the server is there, it has only forgotten the session."""
         ...
 
     def stop_idle(self, member: Member) -> None:
-        """Nobody needed it for a while."""
+        """Nobody has needed the session for a while."""
         ...
 
 
 class Maintenance:
-    """Tends the sessions of one server, one after the other."""
+    """Tends the main sessions of one server, one after the other."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Maintenance:
         on_change: Callable[[Collection[ListKind]], None],
         is_busy: Callable[[], bool],
     ) -> None:
-        """`on_change`: these lists changed, as the server says."""
+        """`on_change` is called with the lists that the server says have changed."""
         self._config = config
         self._limits = limits
         self._follower = follower
@@ -68,21 +68,21 @@ class Maintenance:
         self._used = 0.0
 
     def used(self) -> None:
-        """Somebody needs the server now."""
+        """Note that somebody needs the server now."""
         self._used = asyncio.get_running_loop().time()
 
     def suspect(self) -> None:
-        """A call got no answer: find out whether the server is there at all."""
+        """Find out whether the server is alive, because a call got no answer."""
         self._suspected.set()
 
     def changed(self, kind: ListKind | None = None) -> None:
-        """List anew, soon. `kind`: the list that the server says has changed."""
+        """List again soon. `kind`: the list that the server says has changed."""
         if kind is not None:
             self._changed_lists.add(kind)
         self._changed.set()
 
     async def tend(self, member: Member, keeper: SessionKeeper) -> None:
-        """Do all this until the session is over."""
+        """Run all background tasks until the session is over."""
         self.used()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._refresh, member)
@@ -94,9 +94,9 @@ class Maintenance:
             tasks.cancel_scope.cancel()
 
     async def _refresh(self, member: Member) -> None:
-        """List anew whenever the server says that something changed; many such words are one.
+        """List again whenever the server says that something changed; several notifications count as one.
 
-        At most one listing a pause: a server may say so after every listing.
+        There is a pause after each listing, because a server may send a notification after every listing.
         """
         while True:
             await self._changed.wait()
@@ -107,7 +107,7 @@ class Maintenance:
                 with anyio.fail_after(self._limits.start_timeout):
                     await list_all(member)
             except (PeerError, NoAnswer, LinkLost, UpstreamUnavailable, TimeoutError) as error:
-                self._log.warning("upstream did not list again", cause=describe_failure(error, self._config))
+                self._log.warning("upstream could not be listed again", cause=describe_failure(error, self._config))
             else:
                 began = monotonic()
                 self._on_change(kinds)
@@ -115,10 +115,10 @@ class Maintenance:
             await anyio.sleep(max(LISTING_PAUSE, _REST * took))
 
     async def _watch(self, member: Member, keeper: SessionKeeper) -> None:
-        """Ask whether it is there, after a call broke off or got no answer: a server can hang with its pipes open.
+        """Ping the server after a call broke off or got no answer: it can hang with its pipes open.
 
-        Over HTTP also now and then while idle, because there nothing tells of a death. A busy one is left in peace: it
-        may have one thread, and that one is ours.
+        Over HTTP also every now and then, because nothing else shows there that it died; but not while it is busy,
+        since our call may occupy its only thread.
         """
         idle = _PING_EVERY if self._config.command is None else math.inf
         while True:
@@ -129,13 +129,13 @@ class Maintenance:
             self._suspected = anyio.Event()
             silence = await why_silent(member, PING_TIME)
             if isinstance(silence, TimeoutError):
-                keeper.lose(member, "it does not answer a ping")
+                keeper.lose(member, "it did not answer a ping")
             elif silence is not None:
                 cause = describe_failure(silence, self._config)
                 keeper.lose(member, cause, at_once=isinstance(silence, SessionForgotten))
 
     async def _stop_idle(self, member: Member, keeper: SessionKeeper) -> None:
-        """End a server that nobody needed for a while: neither for a call nor to hear of a resource."""
+        """End a server that nobody has needed for a while, neither for a call nor to watch a resource."""
         while True:
             left = self._used + self._config.idle_stop - anyio.current_time()
             if left <= 0 and not self._is_busy() and not self._follower.watches:
@@ -145,10 +145,11 @@ class Maintenance:
 
 
 async def list_all(member: Member) -> None:
-    """Tools decide whether a server is up; the rest is asked for by the way, and may fail alone.
+    """Have all lists fetched. Only a failure to list tools counts; other lists may fail, which is logged.
 
     Raises:
-        UpstreamUnavailable, PeerError, NoAnswer, LinkLost: it did not list its tools.
+        UpstreamUnavailable, PeerError, NoAnswer: the server did not list its tools.
+        LinkLost: the connection broke.
     """
     await member.listing.get("tools")
     for kind in KINDS[1:]:
@@ -156,7 +157,7 @@ async def list_all(member: Member) -> None:
             await member.listing.get(kind)
         except (PeerError, NoAnswer, UpstreamUnavailable) as error:
             get_logger("gateway.proxy").warning(
-                "upstream did not list all that it offers",
+                "upstream did not list everything that it offers",
                 server=member.session.server,
                 kind=kind,
                 cause=escape_text(str(error), 200),

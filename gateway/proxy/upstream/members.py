@@ -1,7 +1,7 @@
-"""One open session with a server: how it comes about, what belongs to it, and how it ends.
+"""One open session with a server: how it is opened, what belongs to it, and how it ends.
 
-A `Member` is a negotiated session with its lists and the handle that ends it; an `Opener` dials and negotiates one. It
-does not know how many there are or whom they serve.
+A `Member` is a negotiated session with its lists and the handle that ends it; an `Opener` connects and negotiates one.
+It does not know how many there are or whom they serve.
 """
 
 import asyncio
@@ -25,90 +25,91 @@ from gateway.proxy.upstream.task_owners import TaskOwners
 Connect = Callable[[Session], AbstractAsyncContextManager[Transport]]
 """Opens a transport to the server with the session as its listener."""
 PING_TIME: Final = 20.0
-"""How long a server gets for the answer to a ping, seconds: it may have one thread, and a call may keep that busy."""
+"""Seconds a server may take to answer a ping: a call may occupy its only thread."""
 
-_ABILITIES: Final = 8
-"""Sets of abilities for which the lists of one modern session are kept."""
+_CAPABILITY_SETS: Final = 8
+"""Sets of client capabilities for which the lists of one modern session are kept, at most."""
 _LEVEL_TIME: Final = 5.0
-"""Seconds for telling a new session which log messages its client wants."""
+"""Seconds to tell the server which log messages the client of a new session wants."""
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Member:
-    """One open session, its lists, and the handle to end it."""
+    """One open session, its lists, and the handle that ends it."""
 
     session: Session
     listing: Listing
     leave: asyncio.Event = field(default_factory=asyncio.Event)
     announced: frozenset[str] = frozenset()
-    """Abilities that the server was told of for the whole session: it may list by them."""
+    """Client capabilities that the server was told of for the whole session; its lists may depend on them."""
     told_level: str | None = None
-    """The least severe log message that its server was told is wanted."""
+    """The log level that the server was last told; None: none."""
     suspected: bool = False
-    """Whether somebody is finding out if it is still there."""
+    """Whether somebody is checking if it is still alive."""
     used: float = field(default_factory=monotonic)
-    mourned: bool = False
-    """Whether its end was counted as a failure: one death fails many calls, and is one failure."""
-    _for_abilities: dict[bytes, Listing] = field(default_factory=dict[bytes, Listing])
-    """Those used last come last."""
+    end_counted: bool = False
+    """Whether its end was counted as a failure: one death fails many calls, but is one failure."""
+    _by_capabilities: dict[bytes, Listing] = field(default_factory=dict[bytes, Listing])
+    """Lists by capabilities, the ones used last at the end."""
 
     @property
     def alive(self) -> bool:
-        """Whether a request would go out."""
+        """Whether a request could be sent."""
         transport = self.session.transport
         return transport is not None and not transport.closed.is_set() and not self.leave.is_set()
 
-    def listing_for(self, abilities: Mapping[str, Any]) -> Listing:
-        """The lists in the name of clients with these abilities, where each request says for itself what its client
-        has. Those for the latest few are kept.
+    def listing_for(self, capabilities: Mapping[str, Any]) -> Listing:
+        """The lists for clients with these capabilities, if each request states its client's (modern era); else the
+        session's own lists. The lists of the latest few sets are kept.
         """
-        if not self.session.modern or not abilities:
+        if not self.session.modern or not capabilities:
             return self.listing
-        key = to_json(abilities)
-        listing = self._for_abilities.pop(key, None)
+        key = to_json(capabilities)
+        listing = self._by_capabilities.pop(key, None)
         if listing is None:
-            listing = self.listing.asked_by(Nobody(modern=True, capabilities=abilities))
-            if len(self._for_abilities) >= _ABILITIES:
-                del self._for_abilities[next(iter(self._for_abilities))]
-        self._for_abilities[key] = listing
+            listing = self.listing.asked_by(Nobody(modern=True, capabilities=capabilities))
+            if len(self._by_capabilities) >= _CAPABILITY_SETS:
+                del self._by_capabilities[next(iter(self._by_capabilities))]
+        self._by_capabilities[key] = listing
         return listing
 
     def forget(self, kind: ListKind) -> None:
-        """A list is not what it was, or what may be shown of it."""
-        for listing in (self.listing, *self._for_abilities.values()):
+        """Mark a list as changed: what the server lists, or what may be shown of it."""
+        for listing in (self.listing, *self._by_capabilities.values()):
             listing.forget(kind)
 
     def doubt(self) -> None:
-        """The lists may have changed without a word."""
-        for listing in (self.listing, *self._for_abilities.values()):
+        """Have all lists read again when they are next needed, because they may have changed without notice."""
+        for listing in (self.listing, *self._by_capabilities.values()):
             listing.doubt()
 
-    def mourn(self) -> bool:
-        """Whether a call that broke off is a failure by itself: not if the connection is over, and another said so."""
+    def note_failure(self) -> bool:
+        """Note that a call broke off. Return whether it counts as a failure: if the connection is over, only the first
+        one does."""
         transport = self.session.transport
         if transport is None or not transport.closed.is_set():
             return True
-        first, self.mourned = not self.mourned, True
+        first, self.end_counted = not self.end_counted, True
         return first
 
 
 class Changes(Protocol):
-    """Who hears of changes that a session reports."""
+    """Receives what sessions report."""
 
     def list_changed(self, kind: ListKind, member: Member) -> None:
-        """A list of this session is not what it was."""
+        """A list of this session has changed."""
         ...
 
     def listening(self, member: Member) -> None:
-        """The server says that it tells of changes from now on: what changed before went untold."""
+        """The server says that it reports changes from now on; earlier changes were not reported."""
         ...
 
     def updated(self, uri: str, member: Member) -> None:
-        """A resource changed that this session subscribed to."""
+        """A resource that this session subscribed to has changed."""
         ...
 
     async def sample(self, params: dict[str, Any], payer: Principal) -> dict[str, Any]:
-        """The server asks for a generation, and no client can be asked for it. Raises `RpcError`."""
+        """Generate for the server, which asks for it where no client can be asked. Raises `RpcError`."""
         ...
 
 
@@ -126,7 +127,7 @@ class Opener:
         result_bytes: int,
         time: float,
     ) -> None:
-        """`screen`: as `Listing` has it. `time`: seconds for connecting and negotiating."""
+        """`screen`: see `Listing`. `time`: seconds for negotiating."""
         self._screen = screen
         self._config = config
         self._connect = connect
@@ -134,20 +135,20 @@ class Opener:
         self._changes = changes
         self._bytes = result_bytes
         self._time = time
-        # A process takes its tasks with it; a server that is reached by a URL keeps them from session to session.
+        # The tasks of a process end with it; a server that is reached by URL keeps them across sessions.
         self._tasks = None if config.url is None else TaskOwners()
 
     @asynccontextmanager
     async def opened(
         self, terms: Terms, owner: ClientSession | None = None, *, main: bool = False
     ) -> AsyncGenerator[Member, None]:
-        """A negotiated session for as long as the context lasts; leaving it ends the process or the HTTP session.
+        """Open and negotiate a session; leaving the context ends the process or the HTTP session.
 
-        `main`: it is for everybody who has none of his own, and workers may share its process.
+        `main`: whether it serves every client without a session of its own; workers may then share its process.
 
         Raises:
             UpstreamUnavailable, LinkLost, OSError: it can't be opened.
-            TimeoutError: not in time.
+            TimeoutError: it can't be negotiated in time.
         """
         member: Member
         session = Session(
@@ -178,7 +179,7 @@ class Opener:
 
 
 async def tell_level(member: Member, level: str | None) -> None:
-    """Say what the client said to an earlier session, or to us. A server that minds logs as it likes."""
+    """Tell the server the log level that the client set earlier. A refusal is ignored."""
     if level is None or member.session.modern or "logging" not in member.session.capabilities:
         return
     if member.told_level == (least := least_severe(level, member.told_level)):
@@ -192,7 +193,7 @@ async def tell_level(member: Member, level: str | None) -> None:
 
 
 async def until_over(member: Member) -> None:
-    """Wait until the session's connection is over or it is told to leave."""
+    """Wait until the session's connection is over, or the session is told to end."""
     transport = member.session.transport
     if transport is None:
         return
@@ -205,7 +206,7 @@ async def until_over(member: Member) -> None:
 
 
 async def why_silent(member: Member, seconds: float) -> NoAnswer | LinkLost | TimeoutError | None:
-    """Ask the session whether anyone is there; None: somebody is, even if only to refuse the question."""
+    """Ping the server. Return None if it answers, even with an error; otherwise, why it does not."""
     try:
         with anyio.fail_after(seconds):
             await member.session.request("server/discover" if member.session.modern else "ping", {})

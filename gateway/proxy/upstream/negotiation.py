@@ -1,10 +1,10 @@
-"""From an open transport to a session that both sides agree on.
+"""Turns an open transport into a session that both sides agree on.
 
-Asks a server for the modern era first (`server/discover`) and falls back to the handshake, because a server that speaks
-both gives more in the modern one; a server for whom a handshake-era client stands is asked the other way round, so that
-nothing has to be bridged. A server that is silent is asked the other way too, and what it answers first counts: it may
-not answer what it does not know, or only be slow to start. Every answer but a usable one is a fall-back or a
-`NoCommonEra` that says why. It knows no supervision.
+Tries the modern era first (`server/discover`) and falls back to the handshake, because a server that speaks both offers
+more in the modern one. If the session belongs to a handshake-era client, the order is reversed, so that nothing has to
+be bridged. If a server is silent, the other era is tried as well, and the first answer counts: some servers do not
+answer unknown requests, others are only slow to start. If an era is refused, the other one is tried; if both are,
+`NoCommonEra` says why. It knows no supervision.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,8 @@ from gateway.proxy.upstream.session import CLIENT_INFO, Session
 
 Era = Literal["modern", "handshake"]
 _PROBE_TIME: Final = 5.0
-"""Seconds that a server gets for `server/discover` alone; one of the handshake era may not answer what it does not
-know."""
+"""Seconds a server gets for `server/discover` before the handshake is tried too: a handshake-era server may not
+answer unknown requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class Terms:
     """What to propose."""
 
     eras: tuple[Era, ...] = ("modern", "handshake")
-    """In the order in which they are tried."""
+    """The eras, in the order in which they are tried."""
     capabilities: Mapping[str, Any] | None = None
-    """What to announce as the client's own, in the handshake era."""
+    """The client capabilities to announce in the handshake era."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Agreed:
-    """A version that both know."""
+    """A version that both sides know."""
 
     version: str
     modern: bool
@@ -54,7 +54,7 @@ class _Agreed:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """One era is not to be spoken with this server, and why."""
+    """Why one era can't be used with this server."""
 
     reason: str
 
@@ -63,29 +63,30 @@ _Outcome = _Agreed | _Refused | LinkLost
 
 
 async def negotiate(session: Session, transport: Transport, terms: Terms) -> None:
-    """Agree on a version; the session can be asked afterwards. It waits for an answer as long as its caller does.
+    """Agree on a version, after which the session takes requests. Has no time limit of its own.
 
     Raises:
-        NoCommonEra: no version that both know, or no usable answer.
-        LinkLost: the server left.
+        NoCommonEra: there is no version that both sides know, or no usable answer.
+        LinkLost: the connection is over.
     """
     outcome = await _first_agreed(transport, terms)
     if isinstance(outcome, LinkLost):
         raise outcome
     if isinstance(outcome, _Refused):
         raise NoCommonEra(outcome.reason, server=session.server)
-    transport.speak(outcome.version)
+    transport.use_version(outcome.version)
     session.negotiated(transport, outcome.version, modern=outcome.modern, answer=outcome.answer)
     if not outcome.modern:
         await session.notify("notifications/initialized")
 
 
 class NoCommonEra(UpstreamUnavailable):
-    """The server can be reached, and refuses every era that we may speak with it."""
+    """The server can be reached, but refuses every era that we may use with it."""
 
 
 async def _first_agreed(transport: Transport, terms: Terms) -> _Outcome:
-    """Ask for one era after the other, and no later than the first is over or silent; the last refusal if all are."""
+    """Try one era after the other, the next when the first is refused or silent. Return what settles it, else the
+    last refusal."""
     send, receive = anyio.create_memory_object_stream[_Outcome](len(terms.eras))
     left, waiting = list(terms.eras), 0
     outcome: _Outcome = _Refused("nothing was proposed to it")
@@ -108,9 +109,9 @@ async def _first_agreed(transport: Transport, terms: Terms) -> _Outcome:
 
 
 def _settles(outcome: _Outcome, transport: Transport) -> bool:
-    """Whether nothing is to be learned from another question."""
+    """Whether trying another era would be of no use."""
     if isinstance(outcome, LinkLost):
-        # Over HTTP a connection that broke took one question with it, and the next one has a connection of its own.
+        # Over HTTP a broken connection failed only its own request; the next request has a connection of its own.
         return transport.closed.is_set() or not outcome.sent
     return isinstance(outcome, _Agreed)
 
@@ -132,7 +133,7 @@ async def _discover(transport: Transport) -> _Outcome:
     try:
         answer = await _ask_modern(transport, NEWEST_MODERN)
     except PeerError as error:
-        # Versions are refused with those that would do ("Protocol Version Negotiation"): the newest of ours is tried.
+        # A refusal names the supported versions ("Protocol Version Negotiation"): try the newest one that we know.
         common = _common(_supported(error))
         if not common:
             raise
@@ -144,7 +145,7 @@ async def _discover(transport: Transport) -> _Outcome:
 
 
 async def _ask_modern(transport: Transport, version: str) -> dict[str, Any]:
-    transport.speak(version)
+    transport.use_version(version)
     params = params_to_modern({}, version=version, client_info=CLIENT_INFO, capabilities={})
     return await transport.request("server/discover", params)
 
@@ -155,7 +156,7 @@ def _common(offered: object) -> list[str]:
 
 
 def _supported(error: PeerError) -> object:
-    """What a server that refuses our version would speak."""
+    """The versions that a server names when it refuses ours; None: it names none."""
     data: object = error.error.get("data")
     if error.error.get("code") != UNSUPPORTED_VERSION or not isinstance(data, dict):
         return None
@@ -164,7 +165,7 @@ def _supported(error: PeerError) -> object:
 
 async def _initialize(transport: Transport, capabilities: Mapping[str, Any]) -> _Outcome:
     """The handshake (MCP lifecycle, "Initialization")."""
-    transport.speak(NEWEST_HANDSHAKE)
+    transport.use_version(NEWEST_HANDSHAKE)
     answer = await transport.request(
         "initialize",
         {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": capabilities, "clientInfo": CLIENT_INFO},

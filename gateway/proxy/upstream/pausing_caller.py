@@ -1,7 +1,7 @@
-"""The time of a call stands still while its client is asked something: a person may be thinking.
+"""Pauses the time limit of a call while its client is asked something, since a person may be thinking.
 
-Wraps a caller so that each question to it stops the call's clock, and its answer lets the clock run on with the time
-that was left.
+Wraps a caller so that each question to it pauses the call's clock, and the answer resumes it with the time that was
+left.
 """
 
 from collections.abc import Generator, Iterable
@@ -18,34 +18,34 @@ class PausingCaller(ForwardingCaller):
     __slots__ = ("_asking", "_clock")
 
     def __init__(self, caller: Caller, clock: Clock) -> None:
-        """`clock`: of the call, running."""
+        """`clock`: the running clock of the call."""
         super().__init__(caller)
         self._clock = clock
         self._asking = 0
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Passed on, while the clock stands still."""
-        with self.still():
+        """Pass the question on, with the clock paused."""
+        with self.paused():
             return await super().asked(method, params)
 
     @contextmanager
-    def still(self) -> Generator[None, None, None]:
-        """The clock stands still meanwhile; several questions at a time are one pause."""
+    def paused(self) -> Generator[None, None, None]:
+        """Pause the clock while the context lasts; overlapping questions count as one pause."""
         self._asking += 1
-        self._clock.stand_still()
+        self._clock.pause()
         try:
             yield
         finally:
             self._asking -= 1
             if self._asking == 0:
-                self._clock.go_on()
+                self._clock.resume()
 
 
 @contextmanager
-def all_still(callers: Iterable[Caller]) -> Generator[None, None, None]:
-    """The clocks of all these calls stand still meanwhile: one of them asks, and nothing says which."""
+def all_paused(callers: Iterable[Caller]) -> Generator[None, None, None]:
+    """Pause the clocks of all these calls while the context lasts: one of them asks, but it is not known which."""
     with ExitStack() as clocks:
         for caller in callers:
             if isinstance(caller, PausingCaller):
-                clocks.enter_context(caller.still())
+                clocks.enter_context(caller.paused())
         yield

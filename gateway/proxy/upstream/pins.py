@@ -1,10 +1,10 @@
-"""Tool definitions, pinned: the first one seen of each tool is remembered, and another one is told or blocked.
+"""Pinned tool definitions: the first definition of each tool is remembered, and a different one reported or blocked.
 
-A server that changes what a tool says of itself after people trusted it can make models do other things (a "rug pull").
+A server that changes a tool's description after people came to trust it can make models do other things (a "rug pull").
 Turns the definitions that a server lists into those that may be shown, and a change into a log line, a count and an
-entry that `codec-gateway pins` shows and accepts. One JSON file in the state folder, written whole, and changed by one
-process at a time. It judges only that something changed, not what; a call of a blocked tool is refused by
-`gateway/proxy/permissions.py`.
+entry that `codec-gateway pins` shows and accepts. The pins are one JSON file in the state folder, replaced as a whole
+and changed by one process at a time. Any change counts, whatever it is; a call of a blocked tool is refused by
+`gateway/proxy/resolver.py`.
 """
 
 import fcntl
@@ -23,52 +23,51 @@ from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.kept_definitions import PinnedDefinitions
+from gateway.proxy.upstream.tool_warnings import ToolWarnings
 
 _TOOLS: Final = 5000
-"""Tools of one server that are pinned, in all its life."""
+"""Tools of one server that are pinned, at most, including former ones."""
 _NAME: Final = 128
-_LINES: Final = 20
-"""Tools that the log names of one listing; a server may change thousands, every second."""
 Digests = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A tool whose definition is not the pinned one."""
+    """A tool whose definition differs from the pinned one."""
 
     server: str
     tool: str
     pinned: str
-    """SHA-256 of the definition first seen, in hexadecimal."""
+    """SHA-256 of the pinned definition, in hexadecimal."""
     seen: str
-    """That of the one listed last."""
+    """SHA-256 of the definition listed last."""
 
 
 class PinFile:
-    """The pins of all servers, in one file: server key to tool to its pinned digest, and to the one seen last."""
+    """The pins of all servers in one file: for each server key and tool, the pinned digest and the one last seen."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """`path`: `pins.json` in the state folder when unset."""
+        """`path`: None: `pins.json` in the state folder."""
         self.path = path or state_folder() / "pins.json"
 
     def read(self) -> dict[str, dict[str, Digests]]:
-        """All pins.
+        """Return all pins.
 
         Raises:
-            ConfigError: the file is there and can't be used.
+            ConfigError: the file exists, but can't be used.
         """
         try:
             value: object = json.loads(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{self.path}: the pins can't be read ({error}): mend the file, or remove it") from None
+            raise ConfigError(f"{self.path}: the pins can't be read ({error}): correct or remove the file") from None
         if not _are_pins(value):
-            raise ConfigError(f"{self.path}: holds no pins: remove the file")
+            raise ConfigError(f"{self.path}: the file is not in the form of pins: remove it")
         return cast("dict[str, dict[str, Digests]]", value)
 
     def write(self, pins: dict[str, dict[str, Digests]]) -> None:
-        """Replace the file whole. Raises `ConfigError` where it can't be written."""
+        """Replace the whole file. Raises `ConfigError` if it can't be written."""
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
             self._make_folder()
@@ -78,7 +77,7 @@ class PinFile:
             raise self._unwritten(error) from None
 
     def note(self, key: str, seen: Mapping[str, str]) -> dict[str, Digests]:
-        """The pins of one server, once what was seen of its tools is noted. Raises `ConfigError`."""
+        """Record what was seen of a server's tools, and return the server's pins. Raises `ConfigError`."""
         tools = self.read().get(key, {})
         if not _note(tools, seen):
             return tools
@@ -90,7 +89,7 @@ class PinFile:
         return tools
 
     def accept(self, server: str, tool: str | None = None) -> int:
-        """Pin what was listed last, for one tool or all of a server; how many pins changed. Raises `ConfigError`."""
+        """Pin what one tool, or every tool of a server, listed last. Return how many changed. Raises `ConfigError`."""
         with self.alone():
             pins = self.read()
             accepted = 0
@@ -105,11 +104,11 @@ class PinFile:
 
     @property
     def definitions(self) -> PinnedDefinitions:
-        """What the pinned tools said, as far as it is kept."""
+        """The definitions of pinned tools that are kept."""
         return PinnedDefinitions(self.path.with_name("pinned-definitions.json"))
 
     def keep(self, definitions: Mapping[str, dict[str, Any]]) -> None:
-        """Keep definitions, by their digests, for as long as a pin names them. Raises `ConfigError`."""
+        """Keep definitions, by digest, as long as a pin refers to them. Raises `ConfigError`."""
         with self.alone():
             wanted = {each for tools in self.read().values() for pair in tools.values() for each in pair.values()}
             try:
@@ -118,7 +117,7 @@ class PinFile:
                 raise self._unwritten(error) from None
 
     def changes(self) -> list[Change]:
-        """What differs from its pin. Raises `ConfigError`."""
+        """Return the tools that differ from their pins. Raises `ConfigError`."""
         return [
             Change(key.split(" ")[0], name, digests["pinned"], digests["seen"])
             for key, tools in sorted(self.read().items())
@@ -128,7 +127,7 @@ class PinFile:
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """Hold the folder, so that of two changes at a time none is lost. Raises `ConfigError`."""
+        """Lock the folder, so that concurrent changes are not lost. Raises `ConfigError`."""
         try:
             self._make_folder()
             folder = os.open(self.path.parent, os.O_RDONLY)
@@ -151,31 +150,35 @@ class Pins:
     """The pins of one server."""
 
     def __init__(self, config: UpstreamConfig, broken: Callable[[str], None], file: PinFile | None = None) -> None:
-        """`file`: the common one when unset."""
+        """`broken` is called with the server's name for each changed tool. `file`: None: the usual one."""
         self.blocked: frozenset[str] = frozenset()
-        """Its own names of the tools that nobody may call."""
+        """The server's own names of the tools that nobody may call."""
         self._config = config
         self._broken = broken
         self._file = file or PinFile()
         self._key = f"{config.name} {_target(config)}"
         self._log = get_logger("gateway.proxy").bind(server=config.name)
-        self._told: set[tuple[str, str]] = set()
+        self._warnings = ToolWarnings[tuple[str, str]](
+            config.name,
+            "a tool's definition is not the pinned one",
+            "more tools have definitions that are not the pinned ones",
+        )
         self._kept: frozenset[str] = frozenset()
-        """Digests of the definitions that were listed last: those are kept."""
+        """Digests of the definitions that were listed last, which are already kept."""
 
     def screen(self, definitions: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        """The definitions that may be shown; new tools are pinned."""
+        """Return the definitions that may be shown. New tools are pinned."""
         if self._config.pin == "off":
             return tuple(definitions)
         try:
             changed = self._compare({item["name"]: (digest_of(item), item) for item in definitions})
         except ConfigError as error:
-            # What can't be compared can't be trusted, where the operator asked for that.
+            # With `block` the operator trusts only compared definitions.
             self._log.error("tool definitions can't be compared with their pins", cause=error.message)
             changed = {item["name"] for item in definitions} if self._config.pin == "block" else set[str]()
         if self._config.pin == "warn":
             return tuple(definitions)
-        # Each session lists for itself, and may list less: what is blocked stays so until it is seen unchanged.
+        # Each session has its own list, which may be shorter: a tool stays blocked until it is seen unchanged.
         self.blocked = (self.blocked - {item["name"] for item in definitions}) | changed
         return tuple(item for item in definitions if item["name"] not in changed)
 
@@ -183,41 +186,35 @@ class Pins:
         digests = {name: digest for name, (digest, _) in listed.items()}
         tools = self._file.note(self._key, digests)
         self._keep(dict(listed.values()))
-        # One for which there was no room is no more trusted than one that changed.
+        # A tool that could not be pinned for lack of room is trusted no more than one that changed.
         changed = {name for name, digest in digests.items() if name not in tools or tools[name]["pinned"] != digest}
-        self._tell([(name, digests[name]) for name in sorted(changed) if (name, digests[name]) not in self._told])
+        for _ in range(self._warnings.warn([(name, digests[name]) for name in sorted(changed)], self._shown)):
+            self._broken(self._config.name)
         return changed
 
     def _keep(self, definitions: dict[str, dict[str, Any]]) -> None:
-        """Keep what was listed, to be shown where it changes."""
+        """Keep the listed definitions, so that changes can be shown."""
         if not definitions.keys() - self._kept:
             return
         self._kept = frozenset(definitions)
         try:
             self._file.keep(definitions)
         except ConfigError as error:
-            self._log.warning("definitions of pinned tools can't be kept to be shown", cause=error.message)
+            self._log.warning(
+                "definitions of pinned tools can't be saved; `codec-gateway pins show` won't show what changed",
+                cause=error.message,
+            )
 
-    def _tell(self, changes: list[tuple[str, str]]) -> None:
-        """Say of each changed tool once that it is another."""
-        if len(self._told) + len(changes) > 2 * _TOOLS:
-            self._told.clear()
-        self._told.update(changes)
-        for number, (name, _) in enumerate(changes):
-            self._broken(self._config.name)
-            if number < _LINES:
-                self._log.warning(
-                    "a tool's definition is not the pinned one",
-                    tool=escape_text(name, _NAME),
-                    blocked=self._config.pin == "block",
-                    way_out=f"codec-gateway pins show; codec-gateway pins accept {self._config.name}",
-                )
-        if len(changes) > _LINES:
-            self._log.warning("more tools are not the pinned ones", tools=len(changes) - _LINES)
+    def _shown(self, change: tuple[str, str]) -> Mapping[str, object]:
+        return {
+            "tool": escape_text(change[0], _NAME),
+            "blocked": self._config.pin == "block",
+            "way_out": f"codec-gateway pins show; codec-gateway pins accept {self._config.name}",
+        }
 
 
 def _note(tools: dict[str, Digests], seen: Mapping[str, str]) -> bool:
-    """Note the definitions that were seen, and pin those of new tools; whether that changed anything."""
+    """Record the digests that were seen, and pin those of new tools. Return whether that changed anything."""
     changed = False
     for name, digest in seen.items():
         pair = tools.get(name)
@@ -241,11 +238,11 @@ def _are_pins(value: object) -> bool:
 
 
 def digest_of(definition: dict[str, Any]) -> str:
-    """What stands for a definition: SHA-256 of its JSON with sorted keys, in hexadecimal."""
+    """The digest of a definition: SHA-256 of its JSON with sorted keys, in hexadecimal."""
     return sha256(json.dumps(definition, sort_keys=True, separators=(",", ":")).encode("utf-8", "replace")).hexdigest()
 
 
 def _target(config: UpstreamConfig) -> str:
-    """What stands for the program or URL behind a name: another one has pins of its own."""
+    """A digest of the program or URL behind a server's name: a different one has pins of its own."""
     target = [config.url or config.manifest] if config.command is None else [config.command, *config.args]
     return sha256(json.dumps(target).encode("utf-8", "replace")).hexdigest()[:16]

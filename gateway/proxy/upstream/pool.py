@@ -1,10 +1,10 @@
-"""The sessions that are open with one server besides its main one: who stands for whom, and when they end.
+"""The sessions with one server besides its main one: whose they are, and when they end.
 
 A handshake-era client that may be asked gets a session of its own (`own`), because in that era nothing says which
-client a question is meant for. A modern client of a handshake-era server borrows one that nobody else uses meanwhile
-(`lease`), keyed by what the client announced. Sessions are opened on demand, once however many wait, and end with their
-client, their server, or after a time without use. Each counts to its principal's share until it is gone, its process
-too. It knows no supervision of the server itself.
+client a question is meant for. A modern client of a handshake-era server borrows one for its exclusive use (`lease`),
+chosen by the capabilities that the client announced. Sessions are opened on demand, once for all that wait, and end
+with their client, with their server, or after some time without use. Each counts towards its principal's share until it
+and its process are gone. It knows nothing about the supervision of the server itself.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ from gateway.proxy.upstream.negotiation import NoCommonEra, Terms
 
 _SWEEP: Final = 15.0
 _IDLE: Final = 60.0
-"""Seconds without use after which a leased session ends, and that of a client that was heard once."""
+"""Seconds without use after which a borrowable session ends, or that of a client silent since it was opened."""
 _LEASE_TIME: Final = 60.0
-"""Seconds to wait for a certain session that another call has."""
+"""Seconds to wait for a particular session that another call is using."""
 
 
 @dataclass(eq=False, slots=True)
 class _Held:
-    """One session, from before it is open until nothing of it is left."""
+    """One session, from before it is open until it is completely gone."""
 
     opened: asyncio.Future[Member]
     payer: Principal | None
-    """To whose share it counts now; None: it is idle and may be lent to anybody."""
+    """The principal whose share it counts towards now; None: it is idle and may be lent to anybody."""
     owner: ClientSession | None
     key: bytes
-    """What was announced."""
+    """The announced capabilities."""
     heard: int
-    """How often its owner had been heard when it was opened."""
+    """How many times its owner had sent something when it was opened."""
     leased: bool = False
     returned: asyncio.Event = field(default_factory=asyncio.Event)
     """Set and replaced whenever a lease ends."""
@@ -58,21 +58,21 @@ class _Held:
 
     @property
     def alive(self) -> bool:
-        """Whether a request would go out."""
+        """Whether a request could be sent."""
         return not self.leaving and (member := self.member) is not None and member.alive
 
     def leave(self) -> None:
-        """End it, as soon as it is open if it is not yet."""
+        """End the session; if it is not open yet, as soon as it is."""
         self.leaving = True
         if self.member is not None:
             self.member.leave.set()
 
 
 class Pool:
-    """The sessions besides the main one."""
+    """The sessions with one server besides the main one."""
 
     def __init__(self, config: UpstreamConfig, opener: Opener, tasks: TaskGroup, rule: ShareRule) -> None:
-        """`tasks` run one task a session, and the sweeper; `rule`: how many sessions may be one principal's."""
+        """`tasks` run one task for each session. `rule`: how many sessions one principal may have."""
         self._config = config
         self._opener = opener
         self._tasks = tasks
@@ -91,10 +91,10 @@ class Pool:
         return None if held is None else held.member
 
     async def own(self, session: ClientSession, terms: Terms) -> Member:
-        """The client's own session, opened now if need be.
+        """Return the client's own session; open it if necessary.
 
         Raises:
-            UpstreamUnavailable: it can't be opened, or too many are.
+            UpstreamUnavailable: it can't be opened, or too many are open.
         """
         held = self._own.get(session)
         if held is None or (held.opened.done() and not held.alive):
@@ -107,10 +107,10 @@ class Pool:
     async def lease(
         self, terms: Terms, principal: Principal, wanted: Member | None = None
     ) -> AsyncGenerator[Member, None]:
-        """A session that nobody else uses while the context lasts, announced with the terms' capabilities.
+        """Borrow a session that nobody else uses while the context lasts, opened with the capabilities of `terms`.
 
         Args:
-            wanted: this one, once nobody else uses it; another one if it is gone.
+            wanted: use this session, once nobody else does; if it is gone, use another one.
 
         Raises:
             UpstreamUnavailable: it can't be opened, is not free in time, or too many are in use.
@@ -124,7 +124,7 @@ class Pool:
         except RpcError:
             raise
         except BaseException:
-            # What the server still does for this call it may push later: the next caller is not to hear it.
+            # The server may still work on this call and push something later, which the next caller must not get.
             held.leave()
             raise
         finally:
@@ -135,22 +135,22 @@ class Pool:
         return [held.member for held in self._held if held.alive and held.member is not None]
 
     def lends(self, member: Member) -> bool:
-        """Whether this is a session that callers borrow, and would go on."""
+        """Whether this is a session that callers borrow, and is still usable."""
         return any(held.member is member and held.owner is None and held.alive for held in self._held)
 
     def lent(self, terms: Terms) -> Member | None:
-        """A session that is open and was announced with these capabilities, whoever uses it now."""
+        """An open borrowable session with these capabilities, even if it is in use."""
         key = _key(terms.capabilities)
         return next((held.member for held in self._held if held.owner is None and held.alive and held.key == key), None)
 
     def suspect(self, member: Member) -> None:
-        """A call on this session got no answer: find out whether anyone is there, and end it where nobody is."""
+        """Ping on this session, on which a call got no answer, and end it if there is none to the ping either."""
         if not member.suspected and member.alive:
             member.suspected = True
             self._tasks.start_soon(self._check, member)
 
     def release(self, session: ClientSession) -> None:
-        """The client is gone: end its session."""
+        """End the session of a client that has disconnected."""
         held = self._own.pop(session, None)
         if held is not None:
             held.leave()
@@ -162,7 +162,7 @@ class Pool:
             held.leave()
 
     async def sweep(self) -> None:
-        """End sessions that nobody needs any more, for ever."""
+        """Keep ending sessions that nobody needs any more, until cancelled."""
         while True:
             await anyio.sleep(_SWEEP)
             for held in list(self._held):
@@ -179,19 +179,20 @@ class Pool:
         return 0.0 if member is None else monotonic() - member.used
 
     def _is_abandoned(self, held: _Held, owner: ClientSession) -> bool:
-        """Whether its client was never heard again. Where the operator says that clients have state there, it stays."""
+        """Whether its client has been idle and has sent nothing since it was opened. Never, if the operator configured
+        `per_client`, which means that clients have state there."""
         if self._config.sessions == "per_client" or owner.times_heard != held.heard or self._own.get(owner) is not held:
             return False
         return owner.idle_since is not None and monotonic() - owner.idle_since > _IDLE
 
     async def _once_free(self, wanted: Member) -> _Held | None:
-        """The session, once nobody uses it; None: it is gone."""
+        """Wait until nobody uses the session; None: it is gone."""
         held = next((each for each in self._held if each.member is wanted), None)
         with anyio.move_on_after(_LEASE_TIME):
             while held is not None and held.leased and held.alive:
                 await held.returned.wait()
             return held if held is not None and self._is_free(held) else None
-        raise self._unavailable(f"the one that has what is asked for runs another call for {_LEASE_TIME:g} s already")
+        raise self._unavailable(f"the one that gave this resource has been running another call for {_LEASE_TIME:g} s")
 
     def _borrow(self, held: _Held | None, terms: Terms, principal: Principal) -> _Held:
         if held is None:
@@ -209,7 +210,7 @@ class Pool:
         if held.member is not None:
             held.member.used = monotonic()
         if held.alive and held.payer is not None:
-            # One that is ending counts until it has ended.
+            # A session that is ending counts until it has ended.
             self._shares.give_back(held.payer)
             held.payer = None
 
@@ -230,8 +231,8 @@ class Pool:
             raise self._unavailable(over.message)
 
     def _end_idle(self) -> None:
-        """Make room: end the leased session that was not used for longest. What is in use counts to somebody's share,
-        so one that does not is there."""
+        """Make room: end the free session that has been unused for longest. All sessions in use count towards shares,
+        and these were not exhausted, so there is a free one."""
         idle = [held for held in self._held if self._is_free(held)]
         if idle:
             max(idle, key=self._age).leave()
@@ -242,7 +243,7 @@ class Pool:
         member.suspected = False
 
     async def _hold(self, held: _Held, terms: Terms) -> None:
-        """Open a session, hand it out, and keep it until it ends or is told to."""
+        """Open a session, hand it out, and hold it until it ends or is told to end."""
         try:
             async with self._opener.opened(terms, held.owner) as member:
                 held.opened.set_result(member)
@@ -265,7 +266,9 @@ class Pool:
             del self._own[held.owner]
 
     def _unavailable(self, cause: str) -> UpstreamUnavailable:
-        return UpstreamUnavailable(f"server {self._config.name!r} gave no session: {cause}", server=self._config.name)
+        return UpstreamUnavailable(
+            f"no session with server {self._config.name!r} is available: {cause}", server=self._config.name
+        )
 
 
 def _key(capabilities: Mapping[str, Any] | None) -> bytes:
@@ -275,5 +278,5 @@ def _key(capabilities: Mapping[str, Any] | None) -> bytes:
 def _fail(opened: asyncio.Future[Member], error: UpstreamUnavailable) -> None:
     if not opened.done():
         opened.set_exception(error)
-        # Whoever waited may be gone: an error that nobody takes would be reported as forgotten.
+        # The waiting callers may be gone, and asyncio would log an error that nobody retrieves.
         opened.exception()

@@ -1,8 +1,8 @@
-"""The requests that run in one conversation, and who of their callers hears what the server ties to none of them.
+"""The requests in flight in one conversation, and which of their callers gets pushes that name no request.
 
-Such a push belongs to the only caller there is, and to nobody where it may be of more. A request that its caller gave
-up counts until the server answers it: a server need not heed a cancellation, and what it still says of that call is not
-for whoever calls next. It knows no transport.
+Such a push is for the only caller there is; if it could be for several, nobody gets it. A request that its caller gave
+up still counts until the server answers it: a server may ignore a cancellation, and what it pushes for that call is not
+for the next caller. It knows no transport.
 """
 
 from collections.abc import Callable
@@ -11,58 +11,58 @@ from typing import Any, Final
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
 
 SEVERAL: Final = Principal("several callers")
-"""Pays for what may be of more than one principal."""
+"""Charged for what may have been caused by any of several principals."""
 _MOST: Final = 256
-"""Requests that were given up and got no answer, of which we know whose they were."""
+"""Abandoned requests without an answer whose callers are remembered, at most."""
 Deliver = Callable[[str, dict[str, Any], "Running"], None]
 
 
 class Running:
-    """One request in flight: the `Pending` that the transport is given for it."""
+    """One request in flight; the transport gets it as the request's `Pending`."""
 
     __slots__ = ("_deliver", "_requests", "caller", "client", "number", "token")
 
     def __init__(self, caller: Caller, requests: "Requests", deliver: Deliver) -> None:
         self.caller = caller
         self.client: ClientSession | None = None
-        """Whose it was, once it is given up."""
+        """The session of its caller, set when it is given up."""
         self.number: int | None = None
         self.token: object = None
         self._requests = requests
         self._deliver = deliver
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
-        """The server pushed something on this request's own stream."""
+        """Deliver what the server pushed on this request's own stream."""
         self._deliver(method, params, self)
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The server asks something on this request's own stream."""
+        """Answer what the server asks on this request's own stream."""
         return await self.caller.asked(method, params)
 
     def given_up(self) -> None:
-        """Its caller waits no longer, and the server was told."""
+        """Note that its caller no longer waits; the server was told."""
         self._requests.give_up(self)
 
     def answered(self) -> None:
-        """The server answered after that."""
+        """Note that the server has answered after the request was given up."""
         self._requests.given_up.discard(self)
 
 
 class Requests:
-    """All requests of clients that one server works on, in one conversation."""
+    """All requests of clients that a server works on in one conversation."""
 
     def __init__(self) -> None:
-        """There is none."""
+        """Start with no requests."""
         self.running: set[Running] = set()
         self.given_up: set[Running] = set()
         self._lost_count = False
-        """More were given up than are remembered."""
+        """Whether more requests were given up than are remembered."""
         self._first: Principal | None = None
         self._several = False
-        """Whether more than one principal ever called here."""
+        """Whether more than one principal has ever called here."""
 
     def begin(self, request: Running) -> None:
-        """This one runs from now on."""
+        """Note that this request is running."""
         self.running.add(request)
         principal = request.caller.principal
         if self._first is None:
@@ -71,7 +71,7 @@ class Requests:
             self._several = True
 
     def give_up(self, request: Running) -> None:
-        """This one's caller is gone; the server may still work on it."""
+        """Note that this request's caller is gone, though the server may still work on it."""
         if request not in self.running:
             return
         if len(self.given_up) >= _MOST:
@@ -81,7 +81,7 @@ class Requests:
         self.given_up.add(request)
 
     def only_caller(self) -> Caller | None:
-        """Whom a push must be for that names no request; None: it may be for several, or for nobody."""
+        """The caller that a push without a request must be for; None: it may be for several, or for nobody."""
         if len(self.running) != 1 or self._lost_count:
             return None
         caller = next(iter(self.running)).caller
@@ -91,7 +91,7 @@ class Requests:
         return caller if same else None
 
     def payer(self, audience: Caller | ClientSession) -> Principal:
-        """At whose expense the server samples; `audience`: who hears what it says now."""
+        """Who is charged when the server samples. `audience`: who gets what it pushes now."""
         if audience is not NOBODY:
             return audience.principal
         return SEVERAL if self._several else self._first or ANYBODY

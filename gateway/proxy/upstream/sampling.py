@@ -1,7 +1,8 @@
-"""Generations for servers that ask for one where the client offers none: by our own engine, if the operator lets it.
+"""Generates, with our own engine, for servers whose client can't be asked to, if the operator allows it.
 
-A `Sampler` is given from above (the engine is no business of this package); `SamplingCaller` is a caller whose sampling
-requests go to it, and `Allowance` counts what a server may still spend. Every other question goes to the caller itself.
+The `Sampler` is injected from above, since this package must not know the engine. `SamplingCaller` is a caller whose
+sampling requests go to the sampler, while all other questions go to the caller itself. `Allowance` counts what a server
+may still spend.
 """
 
 from collections.abc import Mapping
@@ -17,14 +18,14 @@ CAPABILITY: Final = "sampling"
 
 
 class Sampler(Protocol):
-    """Something that generates."""
+    """Generates with the engine."""
 
     async def sample(self, params: Mapping[str, Any], most: int, payer: Principal) -> tuple[dict[str, Any], int]:
-        """The CreateMessageResult of `params`, and how many tokens it cost.
+        """Return the CreateMessageResult for `params`, and how many tokens it cost.
 
         Args:
-            most: tokens to generate at most.
-            payer: on whose behalf; the engine's queue and cache are shared out by principals.
+            most: how many tokens to generate at most.
+            payer: the principal to charge; the engine's queue and cache are divided among principals.
 
         Raises:
             RpcError: it can't be generated.
@@ -33,19 +34,19 @@ class Sampler(Protocol):
 
 
 class Allowance:
-    """What one server may spend of the engine."""
+    """The engine tokens that one server may spend."""
 
     def __init__(self, server: str, tokens: int, rule: ShareRule, sampler: Sampler | None) -> None:
-        """`tokens`: in the whole life of this configuration; `rule`: how many of them one principal may cause."""
+        """`tokens`: for the lifetime of this configuration. `rule`: how many of them one principal may cause."""
         self._sampler = sampler
         self._server = server
         self._tokens = tokens
-        what = f"tokens of server {server!r} to sample with"
+        what = f"sampling tokens of server {server!r}"
         self._shares = rule.shares("sampling_tokens", tokens, what, f"upstreams.{server}.sampling_tokens")
 
     @property
     def left(self) -> int:
-        """Tokens that nobody has spent."""
+        """Tokens that have not been spent."""
         return self._tokens - self._shares.taken
 
     @property
@@ -53,20 +54,18 @@ class Allowance:
         """Whether the server may be told that it can ask."""
         return self._sampler is not None and self.left > 0
 
-    def help(self, caller: Caller) -> Caller:
-        """The caller, with our engine to sample in its stead where it can't and the operator lets it."""
+    def with_sampling(self, caller: Caller) -> Caller:
+        """Return the caller, or, if it can't sample and the operator allows it, one whose sampling our engine does."""
         return caller if CAPABILITY in caller.capabilities or not self.open else SamplingCaller(caller, self)
 
     async def spend(self, params: Mapping[str, Any], payer: Principal) -> dict[str, Any]:
-        """Generate at the expense of the server, and of its caller's share. What runs is paid for before it runs.
+        """Generate at the server's expense, within the payer's share. The most it can cost is reserved beforehand.
 
         Raises:
-            RpcError: nothing is left, or it can't be generated.
+            RpcError: no tokens are left, or it can't be generated.
         """
         if self._sampler is None or self.left <= 0:
-            raise rpc_error(
-                INTERNAL_ERROR, f"server {self._server!r} has no tokens left to sample with (sampling_tokens)"
-            )
+            raise rpc_error(INTERNAL_ERROR, f"server {self._server!r} has no sampling tokens left (sampling_tokens)")
         asked: object = params.get("maxTokens")
         left = self._shares.left(payer)
         most = min(asked, left) if isinstance(asked, int) and asked > 0 else left
@@ -81,7 +80,7 @@ class Allowance:
 
 
 class SamplingCaller(ForwardingCaller):
-    """A caller that can be asked to sample, because our engine does it in its stead."""
+    """A caller that can be asked to sample, because our engine does it in its place."""
 
     __slots__ = ("_allowance",)
 
@@ -91,11 +90,11 @@ class SamplingCaller(ForwardingCaller):
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """The caller's, and sampling."""
+        """The caller's capabilities, and sampling."""
         return {**super().capabilities, CAPABILITY: {}}
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Sampling is done here; the rest is passed on."""
+        """Answer sampling requests with the engine, and pass on all others."""
         if method == SAMPLING:
             return await self._allowance.spend(params, self.principal)
         return await super().asked(method, params)

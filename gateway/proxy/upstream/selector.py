@@ -1,8 +1,8 @@
-"""Which session with a server answers which caller.
+"""Chooses which session with a server serves which caller.
 
-A caller is given the main session where nothing speaks against it, one of its own where what the server asks must reach
-that client and no other, or one that it borrows. What it is given is open: a sleeping server is woken, a lost session
-opened anew. It sends no request of a client.
+A caller gets the main session unless there is a reason against it, a session of its own if the server's questions must
+reach that client and no other, or one that it borrows. The session is open: a sleeping server is woken, a lost session
+opened again. It sends no client's requests.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -24,7 +24,7 @@ from gateway.proxy.upstream.session import least_severe
 from gateway.proxy.upstream.supervisor import Supervisor
 
 ASKABLE: Final = frozenset({"elicitation", "roots", "sampling"})
-"""What a client may announce that it can be asked for."""
+"""The capabilities of a client that mean that it can be asked."""
 _SET_LEVEL: Final = "logging/setLevel"
 
 
@@ -34,7 +34,7 @@ class Selector:
     def __init__(
         self, config: UpstreamConfig, supervisor: Supervisor, opener: Opener, allowance: Allowance, rule: ShareRule
     ) -> None:
-        """`rule`: how many of the sessions may be one principal's."""
+        """`rule`: how many of the sessions one principal may have."""
         self._config = config
         self._rule = rule
         self._supervisor = supervisor
@@ -42,10 +42,10 @@ class Selector:
         self._allowance = allowance
         self._pool: Pool | None = None
         self._handshake = config.protocol != "modern"
-        """Whether sessions of the handshake era can be had; learned by trying."""
+        """Whether sessions of the handshake era can be opened; learned by trying."""
 
     def begin(self, tasks: TaskGroup) -> None:
-        """Sessions besides the main one live in these tasks."""
+        """Run the sessions besides the main one in these tasks."""
         self._pool = Pool(self._config, self._opener, tasks, self._rule)
         tasks.start_soon(self._pool.sweep)
 
@@ -58,7 +58,7 @@ class Selector:
         return (0 if self._supervisor.main is None else 1) + (0 if self._pool is None else len(self._pool))
 
     def at_once(self, caller: Caller, method: str) -> Member | None:
-        """What `for_call` gives, where nobody has to be asked or told anything for it."""
+        """Return what `for_call` would, if nothing must be waited for; else None."""
         main, session = self._supervisor.main, caller.session
         if main is None or session is None or session is self._supervisor.adopted:
             return main
@@ -67,7 +67,7 @@ class Selector:
         return main
 
     async def for_call(self, caller: Caller, method: str) -> Member:
-        """The session for this caller's request; its own is opened where the request needs one.
+        """Return the session for this caller's request; if the request needs one of its own, that is opened.
 
         Raises:
             UpstreamUnavailable: it can't be opened.
@@ -83,20 +83,20 @@ class Selector:
             except NoCommonEra:
                 if not main.session.modern:
                     raise
-                # It speaks the modern era only; its pushes come as rounds, which need no session.
+                # The server speaks only the modern era; its questions come as rounds, which need no session.
                 self._handshake = False
         await tell_level(member, session.log_level)
         return member
 
     async def for_lists(self, caller: Caller) -> Member:
-        """The session whose lists this caller sees: one of its own if it is open, and none is opened for it.
+        """Return the session whose lists this caller sees: its own if that is open (none is opened), else the main one.
 
-        Raises as `for_call`.
+        Raises as `for_call` does.
         """
         return self.aside(caller) or self._supervisor.main or await self._supervisor.want()
 
     def aside(self, caller: Caller) -> Member | None:
-        """The session besides the main one that this caller's calls run on, if it is open."""
+        """The session besides the main one that this caller's calls use, if it is open."""
         main = self._supervisor.main
         if caller.session is not None:
             own = self._living_own(caller.session)
@@ -107,14 +107,14 @@ class Selector:
 
     @asynccontextmanager
     async def lease(self, caller: Caller, wanted: Member | None = None) -> AsyncGenerator[Member, None]:
-        """A session of the handshake era for this caller alone (see `bridges`); `wanted`: that one, if it is still
-        there. Raises as `for_call`."""
+        """Borrow a handshake-era session for this caller's exclusive use (see `bridges`). `wanted`: use this one if it
+        still exists. Raises as `for_call` does."""
         await self._supervisor.want()
         async with self._living_pool().lease(self._borrowed(caller), caller.principal, wanted) as member:
             yield member
 
     def members(self) -> list[Member]:
-        """The sessions besides the main one that are open."""
+        """The open sessions besides the main one."""
         return [] if self._pool is None else self._pool.members()
 
     def lends(self, member: Member) -> bool:
@@ -122,8 +122,8 @@ class Selector:
         return self._pool is not None and self._pool.lends(member)
 
     def may_list_more(self, caller: Caller) -> bool:
-        """Whether the main session's lists are known to be incomplete for this caller: it announced abilities that the
-        server was not told of there, and can be.
+        """Whether the main session's lists are known to be incomplete for this caller: it announced capabilities that
+        the server was not told of there, but can be told of.
         """
         main, session = self._supervisor.last, caller.session
         if main is None or (ASKABLE & caller.capabilities.keys()) <= main.announced:
@@ -135,14 +135,14 @@ class Selector:
         return session is not self._supervisor.adopted and self._needs_own(session, "tools/call")
 
     def listing(self, member: Member, caller: Caller) -> Listing:
-        """The lists of this session, as the server has them for this caller."""
-        abilities = ASKABLE & caller.capabilities.keys()
-        return member.listing_for({each: caller.capabilities[each] for each in sorted(abilities)})
+        """The lists of this session, as the server has them for a caller with these capabilities."""
+        askable = ASKABLE & caller.capabilities.keys()
+        return member.listing_for({each: caller.capabilities[each] for each in sorted(askable)})
 
     @asynccontextmanager
     async def open_aside(self, caller: Caller) -> AsyncGenerator[None, None]:
-        """While this is entered, a session is open on which the server is told what this caller announced, as far as
-        `may_list_more`. Raises as `for_call`.
+        """Have a session open, while the context lasts, on which the server is told of this caller's capabilities (see
+        `may_list_more`). Raises as `for_call` does.
         """
         if caller.session is not None:
             await self.for_call(caller, "tools/call")
@@ -151,29 +151,29 @@ class Selector:
             async with self.lease(caller):
                 yield
         else:
-            # A modern server is told with each request.
+            # A modern server is told in each request.
             yield
 
     async def bridges(self, caller: Caller) -> bool:
-        """Whether the server may push requests to this caller that only a new round of its own can carry.
+        """Whether the server may send requests to this caller, which can answer them only in a further round.
 
-        Raises as `for_call`.
+        Raises as `for_call` does.
         """
         if not caller.modern or ASKABLE.isdisjoint(caller.capabilities):
             return False
         return self._asks_aside(self._supervisor.main or await self._supervisor.want(), caller)
 
     def has_own(self, caller: Caller) -> bool:
-        """Whether what the server pushes on this caller's session is the caller's, and it can subscribe there."""
+        """Whether the caller has a session of its own: pushes on it are the caller's, and it can subscribe there."""
         member = None if caller.session is None else self.own(caller.session)
         return member is not None and not member.session.modern
 
     async def is_modern(self, caller: Caller) -> bool:
-        """Whether this caller's requests go out in the modern era. Raises as `for_call`."""
+        """Whether this caller's requests are sent in the modern era. Raises as `for_call` does."""
         return (await self.for_lists(caller)).session.modern
 
     def level_for(self, caller: Caller, wanted: str) -> str:
-        """The log level to ask for, so that who shares the session hears no less for it."""
+        """The log level to ask the server for, so that others that share the session get no fewer messages."""
         own = None if caller.session is None else self.own(caller.session)
         member = own or self._supervisor.main
         if member is None:
@@ -183,18 +183,18 @@ class Selector:
         return level
 
     def own(self, session: ClientSession) -> Member | None:
-        """The session that stands for this client, if there is one open."""
+        """The client's own session, if it is open."""
         if session is self._supervisor.adopted:
             return self._supervisor.main
         return None if self._pool is None else self._pool.find(session)
 
     def release(self, session: ClientSession) -> None:
-        """The client is gone."""
+        """End the session of a client that has disconnected."""
         if self._pool is not None:
             self._pool.release(session)
 
     def suspect(self, member: Member | None) -> None:
-        """A call got no answer on this session (None: it was given none): find out whether anyone is there."""
+        """Find out whether the server is alive, because a call on this session (None: on none) got no answer."""
         if member is None or member is self._supervisor.main or self._pool is None:
             self._supervisor.maintenance.suspect()
         else:
@@ -209,7 +209,7 @@ class Selector:
         )
 
     def _needs_own(self, session: ClientSession, method: str) -> bool:
-        """Whether a session is to be opened for this request of a client that has none."""
+        """Whether this request needs a session of the client's own to be opened."""
         if self._config.sessions == "shared" or not self._handshake:
             return False
         if self._config.sessions == "per_client":
@@ -221,7 +221,7 @@ class Selector:
         return member if member is not None and member.alive else None
 
     def _borrowed(self, caller: Caller) -> Terms:
-        return Terms(("handshake",), self._allowance.help(caller).capabilities)
+        return Terms(("handshake",), self._allowance.with_sampling(caller).capabilities)
 
     def _announced(self, session: ClientSession) -> Mapping[str, Any]:
         return {CAPABILITY: {}, **session.capabilities} if self._allowance.open else session.capabilities
@@ -229,5 +229,5 @@ class Selector:
     def _living_pool(self) -> Pool:
         if self._pool is None:
             name = self._config.name
-            raise UpstreamUnavailable(f"server {name!r} is not available: it is not started", server=name)
+            raise UpstreamUnavailable(f"server {name!r} is not available: it has not been started", server=name)
         return self._pool

@@ -1,9 +1,9 @@
-"""One negotiated conversation with one MCP server, in whichever era it speaks.
+"""One negotiated conversation with one MCP server, in the server's era.
 
-Turns a caller's request into the server's era and the answer back into the caller's, and brings what the server pushes
-meanwhile to whom it belongs: progress by its token, the rest to the request or the client that the session stands for,
-and changes of lists to the session's own cache. What can belong to several callers goes to none. It does not know that
-it is one of many, or how it came about.
+Turns a caller's request into the server's era and the answer back into the caller's, and delivers what the server
+pushes meanwhile: progress by its token, changes of lists to the session's own cache, the rest to the caller of the
+request or the client that owns the session. What could be for several callers is delivered to none. It does not know
+that there are other sessions, or how it was opened.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,7 +29,7 @@ from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody, Principal
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.interface import Transport
-from gateway.proxy.upstream.pausing_caller import all_still
+from gateway.proxy.upstream.pausing_caller import all_paused
 from gateway.proxy.upstream.running import SEVERAL, Requests, Running
 from gateway.proxy.upstream.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
 from gateway.proxy.upstream.wanted_ids import wanted_ids
@@ -39,7 +39,7 @@ CLIENT_INFO: Final = {"name": "codec-gateway", "version": version("codec-gateway
 PROGRESS: Final = "notifications/progress"
 UPDATED: Final = "notifications/resources/updated"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-"""That a server has heard what we listen to: it is said to us, whoever listens with us."""
+"""The server's acknowledgement of what we listen to; it is for us and never passed on."""
 _LOG: Final = "notifications/message"
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _CHANGED: Final[Mapping[str, ListKind]] = {
@@ -50,7 +50,7 @@ _CHANGED: Final[Mapping[str, ListKind]] = {
 
 
 class Session:
-    """A conversation. It is the transport's listener from the start; `negotiated` says that requests may be sent."""
+    """A conversation. It takes the transport's pushes from the start, and requests after `negotiated`."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class Session:
         on_sampling: Callable[[dict[str, Any], Principal], Awaitable[dict[str, Any]]] | None = None,
         tasks: TaskOwners | None = None,
     ) -> None:
-        """`owner`: the client that the whole session stands for, if any; `main`: it is for everybody else; `tasks`
-        outlive the session; `on_sampling` generates for the server where no client can be asked to; `on_listening`
-        hears that changes are told now."""
+        """`owner`: the only client that the session is for, if any; `main`: it is for all that have none of their own.
+        `tasks` outlive the session. `on_sampling` generates for the server if no client can be asked to. `on_listening`
+        is called when the server reports changes from now on."""
         self.tasks = TaskOwners() if tasks is None else tasks
         self._on_sampling = on_sampling
         self._ids: WantedIds = ids
@@ -91,7 +91,7 @@ class Session:
         self._tokens = 0
 
     def negotiated(self, transport: Transport, chosen: str, *, modern: bool, answer: Mapping[str, Any]) -> None:
-        """Remember what `initialize` or `server/discover` answered."""
+        """Store the answer to `initialize` or `server/discover`."""
         self.transport, self.version, self.modern = transport, chosen, modern
         self._tokens = transport.first_number
         self.capabilities = _object(answer.get("capabilities"))
@@ -110,11 +110,12 @@ class Session:
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
     ) -> dict[str, Any]:
-        """The answer to a request of `caller`, in the caller's era; `params` as the client sent them.
+        """Return the answer to a request of `caller`, in the caller's era; `params` as the client sent them.
 
         Raises:
-            PeerError, NoAnswer, LinkLost: as `Transport.request`.
-            RpcError: it is about a task that is not the caller's, or began one under another caller's id.
+            PeerError, NoAnswer, LinkLost: see `Transport.request`.
+            RpcError: the request is about a task that is not the caller's, or the server began a task under the id of
+                another caller's task.
         """
         if self.transport is None:
             raise RuntimeError("a session answers only after its negotiation")
@@ -123,7 +124,7 @@ class Session:
         running = Running(caller, self._requests, self.deliver)
         sent = self._translate(params, caller, running)
         if caller is not NOBODY and caller is not NOBODY_MODERN:
-            # An agent's call counts, though nobody hears what is pushed for it: it is not for the one other caller.
+            # An agent's call counts although it takes no pushes: those for it must not go to the only other caller.
             self._requests.begin(running)
         try:
             result = await self.transport.request(method, sent, running, headers=headers, written=written)
@@ -133,19 +134,19 @@ class Session:
                 del self._progress[running.number]
         result = self.tasks.note(method, sent, result, caller.principal)
         if self.modern:
-            # A question is left as it is: `bridge.py` puts it to the client.
+            # A question is left as it is: `bridge.py` passes it to the client.
             return result if caller.modern or is_input_required(result) else result_to_handshake(result)
         return result_to_modern(method, result, self.info) if caller.modern else result
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Tell the server something."""
+        """Send the server a notification."""
         if self.transport is not None:
             await self.transport.notify(method, params)
 
     def _translate(self, params: Mapping[str, Any], caller: Caller, running: Running) -> dict[str, Any]:
         sent = self._on_our_hop(params, caller, running) if "_meta" in params else dict(params)
         if "task" in sent and caller.modern != self.modern:
-            # Its caller could not follow it.
+            # The caller could not follow the task in its own era.
             del sent["task"]
         if not self.modern:
             return params_to_handshake(sent)
@@ -159,7 +160,7 @@ class Session:
         )
 
     def _on_our_hop(self, params: Mapping[str, Any], caller: Caller, running: Running) -> dict[str, Any]:
-        """The params with a `_meta` for the server: without what was said to us, and without another's task."""
+        """The params with a `_meta` for the server, without what was meant for us or names another caller's task."""
         said = meta_of(params)
         if not said:
             return dict(params)
@@ -168,7 +169,7 @@ class Session:
             if isinstance(caller, Nobody):
                 del meta[PROGRESS_KEY]
             else:
-                # Tokens of two clients may be the same; on our hop each request has its own.
+                # Two clients may use the same token, so each request to the server gets one of its own.
                 self._tokens += 1
                 running.number, running.token = self._tokens, meta[PROGRESS_KEY]
                 meta[PROGRESS_KEY] = self._tokens
@@ -183,20 +184,20 @@ class Session:
         return with_meta(params, meta)
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
-        """The server pushed something that the transport can't tie to a request (`Exchange`)."""
+        """Deliver a push that the transport can't tie to a request (`Exchange`)."""
         self.deliver(method, params, None)
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The server asks something that the transport can't tie to a request (`Exchange`)."""
+        """Answer a question that the transport can't tie to a request (`Exchange`)."""
         return await self.ask(method, params, self._audience(None))
 
     async def ask(
         self, method: str, params: dict[str, Any], audience: Caller | ClientSession, payer: Principal | None = None
     ) -> dict[str, Any]:
-        """The server asks something of `audience`; `payer`: at whose expense it is generated here, if it is."""
+        """Put a question of the server to `audience`. `payer`: who is charged if our engine generates the answer."""
         if not self.tasks.may_hear(method, params, audience.principal):
             audience = NOBODY
-        with all_still([running.caller for running in self._requests.running]):
+        with all_paused([running.caller for running in self._requests.running]):
             if (
                 method == "sampling/createMessage"
                 and self._on_sampling is not None
@@ -206,7 +207,7 @@ class Session:
             return await audience.asked(method, params)
 
     def deliver(self, method: str, params: dict[str, Any], running: Running | None) -> None:
-        """Bring a notification to whom it belongs; `running`: the request on whose stream it came."""
+        """Deliver a notification. `running`: the request on whose stream it came; None: it came on none."""
         if method == PROGRESS:
             self._deliver_progress(params)
         elif (kind := _CHANGED.get(method)) is not None:
@@ -234,45 +235,45 @@ class Session:
             running.caller.notified(PROGRESS, {**params, "progressToken": running.token})
 
     def _audience(self, running: Running | None) -> Caller | ClientSession:
-        """Who hears a push: its request's caller, the session's owner, or the only caller there is."""
+        """Who gets a push: its request's caller, the session's owner, or the only caller there is."""
         if running is not None:
             return running.caller
         return self.owner or self._requests.only_caller() or NOBODY
 
 
 class ForNobody:
-    """Takes what a server asks that may belong to callers of other workers too: no client is asked (`Exchange`)."""
+    """Answers a server's questions that may be for callers of other workers too: no client is asked (`Exchange`)."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
-        """Nobody hears it."""
+        """Drop it."""
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """What can be done without a client."""
+        """Answer as far as no client is needed."""
         return await self._session.ask(method, params, NOBODY, SEVERAL)
 
 
 def rpc_error(code: int, message: str, **data: object) -> RpcError:
-    """A JSON-RPC error in our own words; `data` only where there is some."""
+    """A JSON-RPC error of our own; without `data` if there is none."""
     return RpcError({"code": code, "message": message, **({"data": data} if data else {})})
 
 
 def cannot_ask(method: str) -> RpcError:
-    """What a server is told that asks for something which its client does not offer."""
-    return rpc_error(METHOD_NOT_FOUND, f"the client does not offer {method!r}")
+    """The error for a server that asks for something that the client does not offer."""
+    return rpc_error(METHOD_NOT_FOUND, f"the client does not support {method!r}")
 
 
 def _wants(audience: Caller | ClientSession, params: Mapping[str, Any]) -> bool:
-    """Whether a log message is as severe as its hearer asked for: a server of the handshake era was told no level."""
+    """Whether a log message is as severe as its receiver wants. The server may have been told a lower level."""
     if audience.log_level not in _LEVELS or params.get("level") not in _LEVELS:
         return True
     return _LEVELS.index(params["level"]) >= _LEVELS.index(audience.log_level)
 
 
 def least_severe(level: str, other: str | None) -> str:
-    """Of two log levels the one that lets more through; a word that is no level counts for nothing."""
+    """The log level of two that lets more through; a word that is not a level is ignored."""
     known = [each for each in (other, level) if each in _LEVELS]
     return min(known, key=_LEVELS.index) if known else level
 

@@ -1,8 +1,9 @@
-"""Keeps one server's main session subscribed to what somebody wants to hear of.
+"""Keeps one server's main session subscribed to what somebody watches.
 
-In the modern era that is one `subscriptions/listen` stream, opened anew whenever the set of resources changes or the
-stream ends; in the handshake era a `resources/subscribe` for each resource, repeated on a new session. It delivers
-nothing itself: what comes passes through `session.py`. `supervisor.py` runs it, `upstream.py` says what is wanted.
+In the modern era this is one `subscriptions/listen` stream, opened again whenever the set of resources changes or the
+stream ends; in the handshake era it is a `resources/subscribe` for each resource, repeated on a new session. It
+delivers nothing itself: notifications arrive through `session.py`. `maintenance.py` runs it, `change_feed.py` says what
+to watch.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _SETTLING: Final = 5.0
 _ANSWERING: Final = 10.0
-"""Seconds for the answer to one subscription: a server that gives none keeps the others from being asked for."""
+"""Seconds to wait for the answer to one subscription, since the others wait behind it."""
 _FLAGS: Final = {
     "tools": "toolsListChanged",
     "prompts": "promptsListChanged",
@@ -28,43 +29,43 @@ _FLAGS: Final = {
 
 
 class Follower:
-    """What is wanted of one server, and the task that asks for it."""
+    """What is watched on one server, and the task that subscribes to it."""
 
     def __init__(self, server: str) -> None:
-        """Nothing is wanted yet."""
+        """Start with nothing to watch."""
         self._wanted: Counter[str] = Counter()
         self._changed = anyio.Event()
         self._subscribed: set[str] | None = None
-        """What the server was asked to tell of; None: nothing is asked one by one now."""
+        """The resources subscribed to one by one (handshake era); None: in the modern era, or without a session."""
         self._asked = anyio.Event()
         self._log = get_logger("gateway.proxy").bind(server=server)
 
     def want(self, uri: str) -> None:
-        """One more wants to hear of this resource."""
+        """Add a watcher of this resource."""
         self._wanted[uri] += 1
         if self._wanted[uri] == 1:
-            self._turn()
+            self._wake()
 
     def drop(self, uri: str) -> None:
-        """One less does."""
+        """Remove a watcher of this resource."""
         self._wanted[uri] -= 1
         if self._wanted[uri] <= 0:
             del self._wanted[uri]
-            self._turn()
+            self._wake()
 
     @property
     def watches(self) -> bool:
-        """Whether anybody wants to hear of a resource."""
+        """Whether any resource is watched."""
         return bool(self._wanted)
 
     async def settled(self, uri: str) -> None:
-        """Return once the server was asked to tell of this resource, if it is asked so; after a while at the latest."""
+        """Wait, for a limited time, until this resource was subscribed to; returns at once in the modern era."""
         with anyio.move_on_after(_SETTLING):
             while self._subscribed is not None and uri in self._wanted and uri not in self._subscribed:
                 await self._asked.wait()
 
     async def follow(self, member: Member) -> None:
-        """Keep the session subscribed, for as long as nobody cancels."""
+        """Keep the session subscribed until cancelled."""
         if member.session.modern:
             await self._listen(member.session)
             return
@@ -75,7 +76,7 @@ class Follower:
             self._subscribed = None
             self._tell_asked()
 
-    def _turn(self) -> None:
+    def _wake(self) -> None:
         event, self._changed = self._changed, anyio.Event()
         event.set()
 
@@ -131,7 +132,7 @@ class Follower:
             with anyio.fail_after(seconds):
                 await session.request(method, params)
         except (PeerError, NoAnswer, LinkLost, TimeoutError) as error:
-            self._log.debug("upstream did not subscribe us", method=method, cause=str(error)[:200])
+            self._log.debug("upstream did not accept a subscription", method=method, cause=str(error)[:200])
 
 
 async def _cancel_on(event: anyio.Event, scope: anyio.CancelScope) -> None:

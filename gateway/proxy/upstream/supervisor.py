@@ -1,8 +1,8 @@
-"""The main session with one server, kept alive.
+"""Keeps the main session with one server alive.
 
-One owner task (`run`) opens the session, lists what the server offers, has it tended (`maintenance.py`), and opens it
-anew after a pause that `lifecycle.py` computes. A lazy server is started when somebody `want`s it, an idle one may be
-put to sleep until then. It knows no calls and no clients: `selector.py` asks it for the main session.
+One task (`run`) opens the session, lists what the server offers, has it tended (`maintenance.py`), and opens it again
+after a pause that `lifecycle.py` computes. A lazy server is started when somebody `want`s it, an idle one may be put to
+sleep until then. It knows no calls and, except an adopted one, no clients: `selector.py` asks it for the main session.
 """
 
 import random
@@ -26,11 +26,11 @@ from gateway.proxy.upstream.session import ListKind
 from gateway.proxy.upstream.subscription import Follower
 
 _RESTART_TIME: Final = 2.0
-"""Seconds for which a request waits for a server that is being started again."""
+"""Seconds that a request waits for a server that is being restarted."""
 
 
 class Supervisor:
-    """One server's main session."""
+    """Owns one server's main session."""
 
     def __init__(
         self,
@@ -43,22 +43,22 @@ class Supervisor:
         is_busy: Callable[[], bool],
         on_stop_idle: Callable[[], None],
     ) -> None:
-        """Nothing starts before `run`.
+        """Starts nothing before `run`.
 
         Args:
-            on_change: it says that these lists changed; none: it came up or went down.
-            on_stop_idle: it is stopped because nobody needs it.
+            on_change: called with the lists that the server says have changed; with none, when it came up or went down.
+            on_stop_idle: called when the server is stopped because nobody needs it.
         """
         self.lifecycle = Lifecycle()
         self.main: Member | None = None
         self.adopted: ClientSession | None = None
-        """The one client for whom the main session stands (standard input and output), if there is one."""
+        """The only client (over standard input and output), if the main session is its own."""
         self.last: Member | None = None
-        """The main session as it was when the server was last up: its lists say who owns a name."""
+        """The main session of the last time the server was up: its lists decide who owns a name."""
         self.settled = anyio.Event()
-        """Set once it has come up or failed for the first time, or waits to be wanted."""
+        """Set once the server has come up or failed for the first time, or sleeps until it is wanted."""
         self.ended = anyio.Event()
-        """Set when `run` is over and nothing of the server is left."""
+        """Set when `run` has ended and nothing of the server is left."""
         self._config = config
         self._limits = limits
         self._metrics = metrics
@@ -72,9 +72,9 @@ class Supervisor:
         self._stopping = anyio.Event()
         self._wanted = anyio.Event()
         self._leave_cause = ""
-        self._turned = anyio.Event()
+        self._changed_state = anyio.Event()
         self._resumes = 0.0
-        """The loop's time at which the pause before the next start is over."""
+        """The loop's time at which the pause before the next start ends."""
         self._at_once = False
         self._opening = anyio.CancelScope()
 
@@ -98,6 +98,10 @@ class Supervisor:
         finally:
             self.ended.set()
 
+    def adopt(self, session: ClientSession) -> None:
+        """Make the main session this client's own; it is the only one there will be. Call it before `run`."""
+        self.adopted = session
+
     def stop(self) -> None:
         """Ask `run` to end the server and return."""
         self._stopping.set()
@@ -106,16 +110,12 @@ class Supervisor:
             self.main.leave.set()
         else:
             self._opening.cancel()
-        self._turn()
-
-    def adopt(self, session: ClientSession) -> None:
-        """Let the main session stand for this client. To be called before `run`."""
-        self.adopted = session
+        self._wake()
 
     def lose(self, member: Member, cause: str, *, at_once: bool = False) -> None:
-        """The main session is of no use any more: open another.
+        """Give up the main session, which can't be used any more, and have another one opened.
 
-        `at_once`: the server is there and only forgot us, so there is nothing to wait for.
+        `at_once`: the server is there and has only forgotten the session, so there is no need for a pause.
         """
         if self.main is member:
             self.main = None
@@ -126,7 +126,7 @@ class Supervisor:
             member.leave.set()
 
     def stop_idle(self, member: Member) -> None:
-        """Nobody needed it for a while: end it, until somebody `want`s it."""
+        """End the server, which nobody has needed for a while, until somebody `want`s it."""
         self.lifecycle = self.lifecycle.fell_asleep()
         self.main = None
         member.leave.set()
@@ -134,21 +134,21 @@ class Supervisor:
 
     @property
     def asleep(self) -> bool:
-        """Whether it is not running because nobody needs it, and would be for whoever does."""
+        """Whether the server is not running because nobody needs it, and will be started for whoever does."""
         return self.lifecycle.state == "idle" and not self._stopping.is_set()
 
     async def want(self) -> Member:
-        """The main session; a sleeping server is woken, and waited for once.
+        """Return the main session. Wakes a sleeping server, and waits a limited time for one that is not up.
 
         Raises:
-            UpstreamUnavailable: it is not there, and why.
+            UpstreamUnavailable: the server is not up; the message says why.
         """
         self.maintenance.used()
         with anyio.move_on_after(self._limits.start_timeout + 1.0):
             while self.main is None and self.lifecycle.state in ("idle", "starting") and not self._stopping.is_set():
-                # Each time anew: it may have been on its way to sleep when it was first woken.
+                # Set each time: it may have been about to sleep when it was first woken.
                 self._wanted.set()
-                await self._turned.wait()
+                await self._changed_state.wait()
         if self.main is None:
             await self._restarted()
         if self.main is None:
@@ -160,54 +160,54 @@ class Supervisor:
         return self.main
 
     async def _restarted(self) -> None:
-        """Wait for a server that will be back in a moment; who calls meanwhile need not hear of its death."""
+        """Wait for a server that will be back in a moment, so that calls in between don't fail."""
         if self.last is None:
-            # It never came up: nothing says that it will.
+            # It was never up, so there is no reason to expect that it will be.
             return
         with anyio.move_on_after(_RESTART_TIME):
             while (
                 self.main is None
-                # One that is up without a session is just going down.
+                # A server that is up without a session is just going down.
                 and self.lifecycle.state in ("up", "restarting")
                 and not self._stopping.is_set()
                 and self._resumes - anyio.current_time() < _RESTART_TIME
             ):
-                await self._turned.wait()
+                await self._changed_state.wait()
 
     def answered(self) -> None:
-        """A request was answered: the server is of use, whatever went wrong before."""
+        """Note that a request was answered: earlier failures no longer count."""
         if self.lifecycle.failures:
             self.lifecycle = self.lifecycle.answered()
 
     def why_away(self) -> str:
-        """Why it is not up, as words after a colon."""
+        """Why the server is not up, as words that can follow a colon."""
         return self.lifecycle.last_error or "it is still starting"
 
     def list_again(self) -> None:
-        """What may be shown of the server's tools changed, whatever it lists."""
+        """List the tools again, because what may be shown of them has changed."""
         if self.main is not None:
             self.main.forget("tools")
             self.maintenance.changed()
 
     def list_in_doubt(self) -> None:
-        """The lists may have changed without a word: see whether they did, soon."""
+        """List again soon, because the lists may have changed without notice."""
         if self.main is not None:
             self.main.doubt()
             self.maintenance.changed()
 
     def changed(self, kind: ListKind) -> None:
-        """The server says that a list changed: list anew, soon."""
+        """List again soon, because the server says that this list has changed."""
         self._metrics.list_changed(self._config.name, kind)
         self.maintenance.changed(kind)
 
-    def _turn(self) -> None:
-        event, self._turned = self._turned, anyio.Event()
+    def _wake(self) -> None:
+        event, self._changed_state = self._changed_state, anyio.Event()
         event.set()
 
     async def _sleep(self) -> None:
         self.lifecycle = self.lifecycle.fell_asleep()
         self.settled.set()
-        self._turn()
+        self._wake()
         if not self._stopping.is_set():
             self._wanted = anyio.Event()
         await self._wanted.wait()
@@ -219,7 +219,7 @@ class Supervisor:
             self._metrics.upstream_restarted(self._config.name)
 
     async def _live_once(self) -> None:
-        """One life of the server, from its start to its end, whatever ended it."""
+        """Run the server once, from its start to its end, whatever ends it."""
         cause = "the gateway is stopping"
         try:
             with anyio.CancelScope() as self._opening:
@@ -227,16 +227,16 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001 - the one boundary: no failure of one server may reach another
             cause = describe_failure(error, self._config)
             if isinstance(error, LinkLost) and self._config.command is not None and len(self._eras) > 1:
-                # It may have been the unknown request that ended it: next time the handshake comes first.
+                # An unknown request may have made it exit: next time, try the handshake first.
                 self._eras = ("handshake", "modern")
         finally:
             self.main = None
         self._went_down(cause)
 
     async def _connect(self) -> str:
-        """Open the session and stay until it ends. Returns why it ended."""
+        """Open the session and wait until it ends. Return why it ended."""
         self._leave_cause = ""
-        # Sampling is ours to announce: it is for the own engine, whichever client there is.
+        # Sampling is announced whatever the client can do, because our own engine does it.
         ours: dict[str, Any] = {"sampling": {}} if self._config.sampling_tokens else {}
         terms = Terms(self._eras, ours)
         if self.adopted is not None:
@@ -255,7 +255,7 @@ class Supervisor:
             try:
                 await self.maintenance.tend(member, self)
             finally:
-                # At once, before the seconds that ending a process may take: from here on calls fail without waiting.
+                # Reset now, because ending a process may take seconds in which no call must use this session any more.
                 self.main = None
         return self._leave_cause or describe_ending(self._config)
 
@@ -272,25 +272,25 @@ class Supervisor:
         )
         self._on_change(())
         self.settled.set()
-        self._turn()
+        self._wake()
 
     def _went_down(self, cause: str) -> None:
         self._metrics.upstream_up(self._config.name, False)
         if self.lifecycle.state == "idle":
-            # What it offers stays offered: whoever asks for it wakes it.
-            self._log.info("upstream was idle and is stopped")
+            # What it offers stays offered: a call wakes it.
+            self._log.info("upstream was idle and has been stopped")
         elif self._at_once:
-            self._log.info("upstream is asked for a new session", cause=cause)
+            self._log.info("upstream has forgotten the session; opening a new one", cause=cause)
         else:
             self.lifecycle = self.lifecycle.went_down(cause)
-            # Not a secret: the roll only spreads restarts over time.
+            # Not a secret: the random number only spreads restarts over time.
             pause = self._backoff.pause(self.lifecycle.failures, random.random())  # noqa: S311
             self._resumes = anyio.current_time() + pause
             if not self._stopping.is_set():
                 self._log.warning("upstream is down", cause=cause, failures=self.lifecycle.failures)
             self._on_change(())
         self.settled.set()
-        self._turn()
+        self._wake()
 
     async def _pause(self) -> None:
         with anyio.CancelScope(deadline=self._resumes):

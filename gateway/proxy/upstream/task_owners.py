@@ -1,9 +1,9 @@
-"""Whose the tasks of one server are: their ids work for the principal that made them and for nobody else.
+"""Who owns the tasks of one server: a task's id works only for the principal that made it.
 
-A task outlives its request, and whoever knows or lists its id could read its result, answer its questions or cancel it:
-a server does not know our principals, so this is ours to see to. An id is claimed once, by whoever asked for the task:
-what a server says later gives it to nobody else. Covers the tasks of the handshake era (2025-11-25, `params.task`) and
-the extension of 2026-07-28 (`resultType: "task"`). It sends nothing.
+A task outlives its request, and whoever knows or lists its id could read its result, answer its questions or cancel it.
+A server does not know our principals, so we must prevent this. An id belongs to the principal that asked for the task,
+and nothing that the server says later gives it to another. Covers the tasks of the handshake era (2025-11-25,
+`params.task`) and the extension of 2026-07-28 (`resultType: "task"`). It sends nothing.
 """
 
 from collections.abc import Mapping
@@ -17,28 +17,28 @@ from gateway.proxy.caller import Principal
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 RELATED: Final = "io.modelcontextprotocol/related-task"
-"""Key of a `_meta` that says which task a message belongs to."""
+"""Key in `_meta` that says which task a message belongs to."""
 TASK_METHODS: Final = "tasks/"
 _LIST: Final = "tasks/list"
 _ABOUT_TASKS: Final = "notifications/tasks"
 _MOST: Final = 10_000
-"""Tasks that are remembered; of more, the oldest of whoever has most is forgotten."""
+"""Tasks that are remembered; above that, the principal with the most loses its oldest one."""
 _LONGEST: Final = 1024
-"""Characters of an id that is remembered."""
+"""Characters of the longest id that is remembered."""
 _TAKEN: Final = (
-    "the server began a task under an id that it had given out before, to another caller: nobody could follow it; ask "
-    "the server's author for ids that are used once"
+    "the server gave a new task an id that another caller's task already has, so nobody could follow it: the server's "
+    "author has to use each id only once"
 )
 
 
 class TaskOwners:
-    """The tasks that were made in one conversation, or with one server that keeps them longer."""
+    """The tasks made in one conversation, or with one server if it keeps them across conversations."""
 
     def __init__(self) -> None:
-        """Nobody has made any."""
+        """Start with no tasks."""
         self._owner: dict[str, str] = {}
         self._ids: dict[str, dict[str, None]] = {}
-        """Principal to its tasks, the oldest first."""
+        """The tasks of each principal, the oldest first."""
 
     def owns(self, task_id: object, principal: Principal) -> bool:
         """Whether this principal made the task."""
@@ -48,7 +48,7 @@ class TaskOwners:
         """Refuse a request about a task that this principal did not make.
 
         Raises:
-            RpcError: as if there were no such task.
+            RpcError: the task is not theirs; the error is the same as if it did not exist.
         """
         if not method.startswith(TASK_METHODS) or method == _LIST or self.owns(params.get("taskId"), principal):
             return
@@ -57,13 +57,13 @@ class TaskOwners:
     def note(
         self, method: str, sent: Mapping[str, Any], result: dict[str, Any], principal: Principal
     ) -> dict[str, Any]:
-        """Remember a task that this result begins, and leave out of a list what others made.
+        """Remember a task that this result begins, and remove other principals' tasks from a list. Return the result.
 
         Args:
-            sent: the params, as the server got them: only who asked for a task has one.
+            sent: the params as the server got them: a result begins a task only if they asked for one.
 
         Raises:
-            RpcError: the server gave the task an id that is another principal's.
+            RpcError: the server gave the task an id that belongs to another principal.
         """
         if method == _LIST:
             listed: object = result.get("tasks")
@@ -74,7 +74,7 @@ class TaskOwners:
         return result
 
     def may_hear(self, method: str, params: Mapping[str, Any], principal: Principal) -> bool:
-        """Whether a notification or a question may reach this principal: one of a task only who made it."""
+        """Whether a notification or question may reach this principal: if it is about a task, only the task's owner."""
         if method.startswith(_ABOUT_TASKS):
             return self.owns(params.get("taskId"), principal)
         meta = meta_of(params)
@@ -83,7 +83,7 @@ class TaskOwners:
     def _made(self, task_id: str, principal: Principal) -> None:
         if self._owner.get(task_id, principal.name) != principal.name:
             raise RpcError({"code": INTERNAL_ERROR, "message": _TAKEN})
-        # A server that gives an id out again to the same caller means the new task by it.
+        # If a server reuses an id for the same principal, it now means the new task.
         self._forget(task_id)
         self._owner[task_id] = principal.name
         self._ids.setdefault(principal.name, {})[task_id] = None
@@ -100,8 +100,8 @@ class TaskOwners:
 
 
 def _begun(sent: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
-    """The id of the task that a result begins, where the request asked for one: by its params in the handshake era, by
-    the envelope's capabilities in the modern one."""
+    """The id of the task that a result begins, if the request asked for one: by its params in the handshake era, by the
+    capabilities in its `_meta` in the modern one."""
     if result.get("resultType") == "task":
         extensions = _fields(_fields(meta_of(sent).get(CAPABILITIES_KEY)).get("extensions"))
         task_id: object = result.get("taskId") if EXTENSION in extensions else None
@@ -111,13 +111,15 @@ def _begun(sent: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
 
 
 def unknown_task(task_id: object) -> RpcError:
-    """What is said of a task that is not the caller's, or of none."""
-    shown = repr(escape_text(task_id, 128)) if isinstance(task_id, str) else "that is named by no text in params.taskId"
-    return RpcError({"code": INVALID_PARAMS, "message": f"unknown task {shown}: it was not made by this caller"})
+    """The error for a task that is not the caller's or does not exist."""
+    message = "unknown task: params.taskId has to be the id of a task, as a string"
+    if isinstance(task_id, str):
+        message = f"unknown task {escape_text(task_id, 128)!r}: this caller has created no task with this id"
+    return RpcError({"code": INVALID_PARAMS, "message": message})
 
 
 def without_extension(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """Capabilities without the extension for tasks, where the other side's era has none."""
+    """Return the capabilities without the tasks extension, for a side whose era has none."""
     extensions: object = capabilities.get("extensions")
     if not isinstance(extensions, dict) or EXTENSION not in extensions:
         return dict(capabilities)

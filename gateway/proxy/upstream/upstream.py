@@ -1,7 +1,7 @@
-"""One MCP server behind us, as the rest of the proxy sees it.
+"""One MCP server behind the gateway, as the rest of the proxy sees it.
 
-Joins what one server needs: its life, its sessions, its lists, the dispatcher for requests; and takes in what its
-sessions tell. It does not know other servers or public names.
+Combines what belongs to one server (supervision, sessions, lists, the dispatcher for requests), and passes on what its
+sessions report. It knows no other servers and no public names.
 """
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
@@ -30,14 +30,14 @@ from gateway.proxy.upstream.tool_headers import ToolHeaders
 
 
 class Listener(Protocol):
-    """Who hears of changes."""
+    """Receives reports of changes."""
 
     def upstream_changed(self, server: str, kind: ListKind | None, session: ClientSession | None) -> None:
-        """A list changed (None: the server came or went); `session`: only for this client."""
+        """A list has changed (`kind` None: the server came or went). `session`: only for this client; None: for all."""
         ...
 
     def resource_updated(self, server: str, uri: str) -> None:
-        """A resource changed that the main session watches."""
+        """A resource that the main session watches has changed."""
         ...
 
 
@@ -54,10 +54,10 @@ class Upstream:
         share_rule: ShareRule,
         sampler: Sampler | None,
     ) -> None:
-        """Nothing starts before `run`.
+        """Starts nothing before `run`.
 
         Args:
-            share_rule: how much of the server's bounds may be one principal's.
+            share_rule: how much of the server's bounds one principal may use.
             sampler: generates for the server, if the operator lets it sample.
         """
         self.config = config
@@ -89,7 +89,7 @@ class Upstream:
             on_stop_idle=self._stopped_idle,
         )
         self.used = Users()
-        """While this is entered somebody is not through with the server, though no request of theirs need run."""
+        """Entered by everybody who still needs the server, even between two requests."""
         self.selector = Selector(config, self.supervisor, opener, self.allowance, share_rule)
         self.given = GivenUris()
         rest = (self.supervisor, self.selector, self.allowance, gate, share_rule, self.given)
@@ -100,22 +100,22 @@ class Upstream:
 
     @property
     def up(self) -> bool:
-        """Whether a call would go through at once."""
+        """Whether a call could be sent at once."""
         return self.supervisor.main is not None
 
     @property
-    def there(self) -> bool:
-        """Whether what it offers can be had: it is up, or would be for whoever asks."""
+    def available(self) -> bool:
+        """Whether its tools can be offered: it is up, or sleeps until it is called."""
         return self.up or (self.supervisor.asleep and self.supervisor.last is not None)
 
     @property
-    def met(self) -> bool:
-        """Whether it was ever up."""
+    def was_up(self) -> bool:
+        """Whether it has ever been up."""
         return self.supervisor.last is not None
 
     @property
     def offers(self) -> Mapping[str, Any]:
-        """Its capabilities, from when it was last up."""
+        """Its capabilities, from the last time it was up; empty if it never was."""
         last = self.supervisor.last
         return {} if last is None else last.session.capabilities
 
@@ -128,16 +128,16 @@ class Upstream:
             tasks.cancel_scope.cancel()
 
     def stop(self) -> None:
-        """Ask `run` to end everything of the server and return."""
+        """Ask `run` to end all of the server's sessions and return."""
         self.supervisor.stop()
         self.selector.close()
 
     async def unused(self) -> None:
-        """Wait until nobody uses it. For one that is to be stopped: new users are its owner's to keep out."""
+        """Wait until nobody uses the server, before it is stopped. The caller must keep new users away."""
         await self.used.over()
 
     def list_again(self) -> None:
-        """What may be shown of its tools changed, whatever it lists."""
+        """List its tools again, because what may be shown of them has changed."""
         self.supervisor.list_again()
         for member in self.selector.members():
             member.forget("tools")
@@ -150,13 +150,13 @@ class Upstream:
         return None if last is None else last.listing.known(kind)
 
     def count(self, kind: Kind) -> int:
-        """How many it lists now; none while it is not up."""
+        """How many it lists now; 0 while it is not up."""
         listed = self.known(kind)
         return len(listed.items) if self.up and listed is not None else 0
 
     @asynccontextmanager
     async def lease(self, caller: Caller, params: dict[str, Any]) -> AsyncGenerator[Member, None]:
-        """A session of the handshake era for this caller alone, to `request` on (see `runs_aside`).
+        """Borrow a handshake-era session for this caller's exclusive use, as `runs_aside` demands.
 
         Raises:
             UpstreamUnavailable: it can't be opened.
@@ -166,34 +166,34 @@ class Upstream:
                 yield member
 
     async def runs_aside(self, method: str, params: dict[str, Any], caller: Caller) -> bool:
-        """Whether a modern caller's request needs a session besides the main one: the caller may be asked, or only that
-        one knows what the request names. Raises as `Selector.for_call`.
+        """Whether a modern caller's request needs a session besides the main one: the caller may be asked, or only such
+        a session knows what the request names. Raises as `Selector.for_call` does.
         """
         if method == "tools/call":
             return await self.selector.bridges(caller)
         return self.lists.giver(params, caller) is not None or self.lists.only_aside(params, caller)
 
     async def learn(self, kinds: Sequence[Kind], caller: Caller) -> None:
-        """As `CallerLists.learn`, while nobody stops the server."""
+        """See `CallerLists.learn`. The server is not stopped meanwhile."""
         with self.used:
             await self.lists.learn(kinds, caller)
 
     def has_task(self, task_id: object, caller: Caller) -> bool:
-        """Whether this caller made the task here."""
+        """Whether this caller made the task on this server."""
         own = None if caller.session is None else self.selector.own(caller.session)
         member = own or self.supervisor.last
         return member is not None and member.session.tasks.owns(task_id, caller.principal)
 
     def sampling_caller(self, caller: Caller) -> Caller:
-        """The caller, with our engine to sample in its stead where it can't and the operator lets it."""
-        return self.allowance.help(caller)
+        """See `Allowance.with_sampling`."""
+        return self.allowance.with_sampling(caller)
 
     def sessions(self) -> int:
         """How many sessions are open."""
         return len(self.selector)
 
     def _stopped_idle(self) -> None:
-        # Their processes are as idle as the main one's: while a call runs nothing is stopped.
+        # The other sessions are as idle as the main one: nothing is stopped while a call runs.
         self.selector.close()
 
     def _changed(self, kinds: Collection[ListKind]) -> None:
@@ -201,26 +201,26 @@ class Upstream:
             self._listener.upstream_changed(self.config.name, kind, None)
 
     def list_changed(self, kind: ListKind, member: Member) -> None:
-        """A session says that a list changed (`Changes`)."""
+        """Take note that a session reported a changed list (`Changes`)."""
         if member.session.owner is None or member.session.owner is self.supervisor.adopted:
             self.supervisor.changed(kind)
         else:
             self._listener.upstream_changed(self.config.name, kind, member.session.owner)
 
     def listening(self, member: Member) -> None:
-        """A session's server tells of changes from now on (`Changes`)."""
+        """Take note that the server of a session reports changes from now on (`Changes`)."""
         if member is self.supervisor.main:
             self.supervisor.list_in_doubt()
 
     def updated(self, uri: str, member: Member) -> None:
-        """A session says that a resource changed (`Changes`)."""
+        """Take note that a session reported a changed resource (`Changes`)."""
         if member.session.owner is None:
             self._listener.resource_updated(self.config.name, uri)
 
     def _screen(self, definitions: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        """The tools that may be shown. One that can't be called is not pinned either."""
+        """The tools that may be shown. A tool that is not offered for its headers is not pinned either."""
         return self.pins.screen(self.tool_headers.screen(definitions))
 
     async def sample(self, params: dict[str, Any], payer: Principal) -> dict[str, Any]:
-        """A session asks for a generation that no client can be asked for (`Changes`)."""
+        """Generate for a session whose clients can't be asked to (`Changes`)."""
         return await self.allowance.spend(params, payer)

@@ -1,8 +1,8 @@
-"""What a tool call tells a leaf about the ids that are wanted, where the configuration lets it.
+"""What a tool call tells a leaf about the ids that are wanted, as far as the configuration allows.
 
-Turns params whose `_meta` names the reader's map into what goes on our own hop: nothing, that map, or that map and the
-announcement that packed ids are understood. Only who reads ids here is ever announced: a client that named no map gets
-its result as it came, and could not read packed ids. It knows no connection.
+Turns params whose `_meta` names the reader's map into what we send to the server: nothing, that map, or that map and
+the announcement that packed ids are understood. This is announced only for calls whose ids are read here: a client that
+named no map gets its result as it came, and could not read packed ids. It knows no connection.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from leaf_sdk.leaf.packing import announce_packing
 
 
 def wanted_ids(params: Mapping[str, Any], policy: WantedIds) -> dict[str, Any]:
-    """The keys of `_meta` for a server of that policy. `params`: as the gateway's endpoints and its agent make them."""
+    """The `_meta` keys for a server under that policy. `params`: as the gateway's endpoints and its agent make them."""
     reader = meta_of(params).get(MAP_KEY)
     if policy == "any" or not isinstance(reader, str):
         return {}

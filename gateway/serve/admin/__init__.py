@@ -1,1 +1,1 @@
-"""The admin port: health, metrics, status, and what a person is advised."""
+"""The admin port: health, metrics, status, and advice for the operator."""

@@ -1,4 +1,4 @@
-"""What a person would want to know of a server that works: names that clients refuse, definitions that cost much.
+"""Advice on a server that works: tool names that clients refuse, definitions that cost many tokens.
 
 Turns one server's configuration and tools into sentences. Pure.
 """
@@ -16,7 +16,7 @@ from gateway.proxy import ToolEntry
 from gateway.serve.admin.leaf_ids import Judgement
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What the common model APIs take as a tool's name."""
+"""The tool names that the common model APIs accept."""
 _MANY_TOKENS: Final = 10_000
 _SHOWN: Final = 100
 _REASON: Final = 300
@@ -32,22 +32,22 @@ def advice_for(
     """Sentences about one server.
 
     Args:
-        found: a tool's public name to the tokens of its definition, and its ids.
-        invalid: a tool's own name to the reason why it is not offered.
+        found: by a tool's public name, the number of tokens of its definition and the judgement of its ids.
+        invalid: by a tool's own name, the reason why it is not offered.
     """
     if _tells_secrets(upstream):
-        yield "its credentials travel unencrypted: use its https address"
+        yield "its credentials are sent unencrypted: use its https address"
     strange = [name for name in found if _NAME.fullmatch(name) is None]
     if strange:
-        yield f"names that models' APIs refuse (1 to 64 of A-Z a-z 0-9 _ -): {_join(strange)}; `rename` gives others"
+        yield f"tool names that model APIs refuse (allowed: 1 to 64 of A-Z a-z 0-9 _ -): {_join(strange)}; use `rename`"
     silent = [entry.name for entry in entries if not entry.definition.get("description")]
     if silent:
-        yield f"tools that do not say what they do: {_join(silent)}; `describe` says it for them"
+        yield f"tools without a description: {_join(silent)}; add one with `describe`"
     cost = sum(tokens for tokens, _ in found.values())
     if cost > _MANY_TOKENS:
         yield (
             f"its tools take {cost} tokens of every request: leave some out (`include`, `exclude`), "
-            "or let models look for them (`tool_search = true`)"
+            "or let models search for them (`tool_search = true`)"
         )
     for name, why in invalid.items():
         yield f"{escape_text(name, _SHOWN)!r} is not offered: {escape_text(why, _REASON)}"
@@ -57,13 +57,13 @@ def advice_for(
 
 
 def advice_on_context(tokens: int, context: int | None, search: bool | Literal["auto"]) -> str | None:
-    """A sentence where the definitions of all tools take more than a quarter of the engine's context."""
+    """A sentence if the definitions of all tools take more than a quarter of the engine's context, else None."""
     if context is None or not is_heavy(tokens, context):
         return None
-    taken = f"the definitions of all tools take about {tokens} tokens, of a context of {context}"
+    taken = f"the definitions of all tools take about {tokens} tokens of a context of {context}"
     if search is False:
-        return f'{taken}: offer fewer (`include`, `exclude`), or let models look for them (`tool_search = "auto"`)'
-    return f"{taken}: models on /v1 are given a search for tools in their place (`tool_search`)"
+        return f'{taken}: offer fewer (`include`, `exclude`), or let models search for them (`tool_search = "auto"`)'
+    return f"{taken}: models on /v1 get a search tool instead (`tool_search`)"
 
 
 def _tells_secrets(upstream: UpstreamConfig) -> bool:

@@ -1,8 +1,8 @@
-"""The admin port: numbers for Prometheus, whether the process lives and is ready, and how all of it stands.
+"""The admin port: metrics for Prometheus, liveness, readiness, and a full status report.
 
-Turns what the packages said last (`Readiness.set`) into HTTP answers. Nothing is asked at the time of the request: a
-probe that reached for the engine would make a busy engine look dead, and load it further. No key is asked here, which
-is why the port listens on loopback unless told otherwise; the page that says most (`/status`) is for this machine in
+Turns what the packages last reported (`Readiness.set`) into HTTP answers. A request asks nobody else: a probe that
+queried the engine would make a busy engine look dead, and load it further. The port asks for no key, which is why it
+listens on loopback unless configured otherwise; the page that reveals most (`/status`) answers this machine only, in
 any case. `app/process.py` runs it beside the endpoints.
 """
 
@@ -24,29 +24,32 @@ FRESH: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 
 
 class Readiness:
-    """What each part of the gateway last said of itself. Ready: at least one spoke, all are well, no drain began."""
+    """What each part of the gateway last reported. Ready: at least one has, all are well, no drain has begun."""
 
     def __init__(self) -> None:
-        """Nobody has spoken yet: starting."""
+        """Start with no reports: the gateway is starting."""
         self._reasons: dict[str, str | None] = {}
         self._details: dict[str, Callable[[], Any]] = {}
         self._draining = False
 
     def set(self, component: str, ok: bool, reason: str = "") -> None:
-        """A part is well, or is not, and why; `component` is a name of ours (`engine`, `upstream:time`)."""
+        """Record whether a part is well, and if not, why. `component`: the part's name (`engine`, `upstream:time`)."""
         self._reasons[component] = None if ok else escape_text(reason or "not ready", _REASON_LENGTH)
 
     def inform(self, name: str, details: Callable[[], Any]) -> None:
-        """Show what `details` gives (JSON values, at once) under `name` in every report; it makes nobody unready."""
+        """Show what `details` returns (JSON values, without delay) under `name` in every report.
+
+        It has no effect on readiness.
+        """
         self._details[name] = details
 
     def drain(self) -> None:
-        """The gateway is stopping: no new work, for good."""
+        """Refuse new work from now on: the gateway is stopping. There is no way back."""
         self._draining = True
 
     @property
     def ready(self) -> bool:
-        """Whether new requests may come."""
+        """Whether the gateway accepts new requests."""
         return not self._draining and bool(self._reasons) and all(r is None for r in self._reasons.values())
 
     def report(self) -> dict[str, Any]:
@@ -74,8 +77,8 @@ def admin_app(
     """`/metrics`, `/healthz/live` (200 while the process runs), `/healthz/ready` (200, or 503 with reasons), `/status`.
 
     Args:
-        status: makes the whole report; None: there is no such page.
-        private: whether nobody but us reaches it.
+        status: makes the full report; None: there is no such page.
+        private: whether only the gateway itself can reach this port.
     """
 
     async def show_metrics(_request: Request) -> Response:
@@ -88,7 +91,7 @@ def admin_app(
         return JSONResponse(readiness.report(), status_code=200 if readiness.ready else 503, headers=FRESH)
 
     async def show_status(request: Request) -> Response:
-        if status is None or not (private or asked_here(request)):
+        if status is None or not (private or is_local(request)):
             return not_local()
         return JSONResponse(await status(), headers=FRESH)
 
@@ -102,13 +105,13 @@ def admin_app(
     )
 
 
-def asked_here(request: Request) -> bool:
-    """Whether somebody on this machine asks, and calls it so."""
-    # Both: a page in a browser on this machine comes from loopback too, but by a name of its own.
+def is_local(request: Request) -> bool:
+    """Whether the request comes from this machine and is addressed to a loopback name."""
+    # Both are needed: a page in a browser on this machine comes from loopback too, but uses a host name of its own.
     here = request.client is not None and is_loopback(request.client.host)
     return here and is_loopback(request.url.hostname or "")
 
 
 def not_local() -> Response:
-    """What others get."""
-    return error_response(403, "/status is for this machine only: ask there, by 127.0.0.1", code="not_local")
+    """The answer to a request for `/status` from elsewhere."""
+    return error_response(403, "/status is for this machine only: request it there, at 127.0.0.1", code="not_local")

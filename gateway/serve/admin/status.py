@@ -1,8 +1,8 @@
-"""How everything stands, in one report: what `/status` shows, and `codec-gateway status` prints.
+"""The state of the whole gateway in one report: `/status` shows it, and `codec-gateway status` prints it.
 
-Turns what the packages know of themselves into JSON values. Nothing is asked of a server or of the engine for it, and
-it holds no secret: causes are masked as in the log, keys are there by name. It knows no layout. `health.py` serves it;
-`app/services.py` makes it.
+Turns what the packages know about themselves into JSON values. Making a report queries neither a server nor the engine.
+A report contains no secrets: causes are masked as in the log, and keys are listed by name. It knows no layout.
+`health.py` serves it; `app/services.py` makes it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ _NAME: Final = 128
 
 
 class StatusReport:
-    """Makes reports on one gateway."""
+    """Makes status reports on one gateway."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class StatusReport:
         recall: Recall,
         shared: Shared | None = None,
     ) -> None:
-        """The gateway counts as started now."""
+        """Take now as the time when the gateway was started."""
         self._engines = engines
         self._proxy = proxy
         self._readiness = readiness
@@ -93,7 +93,7 @@ class StatusReport:
         }
 
     def servers(self) -> list[dict[str, Any]]:
-        """Where each server stands, without its tools: as often as somebody likes to look."""
+        """The state of each server, without its tools: cheap enough to be asked for as often as wanted."""
         secrets = secrets_of(self._proxy.config)
         return [self._figures(status, secrets) for status in self._proxy.statuses()]
 
@@ -184,13 +184,13 @@ def _member(status: MemberStatus, config: GatewayConfig, secrets: frozenset[str]
 
 
 def _bolt_on(bolt_on: BoltOnStatus) -> dict[str, str | None]:
-    """What manifests say, escaped."""
+    """A bolt-on's status, with the texts from its manifest escaped."""
     said: dict[str, str | None] = asdict(bolt_on)
     return {key: None if value is None else escape_text(value, _CAUSE) for key, value in said.items()}
 
 
 def _read_files(config: GatewayConfig, secrets: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the files of pins and keys say. They may be broken, which the report says too."""
+    """The contents of the pin file and the key file. A file that can't be used is reported as a problem."""
     pinned = {each.name for each in config.upstreams if each.pin != "off"}
     pins: dict[str, Any] = {"broken": [], "problem": None}
     keys: dict[str, Any] = {"names": [], "problem": None}
@@ -214,8 +214,8 @@ def _shown(text: str, secrets: frozenset[str]) -> str:
 
 
 def _prompt(compared: Comparison) -> dict[str, Any]:
-    """A request that carried a conversation on, without any word of it."""
-    told, miss = compared.told, compared.told.miss
+    """One request that continued a conversation, without its text."""
+    told, miss = compared.told, compared.told.recall_miss
     return {
         "when": compared.when.isoformat(timespec="seconds"),
         "caller": escape_text(compared.principal, _NAME),

@@ -1,1 +1,1 @@
-"""Who asks, and how much they may: keys, access tokens, the gateway's own token, hosts and rates."""
+"""Who is asking, and how much they may ask: keys, access tokens, the gateway's own token, hosts and rates."""

@@ -1,9 +1,8 @@
-"""Who may call: the credential of every request, its limits, and the answer to those who have none.
+"""Who may call: checks the credential of every request, applies its limits, and refuses requests without one.
 
-Turns an ASGI application into one that hears only callers that are known (`scope["state"]["principal"]` says who) and
-that do not ask too much. Refusals are RFC 6750's and, where an authorization server is configured, RFC 9728's: they say
-where a token is to be had. Where no credential is configured everybody is `anonymous`. It knows no route but the
-metadata's.
+Turns an ASGI application into one that sees only requests of known callers (`scope["state"]["principal"]` says whose)
+within their limits. Refusals follow RFC 6750 and, where an authorization server is configured, RFC 9728: they say where
+to get a token. If no credential is configured, everybody is `anonymous`. It knows no route but the metadata's.
 """
 
 import asyncio
@@ -37,18 +36,18 @@ from gateway.serve.http.errors import Refusal, error_response
 from gateway.serve.http.headers import headers_of
 from gateway.shared import Shared
 
-_ASK: Final = "this gateway asks for a token: send 'Authorization: Bearer TOKEN'; `codec-gateway token` shows it"
-_ONE: Final = "send one credential: 'Authorization' and 'x-api-key' name different ones, or one of them came twice"
+_ASK: Final = "this gateway requires a token: send 'Authorization: Bearer TOKEN'; `codec-gateway token` shows it"
+_ONE: Final = "send one credential: 'Authorization' and 'x-api-key' hold different ones, or one was sent twice"
 _TOO_MUCH: Final = {
-    "rate": "too many requests a minute: ask again later",
-    "concurrency": "too many requests at a time: wait until one of yours is over",
-    "tries": "too many bad credentials from this address: ask again later",
-    "signatures": "too many access tokens are being checked: ask again later",
+    "rate": "too many requests a minute: try again later",
+    "concurrency": "too many requests at a time: wait until one of yours has finished",
+    "tries": "too many bad credentials from this address: try again later",
+    "signatures": "too many access tokens are being checked: try again later",
 }
 
 
 class BearerAuth:
-    """Lets through who is known and within limits; 401, 403, 429 and 503 for the rest."""
+    """Lets known callers within their limits through; answers all others with 401, 403, 429 or 503."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class BearerAuth:
         tries: FailedTries | None = None,
         shared: Shared | None = None,
     ) -> None:
-        """`resource`: what is said about OAuth; None: nothing. `shared`: counts for all replicas."""
+        """`resource`: what refusals say about OAuth; None: nothing. `shared`: counts for all replicas."""
         self._app = app
         self._credentials = credentials
         self._metrics = metrics
@@ -70,12 +69,12 @@ class BearerAuth:
             Limiter() if limiter is None else limiter, FailedTries() if tries is None else tries, shared
         )
         self._followed = False
-        """Whether the key file was looked at in this turn of the loop."""
+        """Whether the key file was checked for changes in this turn of the loop."""
         self._asks = True
-        """Whether anybody is asked for a credential, as that look said."""
+        """Whether callers need a credential, according to the last check."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """One ASGI connection; `lifespan` passes."""
+        """Serve one ASGI connection; `lifespan` passes through."""
         if scope["type"] == "lifespan":
             return self._app(scope, receive, send)
         if self._resource is not None and (document := self._resource.document(scope)) is not None:
@@ -112,7 +111,7 @@ class BearerAuth:
         known = self._credentials.recognise(digest)
         if known is not None:
             return known
-        # Nobody finds a signature by trying: whoever sends bad ones locks out nobody who shares the address.
+        # A signature can't be found by trying, so bad ones don't count: they lock out nobody who shares the address.
         if (signed := await self._credentials.verify(given.decode("latin-1"), digest)) is not None:
             return signed
         address = _address_of(scope)
@@ -125,9 +124,9 @@ class BearerAuth:
             raise
 
     def _follow(self) -> None:
-        """Take over what changed in the key file.
+        """Pick up changes of the key file.
 
-        Asking the file system takes as long as all else that is done here: once for the requests of one turn.
+        Asking the file system takes as long as everything else here, so it is done once for all requests of one turn.
         """
         self._followed = True
         asyncio.get_running_loop().call_soon(self._follow_again)
@@ -139,10 +138,10 @@ class BearerAuth:
     async def _admit(self, identity: Identity, scope: Scope, receive: Receive, send: Send) -> None:
         kind = _kind_of(scope)
         refused = await self._limits.enter(identity, kind, counted=FORWARDED in scope)
-        if refused is not None and refused.limit == "concurrency" and _may_be_a_word(scope):
-            # Whoever reads it refuses it where it is none.
+        if refused is not None and refused.limit == "concurrency" and _may_be_control(scope):
+            # The endpoint that reads the body refuses the request if it starts something after all.
             scope["state"][FULL] = partial(self._limited, refused)
-            kind = "word"
+            kind = "control"
             refused = await self._limits.enter(identity, kind, counted=FORWARDED in scope)
         if refused is not None:
             await self._limited(refused)(scope, receive, send)
@@ -169,7 +168,7 @@ class BearerAuth:
             status, code = 403, "insufficient_scope"
             challenge += ['error="insufficient_scope"', f'error_description="{error.detail}"']
         elif error.kind != "missing":
-            # RFC 6750 §3.1: a request without credentials is told nothing but how to come back.
+            # RFC 6750 §3.1: a request without credentials gets no error code, only how to authenticate.
             challenge += ['error="invalid_token"', f'error_description="{error.detail}"']
         return error_response(
             status, error.detail, code=code, headers={"WWW-Authenticate": "Bearer " + ", ".join(challenge)}
@@ -177,17 +176,17 @@ class BearerAuth:
 
 
 def _name(scope: Scope, principal: Principal) -> None:
-    """Say in the scope on whose behalf the request comes: it was made for this one, its state the server may share."""
+    """Record in the scope on whose behalf the request comes: the scope is this request's, its state may be shared."""
     scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: principal}
 
 
 def _credential_of(scope: Scope) -> bytes:
-    """What follows `Bearer`, or stands in `x-api-key`, which clients of Anthropic's API send.
+    """What follows `Bearer`, or the value of `x-api-key`, which clients of Anthropic's API send.
 
-    That header means something else to others: it is read under `/v1` alone.
+    Others use that header for other things, so it is read under `/v1` only.
 
     Raises:
-        CredentialRefused: there is none, or more than one: whoever stands before us may have looked at the other.
+        CredentialRefused: there is none, or more than one: a proxy in front of us may have checked the other one.
     """
     bearers = [value for name, value in scope["headers"] if name == b"authorization"]
     keys = [value for name, value in scope["headers"] if name == b"x-api-key"] if _is_api(scope) else []
@@ -221,9 +220,9 @@ def _address_of(scope: Scope) -> str:
 
 
 def _kind_of(scope: Scope) -> Kind:
-    """Whether the request stays open to listen: a GET, and `subscriptions/listen` of a 2026 client.
+    """Which kind of request it is. A stream is a GET, or `subscriptions/listen` of a 2026 client.
 
-    The era is looked at too: in the handshake era nobody compares that header with the body.
+    The era matters, because in the handshake era nobody compares the `Mcp-Method` header with the body.
     """
     if scope["method"] == "GET":
         return "stream"
@@ -231,9 +230,9 @@ def _kind_of(scope: Scope) -> Kind:
     return "stream" if listens and not _is_handshake(scope) else "call"
 
 
-def _may_be_a_word(scope: Scope) -> bool:
-    """Whether the request may begin nothing: the end of a session, or a message of the handshake era, of which nothing
-    but its body says whether it asks for something.
+def _may_be_control(scope: Scope) -> bool:
+    """Whether the request possibly starts nothing: it ends a session, or is a message of the handshake era, where only
+    the body tells whether it is a request.
     """
     if scope["path"].rstrip("/") != "/mcp":
         return False

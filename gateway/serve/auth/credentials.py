@@ -1,9 +1,9 @@
 """Is this credential good? The gateway's own token, the API keys and the access tokens in one place.
 
-Turns the text after `Bearer` into an identity. What can't be guessed (256 random bits, or a signature that was checked
-before) is looked up first, by its SHA-256: what a table of hashes tells by its timing helps nobody to find a key, and
-no key contains its name. A signature that is new can't be guessed either. What is left may be a guess, and is checked
-apart, so that `bearer.py` can slow guessing down without locking out who holds a key or an access token.
+Turns the text after `Bearer` into an identity. Credentials that can't be guessed (256 random bits, or a signature that
+was checked before) are looked up first, by their SHA-256: the timing of a lookup among hashes helps nobody to find a
+key, and a key does not contain its name. A new signature can't be guessed either. Anything else may be a guess and is
+checked separately, so that `bearer.py` can slow guessing down without locking out holders of keys and access tokens.
 """
 
 from hmac import compare_digest
@@ -14,17 +14,19 @@ from gateway.serve.auth.key_file import KeyRing
 from gateway.serve.auth.keys import digest_of
 
 UNGUESSABLE: Final = 32
-"""Characters of a token that nobody finds by trying, if it is random; the generated one has 43."""
+"""Characters from which on a random token can't be found by trying; the generated one has 43."""
 
 
-_UNKNOWN: Final = "this token is unknown here: `codec-gateway token` and `codec-gateway keys list` show what there is"
+_UNKNOWN: Final = (
+    "unknown credential: see `codec-gateway token` for the gateway's token, `codec-gateway keys list` for keys"
+)
 
 
 class AccessTokens(Protocol):
-    """What `oauth.py` does. A seam, so that a gateway without an issuer loads no cryptography."""
+    """The interface of `oauth.py`, separate so that a gateway without an issuer loads no cryptography."""
 
     def reads(self, credential: str) -> bool:
-        """Whether it has the form of an access token: then it is no guess of anything else."""
+        """Whether it has the form of an access token, and so can't be a guess at another credential."""
         ...
 
     def remembered(self, digest: bytes) -> Identity | None:
@@ -42,23 +44,23 @@ class Credentials:
     def __init__(
         self, token: str | None = None, keys: KeyRing | None = None, oauth: AccessTokens | None = None
     ) -> None:
-        """`token`: the operator's."""
+        """`token`: the operator's; None: there is none."""
         self._token = None if token is None else digest_of(token)
         self._strong = token is not None and len(token) >= UNGUESSABLE
         self._keys = keys
         self._oauth = oauth
 
     def follow(self) -> bool:
-        """Take over what changed in the key file. Gives whether anybody is asked for a credential."""
+        """Pick up changes of the key file. Returns whether callers need a credential."""
         if self._keys is not None:
             self._keys.follow()
         return self._token is not None or self._oauth is not None or (self._keys is not None and self._keys.in_use)
 
     def recognise(self, digest: bytes) -> Identity | None:
-        """Whose credential has this SHA-256, if it is one that can't be guessed.
+        """Whose credential has this SHA-256; None if it is unknown or could be guessed.
 
         Raises:
-            CredentialRefused: it was good once.
+            CredentialRefused: it is a key that has expired.
         """
         if self._strong and self._is_ours(digest):
             return OPERATOR
@@ -67,20 +69,20 @@ class Credentials:
         return None if self._oauth is None else self._oauth.remembered(digest)
 
     async def verify(self, credential: str, digest: bytes) -> Identity | None:
-        """Whose access token it is, if `recognise` did not know it; None where it is none by its form.
+        """Whose access token it is, where `recognise` did not know it; None if it does not look like an access token.
 
         Raises:
-            CredentialRefused: nobody's, or as `oauth.py` says.
+            CredentialRefused: the token is refused; see `TokenVerifier.verify` in `oauth.py`.
         """
         if self._oauth is None or not self._oauth.reads(credential):
             return None
         return await self._oauth.verify(credential, digest)
 
     def check_guess(self, digest: bytes) -> Identity:
-        """Whose credential it is, if it is neither known nor an access token.
+        """Whose credential it is, where `recognise` did not know it and it is not an access token.
 
         Raises:
-            CredentialRefused: nobody's.
+            CredentialRefused: it is nobody's.
         """
         if not self._strong and self._is_ours(digest):
             return OPERATOR

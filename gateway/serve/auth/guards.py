@@ -1,6 +1,6 @@
-"""The guards before every endpoint, made from the settings: who may call, how much, and by which of our names.
+"""The guards in front of every endpoint, made from the settings: who may call, how much, and under which host names.
 
-Turns the endpoints' application into one that is safe to listen with.
+Turns the endpoints' application into one that is safe to expose.
 """
 
 from starlette.types import ASGIApp
@@ -19,9 +19,9 @@ from gateway.shared import Shared
 def guard_endpoints(
     app: ASGIApp, config: GatewayConfig, metrics: AccessMetrics, shared: Shared | None = None
 ) -> ASGIApp:
-    """The application behind the credential check, and behind it the host check; before both the page at `/`.
+    """Wrap the application in the host check, that in the credential check, and both in the page at `/`.
 
-    `shared`: counts what callers ask for all replicas; None: each counts for itself.
+    `shared`: counts callers' requests for all replicas; None: each replica counts for itself.
 
     Raises:
         ConfigError: the key file can't be used.
@@ -36,7 +36,7 @@ def guard_endpoints(
 def _access_tokens(config: GatewayConfig) -> AccessTokens | None:
     if config.serve.oauth is None:
         return None
-    # Cryptography and an HTTP client weigh 20 MB; who has no issuer does not carry them.
+    # Cryptography and an HTTP client take 20 MB of memory: load them only where an issuer is configured.
     from gateway.serve.auth.jwks import IssuerKeys
     from gateway.serve.auth.oauth import TokenVerifier
 

@@ -1,7 +1,7 @@
-"""Who a request comes from, as a checked credential says, and how much they may ask.
+"""Who sent a request, according to a checked credential, and how much they may ask.
 
-What `keys.py` and `oauth.py` make of a credential, and what `bearer.py` hands on: the principal to the packages below,
-the allowance to `rate_limiter.py`.
+`keys.py` and `oauth.py` turn credentials into identities; `bearer.py` hands the principal to the packages below and the
+allowance to `rate_limiter.py`.
 """
 
 from dataclasses import dataclass, field
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 PRINCIPAL: Final = "principal"
 """Key in a request's ASGI state: the `Principal` on whose behalf it comes."""
 LIMITED: Final = "limited"
-"""Key in a request's ASGI state: there where the requests of its caller are counted."""
+"""Key in a request's ASGI state, present if its caller's requests are counted."""
 FULL: Final = "full"
-"""Key in a request's ASGI state: there where as many requests of its caller run as may; makes another's refusal."""
+"""Key in a request's ASGI state, present if its caller runs as many requests as allowed: a function that makes the
+refusal of one more."""
 OPERATOR_NAME: Final = "operator"
 RESERVED_NAMES: Final = frozenset({OPERATOR_NAME, "anonymous"})
-"""Names of principals that no key may bear: the audit log would not tell them apart."""
+"""Names of principals that no key may have: the audit log could not tell them apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How much one principal may ask; 0: any number."""
+    """How much one principal may ask; 0 means no limit."""
 
     rate: int = 0
-    """Requests a minute; as many may come at once after a quiet minute."""
+    """Requests a minute; after a quiet minute, that many may come at once."""
     concurrency: int = 0
-    """Requests that run at a time."""
+    """Requests that may run at the same time."""
 
     @property
     def is_free(self) -> bool:
@@ -49,29 +50,32 @@ class Identity:
 
 
 OPERATOR: Final = Identity(Principal(OPERATOR_NAME, alone=True))
-"""Who holds the gateway's own token: everything, without limits."""
+"""The holder of the gateway's own token, who may do everything, without limits."""
 
 
 def principal_of(scope: Scope) -> Principal:
-    """On whose behalf a request comes, as `bearer.py` found."""
+    """On whose behalf a request comes, as recorded by `bearer.py`."""
     state: dict[str, object] = scope.get("state") or {}
     principal = state.get(PRINCIPAL)
     return principal if isinstance(principal, Principal) else ANYBODY
 
 
 def is_limited(scope: Scope) -> bool:
-    """Whether the caller's requests are counted: one that holds several would count as one."""
+    """Whether the caller's requests are counted. An HTTP request with several in it would count as one."""
     return LIMITED in (scope.get("state") or {})
 
 
-def refusal_of_another(scope: Scope) -> ASGIApp | None:
-    """What answers a request that would begin something; None: it may. One that only says something may always."""
+def refusal_over_limit(scope: Scope) -> ASGIApp | None:
+    """The answer to a request that would start something over the limit; None if it may start.
+
+    Messages that start nothing are always allowed.
+    """
     state: dict[str, Callable[[], ASGIApp]] = scope.get("state") or {}
     return state[FULL]() if FULL in state else None
 
 
 class CredentialRefused(Exception):
-    """A credential that is not good. `kind` is for the metric and tells nothing to the client; `detail` is for it."""
+    """A credential that is not good. `kind` is the metric's label and is not shown to the client; `detail` is."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
@@ -80,22 +84,22 @@ class CredentialRefused(Exception):
 
 
 class ScopeMissing(CredentialRefused):
-    """A good token that allows nothing here (RFC 6750 §3.1, `insufficient_scope`)."""
+    """A valid token that allows nothing here (RFC 6750 §3.1, `insufficient_scope`)."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("scope", detail)
 
 
 class CannotTell(CredentialRefused):
-    """Whether the credential is good can't be told now: the issuer's keys can't be had."""
+    """A credential that can't be checked now, because the issuer's keys can't be fetched."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("issuer", detail)
 
 
 class MustWait(CredentialRefused):
-    """Whether the credential is good is not looked at now: too many signatures were checked just before."""
+    """A credential that is not checked now, because too many signatures were checked just before."""
 
     def __init__(self, wait: float) -> None:
-        super().__init__("signatures", "too many access tokens are being checked: ask again later")
+        super().__init__("signatures", "too many access tokens are being checked: try again later")
         self.wait = wait

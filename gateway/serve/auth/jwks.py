@@ -1,9 +1,8 @@
-"""The public keys of an authorization server: fetched when they are needed, and seldom.
+"""The public keys of an authorization server, fetched only when they are needed.
 
-Turns the configured issuer into keys by id (RFC 7517), through its metadata (RFC 8414, OpenID Connect Discovery) where
-no address is configured. One fetch runs at a time, with bounds on time and size and no redirects; a key id that is not
-known asks for the keys anew, but a stranger who makes ids up can't make us ask more often than `FLOOR` says. It knows
-no token.
+Turns the configured issuer into keys by id (RFC 7517), through its metadata (RFC 8414, OpenID Connect Discovery) if no
+address of the keys is configured. One fetch runs at a time, bounded in time and size, without redirects. An unknown key
+id causes a new fetch, but a stranger who makes up ids can't cause more than one in `FLOOR` seconds. It knows no tokens.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,13 +22,13 @@ from gateway.observe.logs import get_logger
 from gateway.serve.auth.identity import CannotTell, CredentialRefused
 
 FRESH: Final = 15 * 60.0
-"""Seconds for which fetched keys are taken as they are."""
+"""Seconds for which fetched keys are used without asking again."""
 OLDEST: Final = 24 * 3600.0
-"""Seconds after which keys of an issuer that stays silent are no good any more."""
+"""Seconds after which the keys of an issuer that does not answer are no longer used."""
 FLOOR: Final = 30.0
-"""Seconds between a fetch and the next one, at least."""
+"""The least number of seconds between a fetch and the next one."""
 RETRY: Final = 5.0
-"""Seconds between a fetch that failed and the next one."""
+"""The least number of seconds between a failed fetch and the next one."""
 _FETCH_TIME: Final = 10.0
 _LARGEST: Final = 512 * 1024
 _MOST_KEYS: Final = 100
@@ -38,14 +37,14 @@ log = get_logger("serve")
 
 
 class FetchFailed(Exception):
-    """The issuer did not give what was asked of it."""
+    """The issuer did not return what was asked for."""
 
 
 class IssuerKeys:
     """The keys of one issuer."""
 
     def __init__(self, config: OAuthConfig, clock: Callable[[], float] = monotonic) -> None:
-        """Nothing is fetched before the first token comes."""
+        """Fetch nothing yet: the first token causes the first fetch."""
         self._config = config
         self._clock = clock
         self._lock = anyio.Lock()
@@ -54,29 +53,29 @@ class IssuerKeys:
         self._next = -OLDEST
 
     async def key(self, kid: str | None, algorithm: str) -> jwt.PyJWK:
-        """The key of that id, for that algorithm.
+        """The key with this id, for this algorithm.
 
         Raises:
             CredentialRefused: the issuer has no such key.
-            CannotTell: the issuer's keys can't be had.
+            CannotTell: the issuer's keys can't be fetched.
         """
         now = self._clock()
         found = self._keys.get((kid, algorithm))
-        # While one request asks for the keys anew, the others go on with those that are there.
+        # While one request fetches the keys again, the others go on with the known ones.
         if found is not None and (now - self._fetched < FRESH or (self._lock.locked() and self._usable())):
             return found
         await self._refresh()
         found = self._keys.get((kid, algorithm))
         if not self._usable():
-            raise CannotTell("the authorization server's keys can't be had at the moment; try again")
+            raise CannotTell("the authorization server's keys can't be fetched at the moment; try again")
         if found is None:
             raise CredentialRefused("key", "the token is signed with a key that its issuer does not publish")
         return found
 
     def holds(self, kid: str | None, algorithm: str) -> bool:
-        """Whether what was signed with this key is still good: it is published, as far as is known.
+        """Whether a signature by this key is still good: as far as is known, the issuer still publishes the key.
 
-        False also where it is time to ask anew: who calls `key` then does so for all.
+        Also False when the keys are due to be fetched again: the caller then calls `key`, which does it for everybody.
         """
         now = self._clock()
         due = now - self._fetched >= FRESH and now >= self._next
@@ -90,7 +89,7 @@ class IssuerKeys:
             if self._clock() < self._next:
                 return
             self._next = self._clock() + RETRY
-            # A client that leaves must not cost the others, who wait for the same fetch, their answer.
+            # When the client that started the fetch leaves, the others that wait for it must still get their answer.
             with anyio.CancelScope(shield=True):
                 try:
                     with anyio.fail_after(_FETCH_TIME):
@@ -105,7 +104,7 @@ class IssuerKeys:
             self._next = self._fetched + FLOOR
 
     async def _fetch(self) -> Mapping[str, Any]:
-        # One client a fetch: there are few, and a connection that is kept for them would be stale each time.
+        # A new client for each fetch: fetches are rare, and a kept connection would be stale by the next one.
         async with httpx2.AsyncClient(timeout=_FETCH_TIME, follow_redirects=False) as client:
             return await _get_json(client, self._config.jwks_url or await self._discover(client))
 
@@ -118,9 +117,9 @@ class IssuerKeys:
                 failures.append(str(error))
                 continue
             found: object = metadata.get("jwks_uri")
-            # RFC 8414 §3.3: who answers must be who was asked.
+            # RFC 8414 §3.3: the metadata must name the issuer that was asked.
             if metadata.get("issuer") != self._config.issuer:
-                failures.append(f"{url}: its issuer is {str(metadata.get('issuer'))[:100]!r}")
+                failures.append(f"{url}: it names another issuer, {str(metadata.get('issuer'))[:100]!r}")
             elif not isinstance(found, str) or not is_http_url(found) or not is_secure(found):
                 failures.append(f"{url}: no usable jwks_uri")
             else:
@@ -129,7 +128,7 @@ class IssuerKeys:
 
 
 def metadata_urls(issuer: str) -> tuple[str, ...]:
-    """Where an issuer's metadata may be, in the order in which MCP's authorization page tries them."""
+    """Where an issuer's metadata may be, in the order in which MCP's authorization specification tries the places."""
     parts = urlsplit(issuer)
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     inserted = [f"{origin}/.well-known/{name}{path}" for name in ("oauth-authorization-server", "openid-configuration")]
@@ -137,13 +136,13 @@ def metadata_urls(issuer: str) -> tuple[str, ...]:
 
 
 def read_keys(document: Mapping[str, Any], algorithms: Iterable[str]) -> dict[tuple[str | None, str], jwt.PyJWK]:
-    """The keys of a JWK set that may check a signature, by (id, algorithm).
+    """The keys of a JWK set that can verify signatures, by (id, algorithm).
 
-    A key without an id, and the only key for an algorithm, is found under the id None too. What is not a public key for
-    one of the `algorithms` is passed over: a set may hold keys for other uses, and of kinds that are new.
+    A key without an id is stored under the id None, and so is the only key for an algorithm, besides its own id. What
+    is not a public key for one of the `algorithms` is skipped: a set may hold keys for other uses, and of new kinds.
 
     Raises:
-        FetchFailed: it is no JWK set.
+        FetchFailed: the document is not a JWK set.
     """
     entries: object = document.get("keys")
     if not isinstance(entries, list):
@@ -172,7 +171,7 @@ _KINDS: Final[Mapping[str, tuple[str, str | None]]] = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", "Ed25519"),
 }
-"""Kind and curve of the keys for an algorithm (RFC 7518 §3.1, RFC 8037)."""
+"""By algorithm, the type and curve of its keys (RFC 7518 §3.1, RFC 8037)."""
 
 
 def _read_key(jwk: dict[str, Any], algorithm: str) -> jwt.PyJWK | None:
@@ -202,7 +201,7 @@ async def _get_json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise FetchFailed(f"{url}: {type(error).__name__}") from None
     except ValueError:
-        raise FetchFailed(f"{url}: no JSON") from None
+        raise FetchFailed(f"{url}: not JSON") from None
     if not isinstance(value, dict):
-        raise FetchFailed(f"{url}: no JSON object")
+        raise FetchFailed(f"{url}: not a JSON object")
     return cast("dict[str, Any]", value)

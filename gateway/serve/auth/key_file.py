@@ -1,9 +1,8 @@
-"""The file of the API keys: changed by one process at a time, followed by the gateway that runs.
+"""The file of the API keys: changed by one process at a time, followed by the running gateway.
 
-`KeyFile` adds and revokes for the command line. `KeyRing` answers whose key a request carries, and looks at the file's
-state at every request (one `stat`, 1.5 µs): what was changed counts from the next request on, on every file system, and
-no watcher has to be kept alive for it. A file that can't be used changes nothing, and the log says why. It knows no
-HTTP.
+`KeyFile` adds and revokes keys for the command line. `KeyRing` finds whose key a request carries, and looks at the
+file's state at every request (one `stat`, 1.5 µs): a change takes effect at the next request, on every file system,
+and no watcher has to be kept alive. A file that can't be used changes nothing, and the log says why. It knows no HTTP.
 """
 
 import fcntl
@@ -22,8 +21,9 @@ from gateway.serve.auth.identity import CredentialRefused, Identity
 from gateway.serve.auth.keys import KeyRecord, check_name, parse_keys, render_keys
 
 _TOO_OPEN: Final = 0o027
-"""Others may not read it, and only its owner may write: who can write it can let himself in. A group may read, because
-that is how a container's secret is shown to a process that does not own it."""
+"""Mode bits that must not be set: others may not read the file, and only its owner may write it, since whoever can
+write it can add a key. A group may read it: a container's secret is given that way to a process that does not own it.
+"""
 
 log = get_logger("serve")
 
@@ -35,20 +35,22 @@ class KeyFile:
         self.path = path
 
     def read(self) -> dict[str, KeyRecord]:
-        """The keys by name; none where there is no file. Raises `ConfigError`."""
+        """The keys by name; empty if there is no file. Raises `ConfigError`."""
         return load_keys(self.path) if self.path.exists() else {}
 
     def add(self, record: KeyRecord) -> None:
-        """Remember one more key. Raises `ConfigError` where its name is taken or the file can't be written."""
+        """Add a key. Raises `ConfigError` if its name is taken or the file can't be written."""
         check_name(record.name)
         with self._alone():
             records = self.read()
             if record.name in records:
-                raise ConfigError(f"{self.path}: there is a key {record.name!r} already: revoke it, or choose a name")
+                raise ConfigError(
+                    f"{self.path}: a key {record.name!r} already exists: revoke it, or choose another name"
+                )
             self._write({**records, record.name: record})
 
     def revoke(self, name: str) -> None:
-        """Forget a key. The file stays, however empty: without a file nobody might be asked for a key.
+        """Remove a key. The file stays even if it holds no keys: without it, callers might not be asked for one at all.
 
         Raises:
             ConfigError: there is no such key, or the file can't be written.
@@ -56,18 +58,16 @@ class KeyFile:
         with self._alone():
             records = self.read()
             if name not in records:
-                raise ConfigError(
-                    f"{self.path}: no key is called {name!r}: the keys are {', '.join(records) or 'none'}"
-                )
+                raise ConfigError(f"{self.path}: there is no key {name!r}: the keys are {', '.join(records) or 'none'}")
             self._write({other: record for other, record in records.items() if other != name})
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Hold the folder, so that of two changes at a time none is lost."""
+        """Lock the folder, so that neither of two simultaneous changes is lost."""
         try:
             folder = os.open(self.path.parent, os.O_RDONLY)
         except OSError as error:
-            raise ConfigError(f"{self.path}: its folder can't be opened ({error.strerror}): make it first") from None
+            raise ConfigError(f"{self.path}: its folder can't be opened ({error.strerror}): create it first") from None
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
             yield
@@ -75,7 +75,7 @@ class KeyFile:
             os.close(folder)
 
     def _write(self, records: dict[str, KeyRecord]) -> None:
-        """Replace the file whole: who reads it meanwhile sees the old one or the new one."""
+        """Replace the file atomically: a reader sees either the old one or the new one."""
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -92,23 +92,23 @@ class KeyFile:
 
 
 class KeyRing:
-    """Whose key is it? Follows one file."""
+    """Finds who holds a key, and follows the changes of one key file."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file, if there is one. Raises `ConfigError`: a gateway does not start with keys it can't read."""
+        """Read the file, if there is one. Raises `ConfigError`: a gateway with an unusable key file does not start."""
         self._path = path
         self._seen = _state_of(path)
         self._known: dict[bytes, tuple[KeyRecord, Identity]] = {}
         self.in_use = self._seen is not None
-        """Whether keys are asked for: there is a file, or there was one."""
+        """Whether callers need a key: there is a key file, or there was one."""
         if self.in_use:
             self._adopt(load_keys(path))
 
     def find(self, digest: bytes) -> Identity | None:
-        """Who holds the key with this SHA-256; None: it is no key of ours.
+        """Who holds the key with this SHA-256; None if there is no such key.
 
         Raises:
-            CredentialRefused: the key's time is over.
+            CredentialRefused: the key has expired.
         """
         found = self._known.get(digest)
         if found is None:
@@ -119,20 +119,20 @@ class KeyRing:
         return identity
 
     def follow(self) -> None:
-        """Take over what was changed in the file; to be called before the ring is asked."""
+        """Pick up changes of the file. To be called before each `find`."""
         state = _state_of(self._path)
         if state == self._seen:
             return
         self._seen = state
         if state is None:
             self._known = {}
-            log.warning("the key file is gone: no key is good until it is back", path=str(self._path))
+            log.warning("the key file is gone: no API key is accepted until it is back", path=str(self._path))
             return
         self.in_use = True
         try:
             self._adopt(load_keys(self._path))
         except GatewayError as error:
-            log.warning("the key file was changed and can't be used; the old keys stay", reason=error.message)
+            log.warning("the key file was changed and can't be used; the old keys stay valid", reason=error.message)
         else:
             log.info("the key file was changed", path=str(self._path), keys=len(self._known))
 
@@ -156,7 +156,7 @@ def load_keys(path: Path) -> dict[str, KeyRecord]:
 
 
 def _state_of(path: Path) -> tuple[int, ...] | None:
-    """What differs when a file has changed; None: there is none."""
+    """A value that differs once the file has changed; None if there is no file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a third faster than Path.stat, and asked at every request
     except OSError:

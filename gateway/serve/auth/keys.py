@@ -1,8 +1,8 @@
-"""API keys: what one is, and the text of the file that remembers them.
+"""API keys: what a key is, and the text of the file that stores them.
 
-Turns `keys.toml` into records and records into `keys.toml`; a key itself is never in it, only its SHA-256. A plain hash
-is enough: a key is 32 random bytes, so there is no list of likely ones to try (a slow hash protects what people make
-up). It opens no file.
+Turns `keys.toml` into records and records into `keys.toml`. The file never holds a key itself, only its SHA-256. A
+plain hash is enough: a key is 32 random bytes, so there is no list of likely ones to try (a slow hash protects
+passwords that people make up). It opens no file.
 """
 
 import json
@@ -23,19 +23,19 @@ from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import RESERVED_NAMES, Allowance, Identity
 
 KEY_PREFIX: Final = "codec_"
-"""Front of every key, so that a scanner that looks for leaked secrets can know one."""
+"""Prefix of every key, by which a scanner for leaked secrets can recognise one."""
 KEY_BYTES: Final = 32
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _LONGEST_PATTERN: Final = 128
 _HEAD: Final = (
-    "# Written by `codec-gateway keys add` and `codec-gateway keys revoke`, which keep no comments.\n"
-    "# It holds hashes, not keys: a lost key is made anew.\n"
+    "# Written by `codec-gateway keys add` and `codec-gateway keys revoke`, which remove comments.\n"
+    "# It holds hashes, not keys: a lost key has to be replaced by a new one.\n"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """One key, as the file remembers it."""
+    """One key, as stored in the file."""
 
     name: str
     digest: bytes
@@ -43,14 +43,14 @@ class KeyRecord:
     created: datetime
     expires: datetime | None = None
     servers: tuple[str, ...] | None = None
-    """Servers that it may use; None: all."""
+    """Names of the servers that it may use; None: all."""
     tools: tuple[str, ...] | None = None
     """Patterns of the public tool names that it may call; None: all."""
     rate: int = 0
     concurrency: int = 0
 
     def expired(self, now: datetime) -> bool:
-        """Whether its time is over."""
+        """Whether it has expired at this time."""
         return self.expires is not None and now >= self.expires
 
     def identity(self) -> Identity:
@@ -79,21 +79,21 @@ def new_key() -> str:
 
 
 def digest_of(credential: str) -> bytes:
-    """What is remembered of a credential, and looked for."""
+    """The SHA-256 under which a credential is stored and looked up."""
     return sha256(credential.encode("utf-8", "surrogateescape")).digest()
 
 
 def check_name(name: str) -> str:
-    """The name itself. Raises `ConfigError` where a key can't be called so."""
+    """Return the name. Raises `ConfigError` if a key can't have it."""
     if _NAME.fullmatch(name) is None:
         raise ConfigError(f"key name {name!r}: expected 1 to 64 of letters, digits, '.', '_' and '-'")
     if name in RESERVED_NAMES:
-        raise ConfigError(f"key name {name!r} is the gateway's own: choose another")
+        raise ConfigError(f"key name {name!r} is reserved for the gateway: choose another")
     return name
 
 
 def check_pattern(pattern: str) -> str:
-    """The server's name or pattern of tools itself. Raises `ConfigError` where no name can be like that."""
+    """Return a server's name or a pattern of tools. Raises `ConfigError` if no name can be like that."""
     if not pattern or len(pattern) > _LONGEST_PATTERN or not pattern.isprintable():
         raise ConfigError(f"{pattern!r}: expected a name or a pattern of 1 to {_LONGEST_PATTERN} printable characters")
     return pattern
@@ -103,7 +103,7 @@ def parse_keys(text: str, origin: str) -> dict[str, KeyRecord]:
     """The records of a key file by name.
 
     Raises:
-        ConfigError: no TOML, an unknown key, a bad value, or one hash under two names.
+        ConfigError: it is not TOML, has an unknown field, a bad name or value, or the same hash under two names.
     """
     try:
         section = _KeysSection.model_validate(tomllib.loads(text), strict=True)
@@ -112,19 +112,19 @@ def parse_keys(text: str, origin: str) -> dict[str, KeyRecord]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{origin}: key {where!r}: {first['msg']}: correct it, or make the key anew") from None
+        raise ConfigError(f"{origin}: key {where!r}: {first['msg']}: correct it, or create the key again") from None
     except (ValueError, RecursionError):
         raise ConfigError(f"{origin}: a number is too long or a list nested too deeply: check the file") from None
     records = {name: _record(check_name(name), entry) for name, entry in section.keys.items()}
     names: dict[bytes, str] = {}
     for record in records.values():
         if (other := names.setdefault(record.digest, record.name)) != record.name:
-            raise ConfigError(f"{origin}: keys {other!r} and {record.name!r} have one hash: remove one of them")
+            raise ConfigError(f"{origin}: keys {other!r} and {record.name!r} have the same hash: remove one of them")
     return records
 
 
 def render_keys(records: Iterable[KeyRecord]) -> str:
-    """The text of the file; `parse_keys` gives the same records back."""
+    """The text of the file, from which `parse_keys` reads the same records."""
     return _HEAD + "".join(f"\n[keys.{_quote(record.name)}]\n{_fields(record)}" for record in records)
 
 
@@ -163,5 +163,5 @@ def _toml(value: object) -> str:
 
 
 def _quote(text: object) -> str:
-    # JSON's escapes are TOML's, but for DEL, which JSON leaves as it is (TOML 1.0, "Basic strings").
+    # JSON's escapes are valid in TOML, except that JSON leaves DEL as it is (TOML 1.0, "Basic strings").
     return json.dumps(str(text), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,8 +1,8 @@
-"""The limits of one replica and those that all have in common, as one.
+"""The limits of one replica and those that all replicas share, behind one interface.
 
-Requests a minute and wrong guesses are counted by the shared store, where there is one that answers; where it does
-not, each replica goes on with buckets of its own (`rate_limiter.py`), and its share of the rate. What runs at a time,
-each replica counts for itself. It knows no HTTP.
+The shared store, if there is one and it answers, counts requests a minute and wrong guesses; otherwise each replica
+goes on with buckets of its own (`rate_limiter.py`) and its share of the rate. Each replica counts the requests that run
+at the same time for itself. It knows no HTTP.
 """
 
 from gateway.serve.auth.identity import Identity
@@ -20,16 +20,16 @@ from gateway.shared import Shared
 
 
 class Limits:
-    """How much callers may ask, of this replica and of all."""
+    """How much callers may ask of this replica and of all replicas together."""
 
     def __init__(self, limiter: Limiter, tries: FailedTries, shared: Shared | None) -> None:
-        """`shared`: counts for all replicas; None: this one counts alone."""
+        """`shared`: counts for all replicas; None: this replica counts for itself."""
         self._limiter = limiter
         self._tries = tries
         self._shared = shared
 
     async def enter(self, identity: Identity, kind: Kind, *, counted: bool) -> Refused | None:
-        """As `Limiter.enter`. `counted`: the replica that sent it on has taken its token from what all share."""
+        """See `Limiter.enter`. `counted`: the replica that sent the request on has counted it in the shared store."""
         if self._shared is None:
             return self._limiter.enter(identity, kind)
         if (refused := self._limiter.begin(identity, kind)) is not None or counted or not identity.allowance.rate:
@@ -43,7 +43,7 @@ class Limits:
         return Refused("rate", wait) if wait else None
 
     def leave(self, identity: Identity, kind: Kind) -> None:
-        """One admitted request is over."""
+        """Record that one admitted request is over."""
         self._limiter.leave(identity, kind)
 
     async def _taken(self, shared: Shared, identity: Identity) -> float:
@@ -51,12 +51,12 @@ class Limits:
         wait = await shared.take("rate", identity.principal.name, rate, rate / MINUTE)
         if wait:
             return wait
-        # In step with what was admitted, so that a store that goes away gives nobody a new minute.
+        # Kept in step with what the store admits, so that nobody gets a fresh minute when the store goes away.
         alone = self._limiter.take(identity, 1.0 / shared.status.replicas)
         return alone if wait is None else 0.0
 
     async def refused(self, address: str) -> Refused | None:
-        """Whether this address may try again now: None."""
+        """None if this address may try again now."""
         refused = self._tries.refused(address)
         if refused is not None or self._shared is None:
             return refused
@@ -64,7 +64,7 @@ class Limits:
         return Refused("tries", wait) if wait else None
 
     async def failed(self, address: str) -> None:
-        """One try from there was no good."""
+        """Record a failed try from this address."""
         self._tries.failed(address)
         if self._shared is not None:
             await self._shared.take("tries", network_of(address), FAILURES_AT_ONCE, FAILURES_A_SECOND)

@@ -1,9 +1,9 @@
 """Access tokens of an OAuth 2.1 authorization server: whose they are, and what they allow here.
 
-Turns a JWT (RFC 9068) into an identity: signed by a key that the configured issuer publishes, for this gateway (`aud`,
-RFC 8707), not over and not too early. Its scopes become the principal's view: `mcp:server:NAME` (`*`: all) says which
-servers exist for it, `mcp:tool:NAME` narrows that to tools, as the two lists of an API key do. What was checked is
-remembered until it ends. It fetches nothing itself.
+Turns a JWT (RFC 9068) into an identity. The token must be signed by a key that the configured issuer publishes, be
+meant for this gateway (`aud`, RFC 8707), and be neither expired nor not yet valid. Its scopes become the principal's
+view: `mcp:server:NAME` (`*`: all) says which servers exist for it, `mcp:tool:NAME` narrows that to tools, like the two
+lists of an API key. Checked tokens are remembered until they expire. It fetches nothing itself.
 """
 
 from collections import OrderedDict
@@ -20,7 +20,7 @@ from gateway.serve.auth.jwks import IssuerKeys
 from gateway.serve.auth.rate_limiter import SignatureChecks
 
 NAME_PREFIX: Final = "oauth:"
-"""Front of a subject's name in the audit log and in limits; no API key can be called so."""
+"""Prefix of a subject's name in the audit log and in limits. No API key may have a name that starts with it."""
 LONGEST_TOKEN: Final = 16 * 1024
 _LONGEST_SUBJECT: Final = 256
 _REMEMBERED: Final = 16_384
@@ -48,14 +48,14 @@ class TokenVerifier:
     """Checks the access tokens of one issuer."""
 
     def __init__(self, config: OAuthConfig, keys: IssuerKeys, checks: SignatureChecks | None = None) -> None:
-        """`keys` are the issuer's; `checks` says how many signatures are checked a second."""
+        """`keys` are the issuer's; `checks` limits the signatures checked a second."""
         self._config = config
         self._keys = keys
         self._checks = SignatureChecks() if checks is None else checks
         self._good: OrderedDict[bytes, _Good] = OrderedDict()
 
     def reads(self, credential: str) -> bool:
-        """Whether it is a JWT by its form, as no key of ours and no token that a person chose is."""
+        """Whether it has the form of a JWT, which API keys and tokens chosen by a person don't have."""
         if credential.count(".") != 2 or len(credential) > LONGEST_TOKEN:
             return False
         try:
@@ -64,7 +64,9 @@ class TokenVerifier:
             return False
 
     def remembered(self, digest: bytes) -> Identity | None:
-        """Whose token has this SHA-256, if it was good once, has not expired since, and its key is still published."""
+        """Whose token has this SHA-256; None unless it was found good before, has not expired, and its key is still
+        published.
+        """
         found = self._good.get(digest)
         if found is None or not self._keys.holds(found.kid, found.algorithm):
             return None
@@ -78,12 +80,12 @@ class TokenVerifier:
         """Whose token it is; `digest` is its SHA-256.
 
         Raises:
-            CredentialRefused: it is not good here. `ScopeMissing`: it is, but allows nothing.
-            CannotTell: the issuer's keys can't be had. `MustWait`: too many signatures were checked just before.
+            CredentialRefused: it is not valid here. `ScopeMissing`: it is valid, but allows nothing.
+            CannotTell: the issuer's keys can't be fetched. `MustWait`: too many signatures were checked just before.
         """
         header = _header_of(token)
         algorithm: object = header.get("alg")
-        # Before anything else: no key is ever looked at for an algorithm that is not on the list (RFC 8725 §3.1).
+        # Before anything else: no key is ever looked up for an algorithm that is not on the list (RFC 8725 §3.1).
         if not isinstance(algorithm, str) or algorithm not in self._config.algorithms:
             raise CredentialRefused("algorithm", "the token is signed in a way that this gateway does not accept")
         kid: str | None = header.get("kid")
@@ -131,7 +133,7 @@ class TokenVerifier:
 
 
 def scopes_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
-    """The scopes that a token grants: `scope` (RFC 9068 §2.2.3) or `scp`, as one text or as a list, as issuers do."""
+    """The scopes that a token grants, from `scope` (RFC 9068 §2.2.3) and `scp`: issuers write a text or a list."""
     found: list[str] = []
     for key in ("scope", "scp"):
         value: object = claims.get(key)
@@ -161,5 +163,5 @@ def _refused(error: jwt.PyJWTError) -> CredentialRefused:
 
 
 def _now() -> float:
-    """Seconds since the epoch, which is what `exp` counts in."""
+    """Seconds since the epoch, the unit of `exp`."""
     return datetime.now(UTC).timestamp()

@@ -1,7 +1,7 @@
-"""How much one caller may ask: requests a minute, requests at a time, guesses of one address, signatures of all.
+"""Rate limits: a caller's requests a minute and at a time, an address's wrong guesses, everybody's signature checks.
 
-Token buckets and counters in tables of bounded size, on a clock that is handed in: no task, no lock, nothing waits. It
-knows no HTTP and no credential.
+Token buckets and counters in tables of bounded size, on a clock that is passed in: no tasks, no locks, no waiting. It
+knows no HTTP and no credentials.
 """
 
 from collections import OrderedDict
@@ -18,25 +18,25 @@ FAILURES_AT_ONCE: Final = 20
 FAILURES_A_SECOND: Final = 0.2
 SIGNATURES_AT_ONCE: Final = 400
 SIGNATURES_A_SECOND: Final = 200.0
-"""One takes up to a quarter of a millisecond: a stranger who makes tokens up costs a twentieth of a core."""
+"""A check takes up to a quarter of a millisecond: a stranger with made-up tokens costs a twentieth of a core."""
 _BUSY_WAIT: Final = 1.0
 MINUTE: Final = 60.0
 _WHOLE: Final = 1.0 - 1e-6
-"""A token: who waited exactly as long as told must find one, however the sum is rounded."""
+"""What counts as one token: a caller who waited exactly as long as told must find one, despite rounding errors."""
 
 V = TypeVar("V")
-Kind = Literal["call", "stream", "word"]
-"""A stream stays open as long as its client wants to listen; it must not take the place of a call. A word begins
-nothing: it may be what ends or answers a call that runs, and so needs no place of one."""
+Kind = Literal["call", "stream", "control"]
+"""A stream stays open as long as its client wants to listen, and must not take the place of a call. A control
+message starts nothing: it may end or answer a running call, and so must not need a call's place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One request too many."""
+    """The refusal of a request that is over a limit."""
 
     limit: Literal["rate", "concurrency", "tries", "signatures"]
     wait: float
-    """Seconds after which asking again is worth it."""
+    """Seconds after which it is worth trying again."""
 
 
 class Bucket:
@@ -45,18 +45,18 @@ class Bucket:
     __slots__ = ("_at", "_left")
 
     def __init__(self, size: float, now: float) -> None:
-        """Full."""
+        """Start full."""
         self._left = size
         self._at = now
 
     def left(self, size: float, a_second: float, now: float) -> float:
-        """Tokens that are there now. The size and the rate are asked anew: a key's file may have changed."""
+        """Tokens that are left now. Size and rate are passed each time, since the key file may have changed them."""
         self._left = min(size, self._left + (now - self._at) * a_second)
         self._at = now
         return self._left
 
     def take(self, size: float, a_second: float, now: float) -> float:
-        """Take one token: 0, or the seconds until there is one."""
+        """Take one token. Returns 0, or the seconds until there is one."""
         left = self.left(size, a_second, now)
         if left < _WHOLE:
             return (1.0 - left) / a_second
@@ -65,13 +65,13 @@ class Bucket:
 
 
 class _Account:
-    """What one principal has asked lately, and has open."""
+    """What one principal has asked lately, and what it has running."""
 
     __slots__ = ("bucket", "running")
 
     def __init__(self, size: float, now: float) -> None:
         self.bucket = Bucket(size, now)
-        self.running: dict[Kind, int] = {"call": 0, "stream": 0, "word": 0}
+        self.running: dict[Kind, int] = {"call": 0, "stream": 0, "control": 0}
 
     @property
     def idle(self) -> bool:
@@ -82,15 +82,15 @@ class Limiter:
     """The limits of all principals."""
 
     def __init__(self, clock: Callable[[], float] = monotonic, *, bound: int = TABLE_BOUND) -> None:
-        """`bound`: principals that are remembered; of more, who was quiet for longest is forgotten."""
+        """`bound`: principals to remember; beyond it, the one that was quiet for longest is forgotten."""
         self._clock = clock
         self._bound = bound
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
 
     def enter(self, identity: Identity, kind: Kind) -> Refused | None:
-        """Admit one request (None), or say which limit it is over.
+        """Admit one request (None), or say which limit it exceeds.
 
-        Whoever is admitted must `leave` with the same arguments.
+        For every admitted request, `leave` must be called with the same arguments.
         """
         if (refused := self.begin(identity, kind)) is not None:
             return refused
@@ -101,7 +101,7 @@ class Limiter:
         return None
 
     def begin(self, identity: Identity, kind: Kind) -> Refused | None:
-        """The same, without a look at the rate."""
+        """Like `enter`, but ignore the rate."""
         allowance = identity.allowance
         if allowance.is_free:
             return None
@@ -112,16 +112,16 @@ class Limiter:
         return None
 
     def take(self, identity: Identity, share: float = 1.0) -> float:
-        """Take what one request counts of the rate: 0, or the seconds until it can be taken.
+        """Count one request against the rate. Returns 0, or the seconds until there is room for it.
 
-        `share`: this replica's part of the rate; one request at a time is always there, be it after a while.
+        `share`: this replica's part of the rate. However small it is, the bucket holds one request, if after a wait.
         """
         rate = identity.allowance.rate * share
         now = self._clock()
         return self._account(identity, now).bucket.take(max(rate, 1.0), rate / MINUTE, now)
 
     def leave(self, identity: Identity, kind: Kind) -> None:
-        """One admitted request is over."""
+        """Record that one admitted request is over."""
         if not identity.allowance.is_free:
             self._accounts[identity.principal.name].running[kind] -= 1
 
@@ -139,19 +139,19 @@ class Limiter:
 
 
 class SignatureChecks:
-    """How many signatures are checked a second, whoever sends them: none can be guessed, but each costs a check."""
+    """Limits the signatures checked a second, over all senders: none can be guessed, but each check costs time."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._bucket = Bucket(SIGNATURES_AT_ONCE, clock())
 
     def take(self) -> float:
-        """Check one now (0), or after so many seconds."""
+        """Take the right to one check: 0 means now, otherwise the seconds to wait for it."""
         return self._bucket.take(SIGNATURES_AT_ONCE, SIGNATURES_A_SECOND, self._clock())
 
 
 class FailedTries:
-    """Addresses from which wrong guesses came, and whether one may try again."""
+    """The addresses that sent wrong guesses, and whether one may try again."""
 
     def __init__(self, clock: Callable[[], float] = monotonic, *, bound: int = TABLE_BOUND) -> None:
         self._clock = clock
@@ -159,13 +159,13 @@ class FailedTries:
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def refused(self, address: str) -> Refused | None:
-        """None where this address may try again now."""
+        """None if this address may try again now."""
         bucket = self._buckets.get(network_of(address))
         left = 1.0 if bucket is None else bucket.left(FAILURES_AT_ONCE, FAILURES_A_SECOND, self._clock())
         return None if left >= _WHOLE else Refused("tries", (1.0 - left) / FAILURES_A_SECOND)
 
     def failed(self, address: str) -> None:
-        """One try from there was no good."""
+        """Record a failed try from this address."""
         network, now = network_of(address), self._clock()
         bucket = self._buckets.get(network)
         if bucket is None:
@@ -179,7 +179,7 @@ class FailedTries:
 
 
 def _make_room(table: "OrderedDict[str, V]", bound: int, may_go: Callable[[V], bool]) -> None:
-    """Forget the entry that was quiet for longest, if the table is full. One that is in use stays, over the bound."""
+    """If the table is full, forget the entry that was quiet for longest. Entries in use stay, even over the bound."""
     if len(table) >= bound:
         oldest = next((name for name, entry in table.items() if may_go(entry)), None)
         if oldest is not None:

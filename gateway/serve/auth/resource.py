@@ -1,7 +1,7 @@
-"""What this gateway says of itself as an OAuth 2.1 resource: where its metadata is, and where tokens are to be had.
+"""What this gateway publishes about itself as an OAuth 2.1 resource: where its metadata is, and where to get tokens.
 
-RFC 9728: the document at `/.well-known/oauth-protected-resource`, also with the path of the resource behind it (§3.1),
-and the parts of a challenge that point there (§5.1). It checks no token.
+RFC 9728: the document at `/.well-known/oauth-protected-resource`, also with the resource's path appended (§3.1), and
+the parts of a challenge that point there (§5.1). It checks no tokens.
 """
 
 from typing import Any, Final
@@ -16,7 +16,7 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
 
 class ProtectedResource:
-    """The gateway as the configured authorization server knows it."""
+    """The gateway as a protected resource of the configured authorization server."""
 
     def __init__(self, config: OAuthConfig) -> None:
         self._config = config

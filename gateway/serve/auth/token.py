@@ -1,8 +1,8 @@
-"""The gateway's own token, and the names by which it may be called.
+"""The gateway's own token, and the host names under which it may be called.
 
-Keeps the token that the operator was given, and turns an ASGI application into one that answers only who reached us by
-a name that is ours (`HostGuard`, against DNS rebinding: a page on a foreign name that resolves to 127.0.0.1). It knows
-no route and no other credential (`bearer.py`). `app/process.py` wraps the endpoints and the admin port in it.
+Keeps the operator's token, and turns an ASGI application into one that answers only requests addressed to one of the
+gateway's own names (`HostGuard`, against DNS rebinding: a page on a foreign name that resolves to 127.0.0.1). It knows
+no routes and no other credentials (`bearer.py`). `app/process.py` wraps the endpoints and the admin port in it.
 """
 
 import contextlib
@@ -33,14 +33,14 @@ _JUDGED: Final = ("host", "origin")
 
 
 def token_path(name: str = "token") -> Path:
-    """Where a generated token is kept: `token` in the user's state folder for codec-gateway, or another one there."""
+    """The path of a generated token: a file of this name in the user's state folder for codec-gateway."""
     return state_folder() / name
 
 
 def ensure_token(config: GatewayConfig) -> str | None:
-    """The token that clients must send, or None where none is asked: on loopback with none configured.
+    """The token that clients must send; None if none is needed: on loopback, with none configured.
 
-    Beyond loopback and with none configured, the one in the state folder; it is made at the first start.
+    Beyond loopback, with none configured, the one in the state folder is used; it is made at the first start.
 
     Raises:
         ConfigError: the state folder can't be written, or others can read the token in it.
@@ -51,10 +51,12 @@ def ensure_token(config: GatewayConfig) -> str | None:
 
 
 def stored_token(name: str = "token", variable: str = "CODEC_GATEWAY_TOKEN") -> str:
-    """The token of this name in the state folder, made now if there is none yet. `variable`: sets one instead.
+    """The token of this name in the state folder, made now if there is none yet.
+
+    `variable`: the environment variable that sets one instead, for the error message.
 
     Raises:
-        ConfigError: as `ensure_token`.
+        ConfigError: see `ensure_token`.
     """
     path = token_path(name)
     try:
@@ -65,31 +67,35 @@ def stored_token(name: str = "token", variable: str = "CODEC_GATEWAY_TOKEN") -> 
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path}: the token can't be kept there ({error}): set {variable}, or XDG_STATE_HOME"
+            f"{path}: the token can't be stored there ({error}): set {variable}, or XDG_STATE_HOME"
         ) from None
     if mode & 0o077:
-        raise ConfigError(f"{path}: others can read this token (mode {mode:04o}): remove the file, a new one is made")
+        raise ConfigError(
+            f"{path}: others can read this token (mode {mode:04o}): remove the file, and a new one is made"
+        )
     if len(token) < SHORTEST_TOKEN:
-        raise ConfigError(f"{path}: holds no token of {SHORTEST_TOKEN} characters or more: remove the file")
+        raise ConfigError(
+            f"{path}: holds no token of {SHORTEST_TOKEN} characters or more: remove the file, and a new one is made"
+        )
     return token
 
 
 def _create(path: Path, token: str) -> None:
-    """Write a new file that nobody else can open at any moment, and that no second process can write as well."""
+    """Write a new file that no other user can ever open, and that no second process can write at the same time."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(token + "\n")
     try:
-        # A link fails where the name exists already, and never shows a half-written token.
+        # Linking fails if the name exists already, and never exposes a half-written token.
         os.link(draft, path)
     finally:
         draft.unlink()
 
 
 def own_hosts(serve: ServeConfig) -> tuple[str, ...]:
-    """The names besides the loopback ones under which this gateway is reached: the configured ones, and its address.
+    """The names, besides the loopback ones, under which this gateway is reached: the configured ones and its address.
 
-    An address that means all of the machine's (`0.0.0.0`, `::`) names none.
+    The unspecified address (`0.0.0.0`, `::`) is not a name.
     """
     host = serve.host.strip("[]")
     try:
@@ -100,18 +106,18 @@ def own_hosts(serve: ServeConfig) -> tuple[str, ...]:
 
 
 def guard_admin(app: ASGIApp, serve: ServeConfig) -> ASGIApp:
-    """The admin port's application, closed to pages on foreign names where it listens on loopback.
+    """The admin port's application, closed to pages on foreign names if it listens on loopback.
 
-    Beyond loopback Prometheus comes by whatever address its targets have, and there a network's own rules guard it.
+    Beyond loopback, Prometheus uses whatever address its targets have, and the network's own rules guard the port.
     """
     return HostGuard(app, own_hosts(serve)) if is_loopback(serve.admin_host) else app
 
 
 class HostGuard:
-    """Refuses a Host that is not ours (421), a browser page that is not ours (403), and more than one of either (400).
+    """Refuses a foreign `Host` (421), a foreign `Origin` (403), and more than one of either header (400).
 
-    The MCP transport asks servers to check `Origin` (Streamable HTTP, "Security Warning"). A client that is no browser
-    sends none and passes.
+    The MCP transport asks servers to check `Origin` (Streamable HTTP, "Security Warning"). A client that is not a
+    browser sends none and passes.
     """
 
     def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str] = ()) -> None:
@@ -119,10 +125,10 @@ class HostGuard:
         self._app = app
         self._allowed = frozenset(host.lower() for host in allowed_hosts)
         self._known: set[tuple[str, str | None]] = set()
-        """The Host and Origin that passed: reading a host name costs 20 µs, and a client's are always the same."""
+        """Pairs of Host and Origin that passed: parsing a host name takes 20 µs, and a client's are always the same."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """One ASGI connection; `lifespan` passes."""
+        """Serve one ASGI connection; `lifespan` passes through."""
         if scope["type"] == "lifespan":
             return self._app(scope, receive, send)
         headers = headers_of(scope)
@@ -135,8 +141,10 @@ class HostGuard:
 
     def _judge(self, host: str, origin: str | None, repeated: set[str]) -> Refusal | None:
         if not repeated.isdisjoint(_JUDGED):
-            # Whoever stands before us may have judged the other one (RFC 9112, 3.2).
-            return error_response(400, "more than one Host or Origin header came: send one", code="header_repeated")
+            # A proxy in front of us may have checked the other one (RFC 9112, 3.2).
+            return error_response(
+                400, "the Host or Origin header was sent more than once: send each once", code="header_repeated"
+            )
         if not names_us(host, self._allowed):
             return error_response(
                 421,
@@ -146,7 +154,7 @@ class HostGuard:
         if origin is not None and not self._is_our_page(origin):
             return error_response(
                 403,
-                f"pages of {escape_text(origin, _SHOWN)!r} may not call this: add its host to serve.allowed_hosts",
+                f"pages from {escape_text(origin, _SHOWN)!r} may not call this: add its host to serve.allowed_hosts",
                 code="origin_not_allowed",
             )
         if len(self._known) < _KNOWN:
@@ -159,13 +167,13 @@ class HostGuard:
 
 
 def names_us(netloc: str, allowed: Collection[str]) -> bool:
-    """Whether a `Host` is a name of ours: a loopback one, or one of `allowed` (in lower case)."""
+    """Whether a `Host` is one of the gateway's names: a loopback one, or one of `allowed` (in lower case)."""
     name = host_name(netloc)
     return name is not None and (is_loopback(name) or name in allowed or netloc.lower() in allowed)
 
 
 def host_name(netloc: str) -> str | None:
-    """`name:port` without its port, or None where it is not exactly that (a path, a user, nothing)."""
+    """The name in `name:port`; None if there is anything else (a path, a user) or nothing."""
     try:
         parts = urlsplit(f"//{netloc}")
         exact = parts.netloc == netloc and "@" not in netloc and (parts.port is None or parts.port > 0)

@@ -1,1 +1,1 @@
-"""The Codec endpoint: token ids as frames over HTTP, and the documents by which clients find maps and versions."""
+"""The Codec endpoint: token ids as frames over HTTP, and the documents in which clients find maps and versions."""

@@ -1,7 +1,7 @@
-"""The documents by which Codec's clients find their way: the schema, the version, maps by name and hash, dictionaries.
+"""Codec's discovery documents: the schema, the version, maps by name and by hash, dictionaries.
 
-Turns what the gateway holds into `GET /codec/*` and `GET /.well-known/codec/*`. What is named by its hash never changes
-and may be kept for ever; the rest is looked at again. Source: Codec v0.5 (codec.md A.4, B.6).
+Turns what the gateway holds into `GET /codec/*` and `GET /.well-known/codec/*`. Documents named by their hash never
+change and may be cached for ever; clients must revalidate the rest. Source: Codec v0.5 (codec.md A.4, B.6).
 """
 
 from hashlib import sha256
@@ -37,7 +37,7 @@ class Documents:
         self._schema = (files("leaf_sdk.wire") / "codec.proto").read_bytes()
 
     def routes(self) -> list[Route]:
-        """What `app/process.py` mounts."""
+        """The routes, for `app/process.py` to mount."""
         return [
             Route("/codec/schema", self._show_schema),
             Route("/codec/version", self._show_version),
@@ -70,7 +70,7 @@ class Documents:
 
     async def _show_policy(self, request: Request) -> Response:
         if self._wire.minimum_version is None:
-            return _missing("no version is demanded here")
+            return _missing("this gateway requires no minimum version")
         return _json(request, {"minimum_version": self._wire.minimum_version, "required_features": []})
 
     async def _show_pointer(self, request: Request) -> Response:
@@ -96,7 +96,7 @@ class Documents:
     async def _show_dictionary(self, request: Request) -> Response:
         data = self._dictionaries.get(request.path_params["name"])
         if data is None:
-            return _missing("no such dictionary is served here")
+            return _missing(f"no such dictionary is served here; {_WELL_KNOWN}/index.json lists those that are")
         return _document(request, data, "application/octet-stream", _FOR_EVER)
 
 

@@ -1,7 +1,7 @@
-"""How one stream leaves: format, coding, dictionary and flush policy, as the request and the settings decide together.
+"""How one stream leaves: its format, coding, dictionary and flush policy, decided from the request and the settings.
 
-Turns request headers and fields into a `Wire` and its response headers. Opens nothing. Source: Codec v0.5 (codec.md
-A.5, A.6), RFC 9110 12.5.
+Turns request headers and fields into a `Wire` and its response headers. It opens no streams. Source: Codec v0.5
+(codec.md A.5, A.6), RFC 9110 12.5.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ from leaf_sdk.wire.dictionary import HEADER as DICTIONARY_HEADER
 
 MAP_HEADER: Final = "Codec-Tokenizer-Map"
 MAP_HASH_HEADER: Final = "Codec-Tokenizer-Map-Hash"
-"""Beside a map's URL (the form of Codec's overhead proposal)."""
+"""Sent beside a map's URL (the form of Codec's overhead proposal)."""
 VARY: Final = "Accept-Encoding, Codec-Client-Version"
 _POLICIES: Final[dict[FlushName, FlushPolicy]] = {"interactive": INTERACTIVE, "batch": BATCH, "at_once": AT_ONCE}
 
@@ -40,11 +40,11 @@ class WireOffer:
     max_delay: float = INTERACTIVE.max_delay
     """Seconds that an id may wait for others in an interactive stream."""
     maps_origin: str | None = None
-    """Where maps are published, each under its hash."""
+    """Origin under which the maps are published, each by its hash; None: they are not."""
 
     @classmethod
     def of(cls, config: WireConfig) -> "WireOffer":
-        """What the settings allow. Raises `ConfigError` for a dictionary that can't be read."""
+        """The offer that the settings allow. Raises `ConfigError` if a dictionary can't be read."""
         dictionaries: dict[Format, Dictionary] = {}
         try:
             if config.dictionary_msgpack is not None:
@@ -56,14 +56,14 @@ class WireOffer:
         return cls(dictionaries, config.max_delay, config.maps_origin)
 
     def policy(self, name: FlushName) -> FlushPolicy:
-        """The flush policy of a name."""
+        """The flush policy of this name."""
         policy = _POLICIES[name]
         return replace(policy, max_delay=self.max_delay) if policy is INTERACTIVE else policy
 
     def wire(
         self, form: Format, flush: FlushName, map_id: str, *, accept_encoding: str | None, expected_ids: int | None
     ) -> "Wire":
-        """Decide how one stream leaves. `expected_ids`: the most that it may have, where that is known."""
+        """Decide how one stream leaves. `expected_ids`: the most ids that it may have; None if unknown."""
         policy = self.policy(flush)
         dictionary = self.dictionaries.get(form)
         choice = choose(
@@ -97,10 +97,10 @@ class Wire:
     map_id: str
     dictionary: Dictionary | None = None
     map_url: str | None = None
-    """Where the map is published, if it is."""
+    """Where the map is published; None: nowhere."""
 
     def headers(self, visible: "Visible") -> list[tuple[bytes, bytes]]:
-        """The response's headers; `visible` says which of Codec's the client is old enough for."""
+        """The response's headers. `visible` picks the Codec headers that the client's version knows."""
         headers = [
             (b"content-type", MEDIA_TYPES[self.format].encode()),
             (b"cache-control", b"no-cache, no-transform"),
@@ -118,18 +118,18 @@ class Wire:
 
 
 def published_path(map_id: str) -> str:
-    """Where a map stands under the address of whoever publishes it, by its hash (docs/protocol.md, "Documents")."""
+    """A map's path, by its hash, under the origin that publishes it (docs/protocol.md, "Documents")."""
     return f"/.well-known/codec/maps/sha256/{map_id.removeprefix('sha256:')}.json"
 
 
 class Visible:
-    """Which headers a client of some version may see."""
+    """Picks the headers that a client of some version may see."""
 
     def __init__(self, version: tuple[int, int]) -> None:
         self._version = version
 
     def __call__(self, names: Iterable[str]) -> list[str]:
-        """Those of `names` that its version knows; a name without a floor is known to all."""
+        """Those of `names` that the client's version knows; all versions know a name that is not in `HEADER_FLOORS`."""
         return [name for name in names if HEADER_FLOORS.get(name.lower(), (0, 0)) <= self._version]
 
 
@@ -142,13 +142,16 @@ HEADER_FLOORS: Final[dict[str, tuple[int, int]]] = {
     "codec-safety-policy": (0, 4),
     "codec-safety-policy-hash": (0, 4),
 }
-"""The version of Codec that brought a header: an older client is not sent it (codec.md A.5)."""
+"""The version of Codec that introduced a header: older clients are not sent it (codec.md A.5)."""
 DEFAULT_VERSION: Final = (0, 2)
-"""Of a client that does not say."""
+"""The version of a client that does not state one."""
 
 
 def read_version(value: str | None) -> tuple[int, int]:
-    """Read `Codec-Client-Version` as major and minor. A leading v and a patch are no matter; nonsense is no version."""
+    """Read `Codec-Client-Version` as major and minor version.
+
+    A leading v and a patch version are ignored. Anything else that is not a version counts as none.
+    """
     major, _, rest = (value or "").strip().lstrip("vV").strip().partition(".")
     minor = rest.partition(".")[0]
     if not (major.isdecimal() and minor.isdecimal() and len(major) + len(minor) < 9):

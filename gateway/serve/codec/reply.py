@@ -1,8 +1,8 @@
 """An agent's events as frames: the model's context in order, id by id, for a client that rebuilds it.
 
-`ids` are what the model wrote; what was spliced in between stands in the additive fields with its source (DESIGN: only
-generated ids are `ids`, `done` comes once, after the last turn). Text events are skipped, calls that were found are
-named. Pure: no clock, no bytes. The frames' bytes are `leaf_sdk.wire`'s.
+`ids` are those that the model wrote; spliced ids go into the additive fields, with their source (only generated ids are
+`ids`; `done` comes once, after the last turn). Text events are skipped; calls that were found are named. Pure: no
+clock, no bytes. `leaf_sdk.wire` encodes the frames.
 """
 
 import json
@@ -17,14 +17,14 @@ from leaf_sdk.wire import Extras, Frame, Spliced, ToolCall, Usage
 
 _REASONS = {"stop": "eos_token", "length": "length", "tool_calls": "tool_calls"}
 _ERROR_TEXT = 1000
-"""Characters of an error that a frame carries."""
+"""The most characters of an error's message that a frame carries."""
 
 
 class FrameReply:
     """The reply to one request."""
 
     def __init__(self, *, prompt_ids: Sequence[int] = (), regions: Regions | None = None) -> None:
-        """`prompt_ids`: told in the first frame. `regions`: where the ids of calls stand apart."""
+        """`prompt_ids`: sent in the first frame. `regions`: puts the ids of calls apart; None: they stay in `ids`."""
         self._prompt = tuple(prompt_ids)
         self._regions = regions
         self._cut = False
@@ -39,7 +39,7 @@ class FrameReply:
         return frames
 
     def fail(self, message: str) -> list[Frame]:
-        """The last frames of an answer that something broke off."""
+        """The last frames of an answer that an error cut short."""
         extras = Extras(error=cut_text(message, _ERROR_TEXT), prompt_ids=self._prompt)
         return [*self._open_region(), Frame(done=True, finish_reason="error", extras=extras)]
 
@@ -53,7 +53,7 @@ class FrameReply:
             case CallClosed():
                 return [Frame(tool_calls=(_call(event),))]
             case GenerationFinished():
-                # The engine's own account is missing where a stop string ended it.
+                # The engine's timings are missing if a stop string ended the generation.
                 self._cut = event.timings is None
                 return self._open_region()
             case Finished():

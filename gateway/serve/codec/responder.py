@@ -1,7 +1,7 @@
-"""From a request that wants frames to the response that sends them.
+"""From a request for frames to the response that sends them.
 
-Joins what the request says (format, flush, watcher), what its headers say (coding, version) and what the gateway offers
-into a `FramedAnswer`. It does not know which endpoint asks.
+Combines the request's fields (format, flush, watcher), its headers (coding, version) and what the gateway offers into a
+`FramedAnswer`. It does not know which endpoint it serves.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ VERSION_HEADER = "codec-client-version"
 
 @dataclass(frozen=True, slots=True)
 class FrameResponder:
-    """Makes responses of frames."""
+    """Makes responses that consist of frames."""
 
     offer: WireOffer
     metrics: WireMetrics
     minimum_version: str | None = None
-    """Clients of an older Codec are turned away."""
+    """Clients of an older Codec version are refused; None: none are."""
 
     def respond(
         self,
@@ -46,14 +46,17 @@ class FrameResponder:
         """Answer with frames.
 
         Args:
-            request: its headers decide on coding and headers.
+            request: its headers decide on the coding and on the response's headers.
             fields: its body, which asked for frames.
-            answering: the answer to be made.
-            token_map: of the engine.
-            prompt_ids: told in the first frame if the client asked for token ids.
-            expected_ids: the most ids that the stream may have, where that is known.
-            name_calls: whether calls are found by their markers alone.
-            json_event: bytes of an event of JSON in a frame's place, without its text (`event_bytes`).
+            answering: makes the answer.
+            token_map: the engine's.
+            prompt_ids: sent in the first frame if the client asked for token ids.
+            expected_ids: the most ids that the stream may have; None if unknown.
+            name_calls: whether the calls are found here, by their markers; False: another parser finds them.
+            json_event: bytes of the JSON event that a frame replaces, without its text (`event_bytes`).
+
+        Raises:
+            ValueError: `fields` asks for JSON.
         """
         if fields.stream_format == "json":
             raise ValueError("the request asks for JSON")
@@ -76,7 +79,7 @@ class FrameResponder:
 
 
 def too_old(version: tuple[int, int], minimum: str) -> Response:
-    """Tell a client which version is demanded, in Codec's words (codec.md A.5)."""
+    """The answer that tells a client which version is required, in the form that Codec defines (codec.md A.5)."""
     said = f"{version[0]}.{version[1]}"
     body: dict[str, object] = {
         "error": "codec_version_required",

@@ -1,8 +1,8 @@
 """An answer as frames on a socket: gathered by the flush policy, compressed in one context, never held too long.
 
-Turns frames into response bytes. Ids wait for each other as long as the policy allows; the clock runs in a task of its
-own, since nothing else may come to look at it. A client that does not read slows the generation down until its
-connection ends.
+Turns frames into response bytes. Ids wait for each other as long as the policy allows; a task of its own keeps the
+time, since there may be no further event at which to check it. A client that does not read slows the generation down
+until its connection ends.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from leaf_sdk.wire import FlushGate, Frame, FrameWriter, open_encoder
 
 _ERRORS: Final = ApiForm(error_answer)
 _GRAIN: Final = 0.001
-"""Seconds by which the loop's timer may ring early; what is due so soon leaves at once."""
+"""Seconds by which the loop's timer may fire early; what is due that soon leaves at once."""
 _BESIDE: Final = 4096
-"""Bytes from which on a thread compresses: a prompt of 128,000 ids takes brotli a second, and the others go on."""
+"""Bytes from which on a thread compresses: brotli needs a second for 128,000 ids, and other requests must go on."""
 
 
 class FramePump:
-    """Frames in, bytes out, for one response. The clock is asyncio's own: anyio's costs some 30 µs more a flush."""
+    """Frames in, bytes out, for one response. Timers are asyncio's own: anyio's cost some 30 µs more a flush."""
 
     def __init__(self, wire: Wire, visible: Visible, send: Send) -> None:
         self._gate = FlushGate(wire.policy)
@@ -47,18 +47,18 @@ class FramePump:
         self._frames = 0
         self.begun = False
         self.sent = 0
-        """Bytes of the body."""
+        """Bytes of the body so far."""
         self.plain = 0
-        """The same before compression."""
+        """Bytes of the body so far, before compression."""
         self.ids = 0
-        """Ids that the model wrote, those of regions included."""
+        """Ids sent so far that the model wrote, including those of regions."""
 
     async def put(self, frame: Frame) -> None:
-        """Take a frame; it leaves now or when the policy says."""
+        """Take a frame, and send it now or when the policy says."""
         now = self._loop.time()
         due = self._gate.feed(frame, now) or self._gate.tick(now + _GRAIN)
         if due:
-            # An id that comes when the clock is about to ring takes the others along: one wake of the process, not two.
+            # An id that comes just before the timer fires takes the waiting ones along: one wake-up instead of two.
             self._stop_timer()
             await self._leave(due)
         elif self._timer is None:
@@ -88,7 +88,7 @@ class FramePump:
         self._timer = None if deadline is None else self._loop.call_at(deadline, self._ring.set)
 
     async def _leave(self, frames: Sequence[Frame]) -> None:
-        # Whole or not at all, whoever is cancelled: the frame that tells why can't be read behind a hole.
+        # All or nothing, even if the task is cancelled: after a gap, the frame that says why could not be read.
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 data = b"".join([self._writer.write(self._numbered(frame)) for frame in frames])
@@ -109,7 +109,7 @@ class FramePump:
         return encode() if len(data) < _BESIDE else await anyio.to_thread.run_sync(encode)
 
     def _numbered(self, frame: Frame) -> Frame:
-        """Frames that say more than ids get a number: by the last one's, a client knows whether it has them all."""
+        """Number a frame that says more than ids: the last frame's number tells a client whether it has all frames."""
         number, self._frames = self._frames, self._frames + 1
         return frame if frame.is_plain else replace(frame, extras=replace(frame.extras, seq=number))
 
@@ -127,7 +127,7 @@ class FramedAnswer(Response):
         *,
         json_event: int,
     ) -> None:
-        """`json_event`: bytes of the event of JSON that would carry one step of the model, without its text."""
+        """`json_event`: bytes of the JSON event that would carry one step of the model, without its text."""
         self._answering = answering
         self._reply = reply
         self._wire = wire
@@ -138,7 +138,7 @@ class FramedAnswer(Response):
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send frames until one says `done`. What goes wrong before the first is an HTTP error, after it a frame."""
+        """Send frames until one says `done`. A failure before the first frame is an HTTP error, a later one a frame."""
         pump = FramePump(self._wire, self._visible, send)
         try:
             failure = await self._answer(pump, scope, receive)
@@ -158,8 +158,8 @@ class FramedAnswer(Response):
 
     async def _answer(self, pump: FramePump, scope: Scope, receive: Receive) -> Exception | None:
         async def show(event: AgentEvent) -> None:
-            # What the same answer weighs in JSON is counted by its events: making it, to weigh it, would cost more
-            # than sending it does.
+            # The size of the same answer in JSON is estimated from the number of its events: making the JSON in order
+            # to measure it would cost more than sending it.
             self._steps += isinstance(event, IdsGenerated)
             for frame in self._reply.feed(event):
                 await pump.put(frame)

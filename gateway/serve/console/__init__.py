@@ -1,5 +1,5 @@
-"""The console: pages for who runs the gateway, under `/console` of the admin port.
+"""The console: pages for the operator of the gateway, under `/console` on the admin port.
 
-Turns what the packages know of themselves into HTML for a person who signed in. Nothing is kept for it that the gateway
-does not keep anyway, and nothing of it but the mount and a key is loaded before somebody asks for a page.
+Turns what the packages report about themselves into HTML for a person who is signed in. How answers are made is
+recorded only while somebody is signed in, and only the mount and the sign-in are loaded before the first request.
 """

@@ -1,8 +1,7 @@
-"""Conversations: the list of those that are remembered, and one of them with all its ids.
+"""Conversations: the list of those that are remembered, and the page of one with all its ids.
 
-Turns what the memory holds into pages, and into the JSON that the viewer (`static/conversation.js`) asks for in ranges.
-Nothing is kept for it but the conversation that was looked at last and the rows of the last list. It decides nothing
-about who may look.
+Turns what the memory holds into pages, and into the JSON that the viewer (`static/conversation.js`) fetches in ranges.
+It keeps only the conversation that was viewed last and the rows of the last list. It does not decide who may see them.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +16,9 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from gateway.agent.memory import Remembered
 from gateway.config.show import secrets_of
 from gateway.serve.console.hidden import hidden_ids
-from gateway.serve.console.listing import Asked, Listings
+from gateway.serve.console.listing import Listings, RowFilter
 from gateway.serve.console.seen import SeenConversation, see
-from gateway.serve.console.shown import RANGE, Spelled, shown_conversation, shown_differences, shown_ids
+from gateway.serve.console.shown import RANGE, ViewOptions, shown_conversation, shown_differences, shown_ids
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.turns import TurnTable
 from gateway.serve.console.visit import Page, Visit, unless_shown
@@ -27,27 +26,27 @@ from gateway.serve.console.visit import Page, Visit, unless_shown
 T = TypeVar("T")
 ROOT: Final = "/console/conversations"
 _RANGE: Final = 1024
-"""Ids that the viewer asks for at once: one that is read takes no time that a person would notice."""
+"""Ids that the viewer requests at once: reading that many takes no noticeable time."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
+class _Viewed:
     seen: SeenConversation
-    spelled: Spelled
+    view: ViewOptions
 
 
 class Conversations:
-    """The pages."""
+    """The pages of conversations."""
 
     def __init__(self, sources: Sources, render: Callable[..., Response]) -> None:
         self._sources = sources
         self._render = render
         self._listings = Listings()
-        self._looked: _Looked | None = None
+        self._viewed: _Viewed | None = None
         self._reading = anyio.CapacityLimiter(1)
 
     def pages(self) -> Sequence[Page]:
-        """Their paths."""
+        """The pages and their paths."""
         one = f"{ROOT}/{{number}}"
         return (
             Page(ROOT, self._list),
@@ -58,18 +57,18 @@ class Conversations:
         )
 
     def forget(self) -> None:
-        """Keep nothing of what was looked at."""
-        self._looked, self._listings = None, Listings()
+        """Forget what was viewed last."""
+        self._viewed, self._listings = None, Listings()
 
     async def _list(self, visit: Visit) -> Response:
-        asked = Asked(visit.query("caller"), visit.query("model"), visit.query("why"))
+        row_filter = RowFilter(visit.query("caller"), visit.query("model"), visit.query("why"))
         recall, gone = self._sources.agent.recall, visit.query("gone")[:20]
 
         async def make() -> Response:
-            told, partly = self._listings.make(recall, asked), bool(gone and recall.branches(_whole(gone, -1)))
-            return self._render("conversations.html", visit, asked=asked, told=told, gone=gone, partly=partly)
+            told, partly = self._listings.make(recall, row_filter), bool(gone and recall.branches(_whole(gone, -1)))
+            return self._render("conversations.html", visit, row_filter=row_filter, told=told, gone=gone, partly=partly)
 
-        return await unless_shown(visit, (recall.changes, asked, gone, self._sources.texts), make)
+        return await unless_shown(visit, (recall.changes, row_filter, gone, self._sources.texts), make)
 
     async def _show(self, visit: Visit) -> Response:
         node = self._find(visit)
@@ -79,11 +78,11 @@ class Conversations:
         answers = [each.answer_id for each in self._sources.agent.recall.branches(node.number)]
 
         async def make() -> Response:
-            looked = await self._look(node)
+            viewed = await self._view(node)
             secrets = secrets_of(self._sources.config)
-            table = await self._read(partial(TurnTable, looked.seen, looked.spelled, secrets))
+            table = await self._read(partial(TurnTable, viewed.seen, viewed.view, secrets))
             return self._render(
-                "conversation.html", visit, seen=looked.seen, table=table, branches=answers, range=_RANGE
+                "conversation.html", visit, seen=viewed.seen, table=table, branches=answers, range=_RANGE
             )
 
         return await unless_shown(visit, (node.answer_id, answers, self._sources.texts), make)
@@ -100,30 +99,32 @@ class Conversations:
     async def _tell(self, visit: Visit, show: Callable[..., dict[str, Any]], *asked: int) -> Response:
         node = self._find(visit)
         if node is None:
-            return JSONResponse({"error": "this conversation is no longer remembered: others took its place"}, 404)
-        looked = await self._look(node)
-        return JSONResponse(await self._read(partial(show, looked.seen, looked.spelled, *asked)))
+            return JSONResponse(
+                {"error": "this conversation is no longer remembered: newer ones have replaced it"}, 404
+            )
+        viewed = await self._view(node)
+        return JSONResponse(await self._read(partial(show, viewed.seen, viewed.view, *asked)))
 
-    async def _look(self, node: Remembered) -> _Looked:
-        """The conversation up to this answer."""
-        texts, looked = self._sources.texts, self._looked
+    async def _view(self, node: Remembered) -> _Viewed:
+        """The conversation up to this answer, read unless it was viewed last."""
+        texts, viewed = self._sources.texts, self._viewed
         offered = () if texts else self._sources.proxy.tools()
         tools = frozenset(name for each in offered for name in (each.name, each.tool))
-        shown = None if looked is None else (looked.seen.answer_id, looked.spelled.texts, looked.spelled.tools)
-        if looked is None or shown != (node.answer_id, texts, tools):
+        shown = None if viewed is None else (viewed.seen.answer_id, viewed.view.texts, viewed.view.tools)
+        if viewed is None or shown != (node.answer_id, texts, tools):
             token_map = self._sources.engines.maps.accepted.get(node.map_id or "")
             secrets = secrets_of(self._sources.config)
 
-            def read() -> _Looked:
+            def read() -> _Viewed:
                 seen = see(node)
                 hidden = frozenset[int]() if token_map is None else hidden_ids(seen.ids, token_map, secrets)
-                return _Looked(seen, Spelled(token_map, hidden, texts, tools))
+                return _Viewed(seen, ViewOptions(token_map, hidden, texts, tools))
 
-            looked = self._looked = await self._read(read)
-        return looked
+            viewed = self._viewed = await self._read(read)
+        return viewed
 
     def _find(self, visit: Visit) -> Remembered | None:
-        """The answer that is asked for: `answer`, the last one that came `after` another, or the last of all.
+        """The answer that the query names: `answer`, the last one `after` another, or else the conversation's last one.
 
         None: it is not remembered.
         """
@@ -136,12 +137,12 @@ class Conversations:
         return next((node for node in nodes if node.answer_id == asked), None)
 
     async def _read(self, work: Callable[[], T]) -> T:
-        """In a thread, one at a time: calls wait on this loop."""
+        """Do the work in a thread, one at a time, so that it does not block the event loop."""
         return await anyio.to_thread.run_sync(work, limiter=self._reading)
 
 
 def _number_of(visit: Visit) -> int:
-    """Of the conversation that the address names; -1: it names none."""
+    """The number of the conversation that the URL names; -1 where it names none."""
     return _whole(visit.request.path_params["number"], -1)
 
 
@@ -150,5 +151,5 @@ def _number(visit: Visit, name: str, default: int) -> int:
 
 
 def _whole(given: str, default: int) -> int:
-    """The number that stands there, where one of a sensible length does."""
+    """The text as a number; the default unless it is a decimal number of fewer than 10 digits."""
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 10 else default

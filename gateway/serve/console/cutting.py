@@ -1,7 +1,7 @@
-"""A text as one tokenizer cuts it: a piece for each id, fit to be looked at.
+"""A text as one tokenizer cuts it: one piece for each id, ready to be shown.
 
-Turns a text and a map into chips. Blanks and line breaks are shown, bytes that are no whole character as numbers, and a
-cut that the other map does not make is marked. Pure.
+Turns a text and a map into chips. Spaces, tabs and line breaks become visible, bytes that are not whole characters are
+shown in hexadecimal, and cuts that the other map does not make are marked. Pure.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,34 +10,34 @@ from itertools import accumulate
 from typing import Final
 
 from gateway.observe.escape import escape_text
-from gateway.serve.console.render import Fit
+from gateway.serve.console.render import PreparedText
 from leaf_sdk.vocab import TokenMap
 
 _SHOWN: Final = 2000
-"""Chips of one cut."""
+"""Maximum number of chips that one cut shows."""
 _LONGEST: Final = 120
 _BLANKS: Final = str.maketrans({" ": "·", "\n": "⏎", "\t": "⇥"})
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """One id."""
+    """One id with its text."""
 
     token_id: int
-    text: Fit
+    text: PreparedText
     kind: str
-    """`special`, `bytes` (no whole character) or `plain`."""
+    """`special`, `bytes` (not whole characters) or `plain`."""
     differs: bool
-    """Whether the other map cuts elsewhere at its end."""
+    """Whether the other map has no cut where this id ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A text, cut."""
+    """A text that was cut."""
 
     chips: tuple[Chip, ...]
     ids: int
-    """All of them, with those that are not shown."""
+    """How many ids the text has, including those that are not shown."""
 
     @property
     def more(self) -> int:
@@ -46,7 +46,7 @@ class Cut:
 
 
 def cut_text(token_map: TokenMap, text: str, other: TokenMap | None = None, *, specials: bool = False) -> Cut:
-    """Cut a text by a map. `other`: the map that it is compared with.
+    """Cut a text by a map. `other`: the map to compare the cuts with.
 
     Raises:
         CodecError: the map can't encode, or the text holds a lone surrogate.
@@ -56,7 +56,7 @@ def cut_text(token_map: TokenMap, text: str, other: TokenMap | None = None, *, s
     elsewhere: Collection[int] | None = None
     if other is not None:
         theirs = ends_of(other, other.encode(text, specials=specials))
-        # Where a normalizer made other bytes, places can't be compared.
+        # Where a normalizer changed the bytes, places can't be compared.
         elsewhere = frozenset(theirs) if ends[-1:] == theirs[-1:] else None
     special = token_map.special_ids
     chips = tuple(
@@ -67,7 +67,7 @@ def cut_text(token_map: TokenMap, text: str, other: TokenMap | None = None, *, s
 
 
 def ends_of(token_map: TokenMap, ids: Sequence[int]) -> list[int]:
-    """Where each id ends, in bytes."""
+    """The offset in bytes at which each id ends."""
     return list(accumulate(len(token_map.token_bytes(token_id)) for token_id in ids))
 
 
@@ -76,5 +76,5 @@ def _chip(token_map: TokenMap, token_id: int, special: bool, differs: bool) -> C
     try:
         text = escape_text(data.decode().translate(_BLANKS), _LONGEST)
     except UnicodeDecodeError:
-        return Chip(token_id, Fit(data[:_LONGEST].hex(" ").upper()), "bytes", differs)
-    return Chip(token_id, Fit(text), "special" if special else "plain", differs)
+        return Chip(token_id, PreparedText(data[:_LONGEST].hex(" ").upper()), "bytes", differs)
+    return Chip(token_id, PreparedText(text), "special" if special else "plain", differs)

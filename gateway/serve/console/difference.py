@@ -1,7 +1,7 @@
-"""What differs between two definitions of a tool, as lines that are fit for a screen.
+"""What differs between two definitions of a tool, as lines to show.
 
-Turns the definition that was pinned and the one seen last into a difference, line by line: secrets masked, foreign
-text escaped, bounded. A change is seen whatever stands around it. Pure.
+Turns the definition that was pinned and the one seen last into a line-by-line difference: secrets are masked, foreign
+text is escaped, the length is bounded. Nothing around a change can hide it. Pure.
 """
 
 import json
@@ -15,21 +15,21 @@ from gateway.observe.escape import escape_text
 
 _LINES: Final = 300
 _WIDTH: Final = 160
-"""Characters of a line: a long text is compared in parts."""
+"""Maximum characters of a line: longer ones are split, and the parts compared."""
 _AROUND: Final = 2
 _BLOCK: Final = 40
-"""Lines of one change that are shown."""
+"""Maximum number of lines shown of each side of one change."""
 _ALIGNED: Final = 500
-"""Lines that are compared one by one."""
+"""Maximum number of lines, from the first to the last difference, that are compared one by one."""
 
 
 class Line(NamedTuple):
     """One line of a difference."""
 
     kind: str
-    """`ins`, `del` or nothing."""
+    """`ins`, `del` or empty."""
     text: str
-    """With its sign, on one line."""
+    """The line after its sign, without line breaks."""
 
 
 def difference(was: Mapping[str, Any], now: Mapping[str, Any], secrets: frozenset[str]) -> list[Line]:
@@ -40,25 +40,25 @@ def difference(was: Mapping[str, Any], now: Mapping[str, Any], secrets: frozense
         if kind == "equal":
             found += _marked("", " ", before[at:end])
         else:
-            # Of each side its beginning: a long one must not hide the other.
+            # The beginning of each side: a long one must not hide the other.
             found += _marked("del", "-", before[at:end]) + _marked("ins", "+", after[other:other_end])
     left = len(found) - _LINES
     return found if left <= 0 else [*found[:_LINES], Line("", f"… ({left} more lines)")]
 
 
 def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
-    """Which lines became which others, and two that stayed around each."""
+    """Which lines were replaced by which, with two unchanged lines around each change."""
     start = shared_prefix(before, after)
     stop = shared_prefix(before[start:][::-1], after[start:][::-1])
     end, other_end = len(before) - stop, len(after) - stop
     first = max(start - _AROUND, 0)
     if max(end, other_end) - start > _ALIGNED:
-        # What takes long to compare is told as a whole.
+        # Too long to compare line by line: shown as one change.
         yield "equal", first, start, first, start
         yield "replace", start, end, start, other_end
         yield "equal", end, end + _AROUND, other_end, other_end + _AROUND
         return
-    # Lines that are often there count too: else who repeats enough of them chooses what is seen.
+    # `autojunk` would ignore frequent lines: by repeating some, a server could choose which changes are seen.
     matcher = SequenceMatcher(None, before[first : end + _AROUND], after[first : other_end + _AROUND], autojunk=False)
     for group in matcher.get_grouped_opcodes(_AROUND):
         for kind, at, till, other, other_till in group:

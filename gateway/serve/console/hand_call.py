@@ -1,7 +1,7 @@
-"""A tool called by hand, by the operator who is signed in: the way of every other call, and a line of the audit log.
+"""A tool called by hand by a signed-in operator: it runs like any other call, and is written to the audit log.
 
-Turns arguments into what a page shows of the result: who made its ids, how long it took, and its blocks as text.
-Nothing of it is kept.
+Turns arguments into what a page shows of the result: where its ids came from, how long it took, and its blocks as text.
+The result is not kept.
 """
 
 import json
@@ -20,7 +20,7 @@ from gateway.proxy import ToolEntry
 from gateway.proxy.caller import Nobody
 from gateway.proxy.result_parts import content_of, is_text
 from gateway.serve.auth.identity import OPERATOR
-from gateway.serve.console.render import Fit, lines
+from gateway.serve.console.render import PreparedText, lines
 from gateway.serve.console.sources import Sources
 
 _AT_ONCE: Final = 4
@@ -29,20 +29,20 @@ _BLOCKS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class HandCall:
-    """A call that is over."""
+    """A finished call."""
 
     ended: str
     seconds: float
     leaf_ids: int
     shim_ids: int
-    blocks: tuple[tuple[str, Fit], ...]
-    """What each block is, and its text."""
+    blocks: tuple[tuple[str, PreparedText], ...]
+    """The type and the text of each block."""
     more: int
-    """Blocks that are not shown."""
+    """How many blocks are not shown."""
 
 
 class HandCalls:
-    """The calls of all who are signed in: a few at a time."""
+    """Runs the calls of everybody who is signed in, a few at a time."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -53,10 +53,10 @@ class HandCalls:
         """Call a tool.
 
         Raises:
-            RequestInvalid: as many run already as may.
+            RequestInvalid: too many calls are running already.
         """
         if self._running >= _AT_ONCE:
-            raise RequestInvalid(f"{_AT_ONCE} calls made by hand are running: wait until one is over")
+            raise RequestInvalid(f"{_AT_ONCE} calls made by hand are already running: wait until one has finished")
         self._running += 1
         try:
             return await self._make(entry, arguments)
@@ -88,12 +88,12 @@ class HandCalls:
         return HandCall(ended, took, *ids, shown, max(0, len(blocks) - _BLOCKS))
 
     def _ids(self, entry: ToolEntry, result: Mapping[str, Any]) -> tuple[int, int]:
-        """How many ids of the result are the tool's own, and how many were made here."""
+        """How many ids of the result are the tool's own (leaf), and how many were made here (shim)."""
         token_map = self._sources.engines.maps.session
         if token_map is None:
             return 0, 0
         shown = shorten(result, self._sources.config.limits.result_tokens)
-        # Between the blocks stand line breaks, which are nobody's.
+        # Every other piece is the line break between two blocks, which is neither.
         pieces = self._sources.tokens.for_engine(entry.name, shown, token_map).pieces[::2]
         own = sum(len(each.ids) for each in pieces if each.source == "leaf")
         return own, sum(len(each.ids) for each in pieces) - own
@@ -114,7 +114,7 @@ class HandCalls:
         self._sources.audit.record(
             AuditLine(
                 principal=OPERATOR.principal.name,
-                face="console",
+                endpoint="console",
                 method="tools/call",
                 outcome=ended,
                 server=entry.server,
@@ -135,14 +135,14 @@ def _size(value: object) -> int:
     return len(json.dumps(value).encode())
 
 
-def _shown(block: Any, known: frozenset[str]) -> tuple[str, Fit]:
+def _shown(block: Any, known: frozenset[str]) -> tuple[str, PreparedText]:
     if is_text(block):
         return "text", lines(block["text"], known)
-    # Pictures and sounds of others stay bytes: what decodes them is the browser's largest surface.
+    # Images and sounds are shown as JSON: their decoders are the browser's largest attack surface.
     fields = cast("dict[str, object]", block) if isinstance(block, dict) else {"type": None}
     kind = fields.get("type")
     return kind if isinstance(kind, str) else "?", _as_json(fields, known)
 
 
-def _as_json(value: object, known: frozenset[str]) -> Fit:
+def _as_json(value: object, known: frozenset[str]) -> PreparedText:
     return lines(json.dumps(value, ensure_ascii=False, indent=2), known)

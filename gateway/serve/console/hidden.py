@@ -1,7 +1,7 @@
-"""Which ids of a conversation spell a secret: they are shown as none, since an id is as good as its text.
+"""Which ids of a conversation spell a secret: they are not shown, since an id reveals its text.
 
-Turns ids, their map and the values that must stand nowhere into numbers of ids. It takes as long as reading them takes:
-not for the event loop. Pure.
+Turns ids, their map and the secret values into the positions of these ids. It has to read the whole text, too long for
+the event loop. Pure.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,10 +13,10 @@ from leaf_sdk.vocab import TokenMap
 
 
 def hidden_ids(ids: Sequence[int], token_map: TokenMap, secrets: Collection[str]) -> frozenset[int]:
-    """The numbers of ids that spell a part of a secret, by the rules of the log."""
+    """The positions of ids that spell a part of a secret, by the masking rules of the log."""
     pieces = [token_map.table.get(token_id) or b"" for token_id in ids]
     begins = list(accumulate(map(len, pieces), initial=0))
-    # One character a byte: places in it are places in the bytes.
+    # Latin-1 has one character per byte: places in the text are places in the bytes.
     text = b"".join(pieces).decode("latin-1")
     known = [secret.encode("utf-8", "replace").decode("latin-1") for secret in secrets]
     return frozenset(

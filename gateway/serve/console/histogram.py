@@ -1,6 +1,6 @@
-"""How long calls took, as bars: the places and sizes that a template draws.
+"""How long calls took, as bars: positions and sizes for a template to draw.
 
-Turns the counts of a histogram into rectangles in a field of fixed size. Pure.
+Turns the counts of a histogram into rectangles in an area of fixed size. Pure.
 """
 
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ _MARKS: Final = {0.001: "1 ms", 0.01: "10 ms", 0.1: "100 ms", 1.0: "1 s", 10.0: 
 
 
 class Bar(NamedTuple):
-    """One bucket."""
+    """The bar of one bucket."""
 
     x: float
     y: float
     width: float
     height: float
     words: str
-    """Up to which time, and how many calls."""
+    """The bucket's upper bound, and how many calls it holds."""
 
 
 class Mark(NamedTuple):
-    """A time under the bars."""
+    """A label under the bars: a time."""
 
     x: float
     words: str
@@ -45,12 +45,12 @@ class Picture(NamedTuple):
 
 
 def picture_of(buckets: Sequence[tuple[float, int]]) -> Picture:
-    """`buckets`: each upper bound in seconds, and how many calls lie between the one before and it."""
+    """Draw a histogram. `buckets`: upper bounds in seconds, each with the number of calls above the bound before it."""
     calls, most = sum(count for _, count in buckets), max((count for _, count in buckets), default=0)
     step = WIDTH / max(len(buckets), 1)
     bars: list[Bar] = []
     for n, (bound, count) in enumerate(buckets):
-        # One call among thousands is seen too.
+        # Even one call among thousands stays visible.
         height = max(2.0, (_BASE - _TOP) * count / most) if count else 0.0
         place = (n * step, _BASE - height, step - _GAP, height)
         bars.append(Bar(*(round(each, 1) for each in place), words=_words(bound, count)))

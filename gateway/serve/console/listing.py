@@ -1,7 +1,7 @@
-"""The conversations that are remembered, as rows of a list: figures alone, without any word of them.
+"""The conversations that are remembered, as rows of a list: figures only, none of their text.
 
-Turns the last answers of conversations into rows, the latest first, and into what they can be chosen by. A row is made
-once, and its HTML with it, for as long as it stands in the list. It knows no template.
+Turns the last answers of conversations into rows, the latest first, and into the values to filter them by. A row and
+its HTML are made once, and kept as long as the row is in the list. It knows no template.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 MOST: Final = 200
-"""Rows of the list."""
+"""Maximum number of rows of the list."""
 ANY_LOSS: Final = "any"
 _NAME: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the rows are chosen by; empty: by nothing."""
+class RowFilter:
+    """What the rows are filtered by. Empty: not filtered by this field."""
 
     caller: str = ""
     model: str = ""
     why: str = ""
-    """A reason, or `any`."""
+    """A reason for lost ids, or `any`."""
 
-    def takes(self, row: "Row") -> bool:
-        """Whether a row is one of those."""
+    def accepts(self, row: "Row") -> bool:
+        """Whether a row passes the filter."""
         reason = self.why in ("", row.reason) or (self.why == ANY_LOSS and row.lost)
         return bool(reason) and self.caller in ("", row.caller) and self.model in ("", row.model)
 
@@ -52,37 +52,35 @@ class Row:
     ids: int
     branches: int
     held: int | None
-    """Ids that its latest request could have found again."""
+    """Ids that its latest request could have reused."""
     reused: int | None
     lost: int
-    """Of all its requests that are told of."""
+    """Ids lost by all its requests for which that is known."""
     reason: str | None
-    """Why, of the latest that lost some."""
+    """The reason for the latest loss; None where nothing was lost."""
 
     @property
-    def share(self) -> int | None:
-        """Percent of the held ids that were found again."""
-        if self.held is None or self.reused is None:
-            return None
-        return 100 if not self.held else round(100 * min(self.reused, self.held) / self.held)
+    def reused_percent(self) -> int | None:
+        """Percentage of the held ids that were reused."""
+        return None if self.held is None or self.reused is None else percent_reused(self.held, self.reused)
 
 
 class KeptRow:
-    """A row, and its HTML once it was shown."""
+    """A row, and its HTML once it has been shown."""
 
     def __init__(self, row: Row) -> None:
         self.row = row
         self._html: Markup | None = None
 
     def html(self, make: "Callable[[Row], Markup]") -> "Markup":
-        """How it is shown; `make`: the template's part for a row."""
+        """The HTML of the row. `make`: renders a row, once."""
         self._html = make(self.row) if self._html is None else self._html
         return self._html
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The rows, and what all of them could be chosen by."""
+    """The rows that pass the filter, and the values that all rows can be filtered by."""
 
     rows: Sequence[KeptRow]
     all: int
@@ -92,14 +90,14 @@ class Listing:
 
 
 class Listings:
-    """Makes the list, as often as somebody asks for it."""
+    """Makes the list anew for each request, reusing rows that did not change."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[object, ...], KeptRow] = {}
-        """The rows of the last list, by all that they were made of."""
+        """The rows of the last list, by everything that they were made of."""
 
-    def make(self, recall: Recall, asked: Asked) -> Listing:
-        """Give the conversations that are remembered."""
+    def make(self, recall: Recall, row_filter: RowFilter) -> Listing:
+        """List the conversations that are remembered and pass the filter."""
         told: dict[int | None, Comparison] = {}
         for each in recall.last():
             told.setdefault(each.conversation, each)
@@ -113,7 +111,7 @@ class Listings:
             self._kept[key] = before.get(key) or KeptRow(_row(*made_of))
         rows = [each.row for each in self._kept.values()]
         return Listing(
-            rows=[each for each in self._kept.values() if asked.takes(each.row)],
+            rows=[each for each in self._kept.values() if row_filter.accepts(each.row)],
             all=len(rows),
             callers=_names(row.caller for row in rows),
             models=_names(row.model for row in rows),
@@ -121,8 +119,13 @@ class Listings:
         )
 
 
-def wall_clock(made: float | None) -> datetime | None:
-    """When that was, by the wall's clock; `made`: by the clock that never goes back."""
+def percent_reused(held: int, reused: int) -> int:
+    """How many percent of the held ids were reused; 100 where none were held."""
+    return 100 if not held else round(100 * min(reused, held) / held)
+
+
+def date_of(made: float | None) -> datetime | None:
+    """Convert a time of the monotonic clock into a date and time (UTC)."""
     return None if made is None else datetime.now(UTC) - timedelta(seconds=monotonic() - made)
 
 
@@ -142,10 +145,10 @@ def _row(node: Remembered, branches: int, noted: Comparison | None) -> Row:
     return Row(
         number=node.number,
         answer_id=node.answer_id,
-        # As they are shown: what is chosen comes back as it was.
+        # Escaped as the page shows them, since the filter sends back what the page shows.
         caller=escape_text(node.owner, _NAME),
         model=None if model is None else escape_text(model, _NAME),
-        when=wall_clock(node.made),
+        when=date_of(node.made),
         answers=len(nodes),
         turns=sum(lived.turn is not None for each in nodes for lived in each.lived),
         ids=node.kept + len(node.added),

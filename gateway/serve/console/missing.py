@@ -1,7 +1,7 @@
-"""What a page says where the thing that its address names is not there."""
+"""The error of a page whose URL names something that does not exist."""
 
 from gateway.errors import RequestInvalid
 
 
-class NotHere(RequestInvalid):
-    """No such server, tool or conversation, or no longer."""
+class PageNotFound(RequestInvalid):
+    """There is no such server or tool, or it is gone."""

@@ -1,7 +1,8 @@
-"""Where the console begins: before the other pages of the admin port, and unloaded until somebody asks for it.
+"""Mounts the console on the admin port, and loads it when it is first requested.
 
-Turns an ASGI application into one that has `/console` as well. A template engine and the pages come with the first
-request that `policy.py` lets through; before that there is a key for the start's URL, and nothing else.
+Turns an ASGI application into one that has `/console` as well. The template engine and the pages are loaded by the
+first request that `policy.py` lets through; until then there is only the sign-in, which makes the URL that is logged at
+startup.
 """
 
 from typing import Final
@@ -20,28 +21,28 @@ from gateway.serve.console.sources import Sources
 
 ROOT: Final = "/console"
 _STORED: Final = "console-token"
-"""Name of the operator's token in the state folder, where none is configured."""
+"""Name of the file in the state folder that holds the operator's token, where none is configured."""
 
 
 def operator_token(config: GatewayConfig) -> str:
-    """The secret that lets an operator in: the configured one, else that in the state folder, made if there is none.
+    """The secret with which an operator signs in: the configured one, else that in the state folder, made if missing.
 
     Raises:
-        ConfigError: it can't be read or made, or others can read it.
+        ConfigError: the file can't be read or made, or others can read it.
     """
     return config.console.token or stored_token(_STORED, VARIABLE)
 
 
 def sign_in_url(admin: str, key: str) -> str:
-    """Where a key is used; `admin`: the admin port's address."""
+    """The URL that signs in with a key. `admin`: the admin port's URL."""
     return f"{admin.rstrip('/')}{ROOT}/sign-in?key={key}"
 
 
 class ConsoleMount:
-    """The admin port's pages, and the console before them."""
+    """The admin port's application, with the console in front of its other pages."""
 
     def __init__(self, rest: ASGIApp, sources: Sources) -> None:
-        """`rest` answers what is not the console's."""
+        """`rest` answers every path outside `/console`."""
         self._rest = rest
         self._sources = sources
         self._sign_in = SignIn(lambda: operator_token(sources.config))
@@ -50,7 +51,7 @@ class ConsoleMount:
         self._app: ASGIApp | None = None
 
     def start_url(self, admin: str) -> str | None:
-        """A one-time URL for who started the gateway; None where the console can't be asked by that address."""
+        """A one-time sign-in URL for the operator at startup; None where the console can't be reached by that URL."""
         reached = is_loopback(self._sources.config.serve.admin_host) and admin.startswith("http")
         return sign_in_url(admin, self._sign_in.key()) if reached else None
 
@@ -62,7 +63,7 @@ class ConsoleMount:
     async def _load(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._app is None:
             async with self._loading:
-                # In a thread: it takes a tenth of a second, and calls wait on this loop.
+                # In a thread: it takes a tenth of a second, which would block the event loop.
                 self._app = self._app or await anyio.to_thread.run_sync(self._make)
         await self._app(scope, receive, send)
 

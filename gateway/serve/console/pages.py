@@ -1,6 +1,6 @@
 """The console as an application: who is signed in, which page answers, and what an error looks like.
 
-Turns a request into a page. Whoever is not signed in gets the form to do so, and the static files, which say nothing.
+Turns a request into a page. A browser that is not signed in gets the sign-in form and the static files only.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,7 +16,7 @@ from starlette.routing import Route
 from gateway.errors import ConfigError, GatewayError
 from gateway.observe.logs import get_logger
 from gateway.serve.console.conversations import Conversations
-from gateway.serve.console.missing import NotHere
+from gateway.serve.console.missing import PageNotFound
 from gateway.serve.console.pins import Pins
 from gateway.serve.console.policy import CLIENT, SCHEME
 from gateway.serve.console.render import Renderer
@@ -36,7 +36,7 @@ NAVIGATION: Final = (
     ("/console/servers", "Servers"),
     ("/console/tokenizer", "Tokenizer"),
 )
-"""Address and name of the parts, in the order in which they are shown."""
+"""Path and title of each section, in the order in which they are shown."""
 _SIGN_IN: Final = "/console/sign-in"
 _SIGN_IN_BYTES: Final = 4096
 
@@ -58,12 +58,12 @@ class Console:
         self._static = read_static_files()
 
     def app(self) -> Starlette:
-        """The pages as an application; its paths begin with `/console`."""
+        """The pages as an application, whose paths begin with `/console`."""
         handlers: dict[Any, Any] = {404: self._not_found, 405: self._not_found}
         return Starlette(routes=self.routes(), exception_handlers=handlers)
 
     def routes(self) -> list[Route]:
-        """Every path."""
+        """The routes of all pages."""
         return [
             Route(_SIGN_IN, self._show_sign_in, methods=["GET"]),
             Route(_SIGN_IN, self._enter, methods=["POST"]),
@@ -74,7 +74,7 @@ class Console:
         ]
 
     def render(self, template: str, visit: Visit, /, **values: Any) -> Response:
-        """A page of somebody who is signed in."""
+        """Render a page for somebody who is signed in."""
         common = {
             "path": visit.request.url.path,
             "section": visit.request.url.path,
@@ -85,7 +85,7 @@ class Console:
         return self._renderer.page(template, {**common, **values})
 
     def _forget(self) -> None:
-        """What was recorded for those who looked ends with the last of them."""
+        """Drop what was recorded for the console, once nobody is signed in."""
         self._sources.agent.recall.forget_records()
         self._conversations.forget()
 
@@ -93,22 +93,26 @@ class Console:
         return Route(page.path, self._closed(page.show), methods=list(page.methods))
 
     def _closed(self, show: Callable[[Visit], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """A page that asks for sign-in first, and for our own form where it changes something."""
+        """Wrap a page: it requires a session, and for a POST a form of this session's own pages."""
 
         async def answer(request: Request) -> Response:
             session = self._sign_in.session(request.cookies.get(_cookie_of(request), ""))
             if session is None:
                 if request.method == "POST":
-                    return self._refused(401, "you are not signed in, or no longer")
+                    return self._refused(
+                        401, "you are not signed in, or your session has ended: sign in at /console/sign-in"
+                    )
                 return RedirectResponse(_SIGN_IN, 303)
             try:
                 if request.method != "POST":
                     return await show(Visit(request, session, {}))
                 form = await read_form(request)
                 if not is_our_form(session, form):
-                    return self._refused(403, "this form is none of this session's: open its page again")
+                    return self._refused(
+                        403, "this form does not belong to your session: reload its page and send it again"
+                    )
                 return await show(Visit(request, session, form))
-            except NotHere as error:
+            except PageNotFound as error:
                 return self._refused(404, error.message)
             except Exception as error:  # noqa: BLE001 - the boundary of these pages, as `http/errors.py` for /v1
                 status, body = error_answer(error)
@@ -123,7 +127,7 @@ class Console:
         return self._sign_in_page(request.query_params.get("key", ""))
 
     async def _enter(self, request: Request) -> Response:
-        """A POST, so that nothing which only looks at the address (a preview, a prefetch) uses the key up."""
+        """Sign in. It takes a POST, so that merely opening the URL (a preview, a prefetch) does not use up the key."""
         address = str(request.scope[CLIENT])
         try:
             form = await read_form(request, _SIGN_IN_BYTES)
@@ -141,7 +145,7 @@ class Console:
         except GatewayError as error:
             status, body = error_answer(error)
             return self._sign_in_page("", body["error"]["message"], status)
-        log.info("somebody signed in to the console", address=address)
+        log.info("an operator signed in to the console", address=address)
         answer = RedirectResponse("/console", 303)
         answer.set_cookie(
             _cookie_of(request),
@@ -163,11 +167,15 @@ class Console:
 
     async def _show_static(self, request: Request) -> Response:
         found = self._static.get(request.path_params["name"])
-        return Response(found.data, 200, found.headers) if found else self._refused(404, "there is no such file")
+        return (
+            Response(found.data, 200, found.headers)
+            if found
+            else self._refused(404, f"the console has no file {request.path_params['name']!r:.80}")
+        )
 
     async def _not_found(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
-        return self._refused(status, f"{request.method} {request.url.path} is no page of the console")
+        return self._refused(status, f"the console has no page for {request.method} {request.url.path}")
 
     def _sign_in_page(self, key: str, problem: str = "", status: int = 200) -> Response:
         return self._renderer.page("sign_in.html", _signed_out(key=key, problem=problem), status)
@@ -177,11 +185,11 @@ class Console:
 
 
 def _signed_out(**values: Any) -> Mapping[str, Any]:
-    """What a page shows to whom it need not know."""
+    """Values for a page shown to somebody who is not signed in."""
     return {"path": "", "section": "", "navigation": (), "csrf": "", "texts": False, **values}
 
 
 def _cookie_of(request: Request) -> str:
-    """Browsers send a host's cookies to every port of it: two gateways of one machine need two names."""
+    """The cookie's name. Browsers send a host's cookies to all its ports, so two gateways on a host need two names."""
     server = request.scope.get("server")
     return f"codec-console-{server[1] if server else 0}"

@@ -1,7 +1,7 @@
-"""Pins: the tools that are not as they were first seen, with what changed in each.
+"""Pins: the tools whose definition differs from the pinned one, with what changed in each.
 
-Turns the pins and the definitions that were kept with them into differences, line by line. It accepts nothing: the page
-names the command that does.
+Turns the pins and the definitions that were kept with them into line-by-line differences. Changes can't be accepted
+here: the page names the command that accepts them.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from gateway.serve.console.sources import Sources
 from gateway.serve.console.visit import Page, Visit
 
 _SHOWN: Final = 20
-"""Tools whose differences are shown."""
+"""Maximum number of tools whose differences are shown."""
 
 
 class ChangedTool(NamedTuple):
@@ -31,14 +31,14 @@ class ChangedTool(NamedTuple):
 
 
 class Pins:
-    """The page."""
+    """The page of pins."""
 
     def __init__(self, sources: Sources, render: Callable[..., Response]) -> None:
         self._sources = sources
         self._render = render
 
     def pages(self) -> Sequence[Page]:
-        """Its path."""
+        """The page and its path."""
         return (Page("/console/pins", self._show),)
 
     async def _show(self, visit: Visit) -> Response:
@@ -49,7 +49,7 @@ class Pins:
 
 
 def changed_tools(config: GatewayConfig) -> tuple[list[Change], str]:
-    """Tools that are not as they were pinned, of servers with pins; and why that can't be told, where it can't."""
+    """The tools of servers with pins that differ from their pin; or none, and the reason why the pins can't be read."""
     pinned = {each.name for each in config.upstreams if each.pin != "off"}
     try:
         changes = PinFile().changes() if pinned else []

@@ -1,8 +1,8 @@
-"""What every request to the console must be, and what every answer of it carries.
+"""What every request to the console must satisfy, and the headers that every answer carries.
 
-Turns an ASGI application into one that browsers keep apart from all else: no frame, no script and no address of others,
-nothing stored. Requests must name us by a name of ours (DNS rebinding), come from this machine or through TLS, and
-change something only from a page of ours. It knows no session and no page.
+Wraps an ASGI application so that browsers isolate it: it can't be framed, it loads nothing from other sites, and
+nothing is cached. A request must name one of the gateway's host names (against DNS rebinding), come from this machine
+or over TLS, and, to change something, come from one of the console's own pages. It knows no session and no page.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from gateway.serve.auth.token import host_name, names_us, own_hosts
 from gateway.serve.http.client_address import TrustedProxies
 
 SCHEME: Final = "console.scheme"
-"""Key in the ASGI scope: how the browser reaches us, `http` (on this machine) or `https`."""
+"""Key in the ASGI scope: the scheme that the browser uses, `http` (on this machine) or `https`."""
 CLIENT: Final = "console.client"
 """Key in the ASGI scope: the browser's address."""
 _CONTENT: Final = (
@@ -28,7 +28,7 @@ _CONTENT: Final = (
 HEADERS: Final[Mapping[bytes, bytes]] = {
     b"content-security-policy": _CONTENT.encode(),
     b"x-content-type-options": b"nosniff",
-    # Not `no-referrer`: with that a browser sends `Origin: null` with our own forms, and no Origin could be checked.
+    # Not `no-referrer`: then browsers send `Origin: null` even with our own forms, so that no Origin could be checked.
     b"referrer-policy": b"same-origin",
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
@@ -39,15 +39,15 @@ _FORWARDED: Final = frozenset({b"x-forwarded-for", b"x-forwarded-proto", b"x-for
 _ONCE: Final = (b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode")
 _SHOWN: Final = 100
 _NO_TLS: Final = (
-    "The console shows what models and tools say, so beyond this machine it is served over TLS only. Ask it here, by "
-    "127.0.0.1 (for one by ssh -L), or put a proxy with TLS before the admin port: name its address in "
-    "serve.trusted_proxies and its host name in serve.allowed_hosts, and let it set X-Forwarded-For, and "
-    "X-Forwarded-Proto to https."
+    "The console shows what models and tools say, so other machines reach it only over TLS. Open it on this machine at "
+    "127.0.0.1 (from elsewhere through an ssh -L tunnel), or put a proxy with TLS in front of the admin port: set "
+    "serve.trusted_proxies to its address and add its host name to serve.allowed_hosts, and have it send "
+    "X-Forwarded-For, and X-Forwarded-Proto with the value https."
 )
 
 
 class Policy:
-    """Judges requests, and marks answers."""
+    """Checks requests, and adds the headers to answers."""
 
     def __init__(self, app: ASGIApp, serve: ServeConfig) -> None:
         self._app = app
@@ -55,7 +55,7 @@ class Policy:
         self._hosts = frozenset(host.lower() for host in own_hosts(serve))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One HTTP request."""
+        """Handle one HTTP request."""
 
         async def send_marked(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -70,10 +70,12 @@ class Policy:
             await self._app({**scope, SCHEME: judged[0], CLIENT: judged[1]}, receive, send_marked)
 
     def _judge(self, scope: Scope) -> tuple[str, str] | Response:
-        """How the browser reaches us and from where, or why it is refused."""
+        """The scheme and the address that the browser uses, or the response that refuses the request."""
         given = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if any(sum(name == each for name, _ in scope["headers"]) > 1 for each in _ONCE):
-            return _refused(400, "more than one Host or Origin header came: send one")
+            return _refused(
+                400, "a Host, Origin, Sec-Fetch-Site or Sec-Fetch-Mode header was sent more than once: send each once"
+            )
         host = given.get(b"host", "")
         if not names_us(host, self._hosts):
             shown = escape_text(host, _SHOWN)
@@ -97,18 +99,19 @@ class Policy:
 
 
 def _problem(method: str, ours: str, given: Mapping[bytes, str]) -> str | None:
-    """Why this method may not be used from where it comes."""
+    """Why the page that a request comes from may not use this method; None where it may."""
     site, origin = given.get(b"sec-fetch-site"), given.get(b"origin")
     if method in ("GET", "HEAD"):
         navigates = given.get(b"sec-fetch-mode") == "navigate"
         if site not in (None, "same-origin", "none") and not navigates:
-            return "pages of others may not load parts of the console"
+            return "pages of other sites may not load parts of the console: open it in a tab of its own"
         return None
-    # Either says that a page of ours sent it; both where both came.
+    # Each of the headers that was sent must say that a page of ours sent the request.
     if (site is not None and site != "same-origin") or (origin is not None and origin.lower() != ours.lower()):
-        return f"pages of {escape_text(origin or 'others', _SHOWN)!r} may not change anything here"
+        shown = "another site" if origin is None else repr(escape_text(origin, _SHOWN))
+        return f"pages of {shown} may not change anything here: use the console's own pages"
     if site is None and origin is None:
-        return "a request that changes something must name its Origin"
+        return "a request that changes something must have an Origin header, which browsers send"
     return None
 
 

@@ -1,7 +1,8 @@
-"""Templates to pages: whatever a template shows is text, for HTML and for eyes.
+"""Templates to pages: whatever a template shows is plain, readable text.
 
-Turns values into HTML. Every value is escaped, and every text that a page did not make fit itself (`Fit`) loses its
-control characters and its length (`observe/escape.py`), by construction: a template can't forget it.
+Turns values into HTML. Every value is escaped for HTML, and every text that a page has not prepared itself
+(`PreparedText`) is stripped of control characters and cut (`observe/escape.py`). This is automatic: a template can't
+forget it.
 """
 
 import shlex
@@ -20,29 +21,29 @@ from gateway.observe.escape import escape_text
 
 _FOLDER: Final = Path(__file__).parent
 _LONGEST: Final = 65_536
-"""Characters of a text of several lines that are shown."""
+"""Maximum characters shown of a multi-line text."""
 _MILLISECOND: Final = 0.001
 
 
-class Fit(str):
-    """Text that may stand on a page as it is, once it is escaped for HTML."""
+class PreparedText(str):
+    """Text that a page may show unchanged, except for escaping it for HTML."""
 
     __slots__ = ()
 
 
-def lines(text: str, secrets: Iterable[str] = (), limit: int = _LONGEST) -> Fit:
-    """Text of others in its own lines, without secrets and control characters, cut to a limit."""
+def lines(text: str, secrets: Iterable[str] = (), limit: int = _LONGEST) -> PreparedText:
+    """Foreign text with its line breaks, without secrets and control characters, cut to a limit."""
     masked = mask_text(text, secrets)
     cut = masked[:limit]
     shown = "\n".join(escape_text(line, limit) for line in cut.split("\n"))
-    return Fit(shown if len(cut) == len(masked) else f"{shown}… ({len(masked) - len(cut)} more characters)")
+    return PreparedText(shown if len(cut) == len(masked) else f"{shown}… ({len(masked) - len(cut)} more characters)")
 
 
 class Renderer:
     """The templates of the console."""
 
     def __init__(self) -> None:
-        """They are read when they are first used."""
+        """Templates are read when they are first used."""
         self._templates = Environment(
             loader=FileSystemLoader(_FOLDER / "templates"),
             autoescape=True,
@@ -51,40 +52,40 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        # The library types the table by the filters that it has itself.
+        # The library's type for the table allows only its own filters.
         filters = cast("dict[str, Callable[..., object]]", self._templates.filters)
         filters.update(_FILTERS)
 
     def page(self, template: str, values: Mapping[str, Any], status: int = 200) -> Response:
-        """A template's page."""
+        """Render a template as a page."""
         return HTMLResponse(self._templates.get_template(template).render(values), status)
 
 
 def _finalize(value: Any) -> Any:
-    """What a template shows in place of a value."""
-    return escape_text(value) if isinstance(value, str) and not isinstance(value, Markup | Fit) else value
+    """What a template shows for a value: any text that is neither `PreparedText` nor markup is escaped."""
+    return escape_text(value) if isinstance(value, str) and not isinstance(value, Markup | PreparedText) else value
 
 
 def show_seconds(seconds: float) -> str:
-    """A time as a person reads it: `0.4 ms`, `12 ms`, `3.1 s`."""
+    """A duration for people: `0.4 ms`, `12 ms`, `3.1 s`."""
     if seconds < _MILLISECOND:
         return f"{seconds * 1000:.1f} ms"
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def show_count(number: int) -> str:
-    """A number in groups of three, with narrow blanks that don't break."""
-    return Fit(f"{number:,}".replace(",", "\u202f"))
+    """A number with its digits in groups of three, separated by narrow no-break spaces."""
+    return PreparedText(f"{number:,}".replace(",", "\u202f"))
 
 
-def show_short(text: object, limit: int) -> Fit:
-    """So many characters of what should be a text."""
-    return Fit(escape_text(text, limit) if isinstance(text, str) else "")
+def show_short(text: object, limit: int) -> PreparedText:
+    """The first `limit` characters of a text; empty for what is not a text."""
+    return PreparedText(escape_text(text, limit) if isinstance(text, str) else "")
 
 
-def in_address(text: str) -> Fit:
-    """A text as a value in the query of an address."""
-    return Fit(quote(text.encode("utf-8", "surrogatepass"), safe=""))
+def in_address(text: str) -> PreparedText:
+    """A text as a value in the query of a URL."""
+    return PreparedText(quote(text.encode("utf-8", "surrogatepass"), safe=""))
 
 
 def show_clock(when: datetime) -> str:
@@ -97,7 +98,7 @@ _FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     "count": show_count,
     "clock": show_clock,
     "short": show_short,
-    "whole": Fit,
+    "whole": PreparedText,
     "address": in_address,
     "quoted": shlex.quote,
 }

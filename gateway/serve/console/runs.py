@@ -1,7 +1,7 @@
-"""The ids of a conversation as runs of one source each, put together answer by answer.
+"""The ids of a conversation as runs of one source each, built answer by answer.
 
-Every id belongs to exactly one run, in order. Spans are appended as answers grow a conversation; what is known better
-of some ids is written over them afterwards. Pure.
+Every id belongs to exactly one run, and runs are in order. Spans are appended as answers lengthen a conversation; where
+more is learned about some ids, it overwrites their runs afterwards. Pure.
 """
 
 from bisect import bisect_right
@@ -19,7 +19,7 @@ RunSource = Source | Literal["reasoning", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Ids that follow each other and have one source."""
+    """Consecutive ids with one source."""
 
     start: int
     count: int
@@ -27,16 +27,16 @@ class Run:
     tool: str | None = None
     server: str | None = None
     call: int | None = None
-    """Which call they are the result of, by its number in the conversation."""
+    """Number, in the conversation, of the call whose result the ids are; None where they are no result."""
 
     @property
     def stop(self) -> int:
-        """Where the next run begins."""
+        """Position at which the next run begins."""
         return self.start + self.count
 
 
 class Runs:
-    """Runs that are put together. They begin at 0 and leave nothing out."""
+    """A sequence of runs that is being built. It begins at 0 and has no gaps."""
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
@@ -46,11 +46,11 @@ class Runs:
 
     @property
     def count(self) -> int:
-        """Ids in all."""
+        """How many ids there are in all."""
         return self._runs[-1].stop if self._runs else 0
 
     def cut(self, count: int) -> None:
-        """Leave the first `count` ids."""
+        """Keep only the first `count` ids."""
         del self._runs[self._split(count) :]
 
     def add(self, spans: Iterable[Span]) -> None:
@@ -65,23 +65,23 @@ class Runs:
             self._runs.append(Run(self.count, count, "unknown"))
 
     def between(self, start: int, stop: int) -> Sequence[Run]:
-        """The runs of these ids, cut where they reach beyond."""
+        """The runs of these ids, split at both ends if necessary."""
         first, last = self._split(start), self._split(stop)
         return self._runs[first:last]
 
     def tell(self, start: int, count: int, source: RunSource, tool: str | None = None) -> None:
-        """Say what the source of these ids is."""
+        """Set the source of these ids."""
         if count > 0:
             first, last = self._split(start), self._split(start + count)
             self._runs[first:last] = [Run(start, count, source, tool)]
 
     def link(self, start: int, count: int, call: int) -> None:
-        """Say that these ids are the result of a call."""
+        """Mark these ids as the result of a call."""
         first, last = self._split(start), self._split(start + count)
         self._runs[first:last] = [replace(run, call=call) for run in self._runs[first:last]]
 
     def _split(self, at: int) -> int:
-        """The number of the run that begins at this id, made to if none does; behind the end, how many there are."""
+        """The index of the run that begins at this id, splitting one if necessary; past the end, the number of runs."""
         number = bisect_right(self._runs, at, key=lambda run: run.start) - 1
         if number < 0 or at >= self.count:
             return len(self._runs) if at else 0
@@ -96,7 +96,7 @@ class Runs:
 
 
 def only_places(ids: "array[int]", parts: Sequence["array[int]"]) -> list[int] | None:
-    """Where these parts stand in the ids, in order; None where they could stand in more than one way, or in none."""
+    """The positions of these parts in the ids, in order; None where they fit in more than one way, or not at all."""
     data, size = ids.tobytes(), ids.itemsize
     first: list[int] = []
     last: list[int] = []

@@ -1,8 +1,8 @@
-"""One conversation as it is looked at: all its ids as runs of one source each, and its turns, calls and reuse.
+"""One conversation as the console shows it: all its ids as runs of one source each, and its turns, calls and reuse.
 
-Turns what is remembered of a conversation (`gateway/agent/memory`) into that, without guessing: where memory does not
-know a source it is `unknown`. Of an answer that was recorded while it was made all is known; of any other, the turns of
-the model are, and results between them that can stand in one place only. Pure.
+Turns what is remembered of a conversation (`gateway/agent/memory`) into that, without guessing: a source that is not
+known is `unknown`. Where an answer was recorded while it was made, all its sources are known; elsewhere, those of the
+model's turns, and of results between them that fit in one place only. Pure.
 """
 
 from array import array
@@ -16,7 +16,7 @@ from gateway.agent.memory import CallRecord, Found, GenerationRecord, Lived, Rem
 from gateway.serve.console.runs import Run, Runs, only_places
 
 _SEARCHED: Final = 20_000
-"""Ids between two turns in which results are looked for that nobody has recorded."""
+"""Maximum number of ids between two turns that are searched for results, where the answer was not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class SeenCall:
     name: str
     arguments: str
     turn: int
-    """Which turn wrote it, by its number in the conversation."""
+    """Number, in the conversation, of the turn that wrote the call."""
     record: CallRecord | None
-    """None where the client made it, or nobody looked."""
+    """None where the client made the call, or the answer was not recorded."""
     result: "array[int] | None"
-    """What it gave, where the gateway made it."""
+    """The ids of its result, where the gateway made the call; None elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class SeenTurn:
     """A generation of the model."""
 
     answer: int
-    """Which answer it is part of, by its number in the conversation."""
+    """Number, in the conversation, of the answer that it is part of."""
     count: int
     start: int | None
-    """Where it stands; None where that is not known, or a later request has placed it elsewhere."""
+    """Position of its first id; None where that is not known, or where a later request has moved it."""
     record: GenerationRecord | None
-    """None where nobody looked."""
+    """None where the answer was not recorded."""
     calls: Sequence[int]
-    """By their numbers in the conversation."""
+    """Numbers of its calls in the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class SeenAnswer:
 
     answer_id: str
     made: float | None
-    """When, by the clock that never goes back."""
+    """When it was made, by the monotonic clock; None where another replica made it."""
     kept: int
-    """Ids of the answer before with which it begins."""
+    """How many ids it takes over from the answer before it, as its beginning."""
     ended: str | None
     found: Found | None
     recorded: bool
@@ -65,12 +65,12 @@ class SeenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CacheEnd:
-    """How much of its prompt a generation found in the cache. Counts are ids."""
+    """How much of a generation's prompt was in the cache. Counts are ids."""
 
     turn: int
     cached: int
     held: int
-    """What was there to be found."""
+    """How many ids of the prompt could have been cached."""
     prompt: int
 
 
@@ -90,15 +90,15 @@ class SeenConversation:
     calls: Sequence[SeenCall]
 
     def cache_ends(self) -> Iterator[CacheEnd]:
-        """Where the cache ended for each generation that stands where it was made, and of which it is known."""
+        """Where the cache ended, for each generation that has not been moved and for which that is known."""
         for number, turn in enumerate(self.turns):
             if turn.record is not None and turn.record.cached is not None and turn.start is not None:
                 yield CacheEnd(number, turn.record.cached, turn.record.held, turn.start)
 
 
 def see(last: Remembered) -> SeenConversation:
-    """Give the conversation that ended with this answer."""
-    # As they are now: what was recorded of them may be forgotten meanwhile.
+    """Return the conversation that ended with this answer."""
+    # Copies, since their records may be forgotten meanwhile.
     nodes = [copy(node) for node in last.chain()]
     runs = Runs()
     for node in nodes:
@@ -144,14 +144,14 @@ class _Reader:
     node: Remembered
     number: int
     stay: int
-    """Ids of it that stand where they stood, whatever came later."""
+    """How many of the conversation's first ids no later answer has replaced."""
     turns: list[SeenTurn]
     calls: list[SeenCall]
     results: list[tuple[int, Lived]] = field(default_factory=list[tuple[int, Lived]])
-    """Of the last turn, with the number of the call that each answers."""
+    """Results of the last turn's calls, each with the number of its call."""
 
     def read(self, runs: Runs, ids: "array[int]") -> None:
-        """Tell its turns and calls, and what they say of the ids."""
+        """Add its turns and calls, and set the sources of ids that they tell."""
         record = self.node.record
         records = iter(() if record is None else record.generations)
         before: int | None = None
@@ -194,7 +194,7 @@ class _Reader:
             runs.tell(start, min(record.reasoning, own), "reasoning")
 
     def _add_result(self, lived: Lived) -> None:
-        """Note what a call of the last turn gave."""
+        """Keep the result of a call of the last turn."""
         answered = str(lived.message.get("tool_call_id"))
         mine = self.turns[-1].calls if self.turns else ()
         number = next((each for each in mine if self.calls[each].call_id == answered), None)
@@ -203,7 +203,7 @@ class _Reader:
             self.results.append((number, lived))
 
     def _place(self, runs: Runs, ids: "array[int]", start: int, stop: int) -> None:
-        """Say where the results between two turns stand."""
+        """Mark the places of the results between two turns."""
         if self.node.record is not None:
             places = _recorded_places(runs.between(start, stop), [len(lived.ids) for _, lived in self.results])
         else:
@@ -217,7 +217,7 @@ class _Reader:
         found = only_places(ids[start:stop], [lived.ids for _, lived in self.results])
         if found is None:
             return ()
-        # Between a turn and the next the template writes all that is no result.
+        # Between two turns, everything that is not a result is written by the template.
         runs.tell(start, stop - start, "template")
         places = [start + place for place in found]
         for (number, lived), place in zip(self.results, places, strict=True):
@@ -231,7 +231,7 @@ class _Reader:
 
 
 def _recorded_places(runs: Sequence[Run], sizes: Sequence[int]) -> list[int]:
-    """Where results of these sizes stand among runs: in what is not the template's, one after the other."""
+    """Where results of these sizes begin among the runs: in the ids that are not the template's, one after another."""
     contents = list(chain.from_iterable(range(run.start, run.stop) for run in runs if run.source != "template"))
     begins = accumulate(sizes, initial=0)
     return [contents[at] for at in islice(begins, len(sizes)) if at < len(contents)]

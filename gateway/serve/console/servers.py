@@ -1,7 +1,7 @@
-"""Servers: where each stands, how long its calls took, which tools it offers and what these cost.
+"""Servers: the state of each, how long its calls took, which tools it offers, and how many tokens these cost.
 
-Turns the report of the gateway, its metrics and the last calls into a table of servers and a page for each. Names,
-words and reasons are those of servers: templates show them as text.
+Turns the gateway's status report, its metrics and the last calls into a table of servers and a page for each. Names,
+messages and reasons come from the servers: templates show them as text.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from gateway.observe.notices import Kind
 from gateway.proxy import ToolEntry
 from gateway.serve.console.histogram import picture_of
-from gateway.serve.console.missing import NotHere
+from gateway.serve.console.missing import PageNotFound
 from gateway.serve.console.pins import changed_tools
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.visit import Page, Visit, unless_shown
@@ -22,11 +22,11 @@ _TOOLS: Final = 100
 """Tools on one page."""
 _CALLS: Final = 20
 _NAME: Final = 1000
-"""Characters of a name that an address holds, once they are quoted."""
+"""Maximum characters of a name that, once quoted, still fits into a URL."""
 
 
 class ToolRow(NamedTuple):
-    """One tool in its server's table."""
+    """One tool in the table of its server's tools."""
 
     entry: ToolEntry
     tokens: int
@@ -35,7 +35,7 @@ class ToolRow(NamedTuple):
 
     @property
     def has_page(self) -> bool:
-        """Whether an address can name it: longer ones are refused before they are read."""
+        """Whether a URL can hold its name: a longer URL is refused before it is read."""
         return len(self.entry.name) <= _NAME
 
 
@@ -47,7 +47,7 @@ class Servers:
         self._render = render
 
     def pages(self) -> Sequence[Page]:
-        """Their paths."""
+        """The pages and their paths."""
         return (Page("/console/servers", self._show_all), Page("/console/server", self._show_one))
 
     async def _show_all(self, visit: Visit) -> Response:
@@ -74,7 +74,7 @@ class Servers:
         name, wanted = visit.query("name"), visit.query("q").strip().lower()
         server = next((each for each in self._sources.status.servers() if each["name"] == name), None)
         if server is None:
-            raise NotHere("there is no server of this name")
+            raise PageNotFound(f"no server is called {name!r:.80}: /console/servers lists those that there are")
         entries = [each for each in self._sources.proxy.tools() if each.server == name]
         found = [each for each in entries if wanted in each.name.lower()]
         first = _TOOLS * _number(visit.query("page"))
@@ -93,7 +93,7 @@ class Servers:
             tools = [self._row(each) for each in found[first : first + _TOOLS]]
             return self._render("server.html", visit, section="/console/servers", tools=tools, step=_TOOLS, **told)
 
-        # What is told of its tools is told once; what follows from calls stands in the rest.
+        # The rows of tools are not part of the tag: what changes in them changes `cost` or `calls` as well.
         return await unless_shown(visit, (told,), make)
 
     def _row(self, entry: ToolEntry) -> ToolRow:
@@ -102,5 +102,5 @@ class Servers:
 
 
 def _number(text: str) -> int:
-    """A page's number; 0 for whatever is none."""
+    """A page's number; 0 for anything that is not a number."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0

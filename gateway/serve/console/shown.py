@@ -1,6 +1,6 @@
-"""A conversation as the viewer reads it: JSON values with counts, sources and ids, and words where these may be shown.
+"""A conversation as JSON for the viewer: counts, sources and ids, and text where it may be shown.
 
-Turns what is seen of a conversation into them. Words are data there: the viewer makes text of them, never markup.
+Turns a `SeenConversation` into JSON values. Texts are data: the viewer shows them as text, never as markup.
 """
 
 import base64
@@ -10,77 +10,77 @@ from math import isfinite
 from typing import Any, Final
 
 from gateway.observe.escape import escape_text
-from gateway.serve.console.again import Difference, differences
+from gateway.serve.console.retokenization import Difference, differences
 from gateway.serve.console.runs import Run
 from gateway.serve.console.seen import SeenCall, SeenConversation, SeenTurn
 from leaf_sdk.vocab import TokenMap
 
 RANGE: Final = 4096
-"""Ids that are given at once."""
+"""Maximum number of ids in one answer."""
 COMPARED: Final = 50_000
-"""Ids that are tokenized again at once."""
+"""Ids after which one answer stops comparing; a run with more ids is not compared at all."""
 _TOLD: Final = 1000
 _NAME: Final = 128
 _AS_MARKERS: Final = frozenset({"template", "model", "reasoning", "assistant"})
-"""Sources of which engines read markers as special tokens."""
+"""Sources in whose text engines read markers as special tokens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spelled:
-    """How ids are spelled."""
+class ViewOptions:
+    """How a conversation may be shown: the map that spells its ids, and what is hidden."""
 
     token_map: TokenMap | None
-    """None: the map that the conversation was held with is not here."""
+    """None: the conversation's map is not available here."""
     hidden: Collection[int]
-    """Numbers of ids that are not told: they spell a secret."""
+    """Positions of ids that are not shown, since they spell a secret."""
     texts: bool
-    """Whether spellings may be told."""
+    """Whether text may be shown."""
     tools: Collection[str] = ()
-    """Names that are told in any case: those of the gateway's own tools. Others stand in the conversation alone."""
+    """Tool names that are shown even without `texts`: the gateway's own. Others are part of the conversation's text."""
 
     def tool(self, name: str) -> str | None:
-        """A tool's name as it may be told; None: it may not."""
+        """A tool's name to show; None where it may not be shown."""
         return escape_text(name, _NAME) if self.texts or name in self.tools else None
 
 
-def shown_conversation(seen: SeenConversation, spelled: Spelled) -> dict[str, Any]:
-    """All but the ids."""
+def shown_conversation(seen: SeenConversation, view: ViewOptions) -> dict[str, Any]:
+    """Everything about the conversation but its ids."""
     return {
         "number": seen.number,
         "answer": seen.answer_id,
         "count": len(seen.ids),
-        "texts": spelled.texts and spelled.token_map is not None,
-        "runs": [_run(run, spelled) for run in seen.runs],
+        "texts": view.texts and view.token_map is not None,
+        "runs": [_run(run, view) for run in seen.runs],
         "turns": [_turn(turn) for turn in seen.turns],
-        "calls": [_call(call, spelled) for call in seen.calls],
+        "calls": [_call(call, view) for call in seen.calls],
         "answers": [[each.answer_id, each.kept] for each in seen.answers],
         "cache_ends": [[each.turn, each.cached, each.held, each.prompt] for each in seen.cache_ends()],
     }
 
 
-def shown_ids(seen: SeenConversation, spelled: Spelled, start: int, count: int) -> dict[str, Any]:
-    """A range of ids: None for one that spells a secret. `bytes`: of all of them in base64, `sizes` of each."""
+def shown_ids(seen: SeenConversation, view: ViewOptions, start: int, count: int) -> dict[str, Any]:
+    """A range of ids; None for one that spells a secret. `bytes`: those of all ids, base64; `sizes`: bytes of each."""
     numbers = range(start, min(start + min(count, RANGE), len(seen.ids)))
-    ids = [None if number in spelled.hidden else seen.ids[number] for number in numbers]
+    ids = [None if number in view.hidden else seen.ids[number] for number in numbers]
     told: dict[str, Any] = {"from": start, "ids": ids, "logprobs": _logprobs(seen.turns, numbers)}
-    if (token_map := spelled.token_map) is None:
+    if (token_map := view.token_map) is None:
         return told
     special = token_map.special_ids
     told["special"] = [n for n, token_id in enumerate(ids) if token_id is not None and token_id in special]
-    if spelled.texts:
+    if view.texts:
         pieces = [b"" if token_id is None else token_map.table.get(token_id) or b"" for token_id in ids]
         told |= {"bytes": base64.b64encode(b"".join(pieces)).decode(), "sizes": [len(piece) for piece in pieces]}
     return told
 
 
-def shown_differences(seen: SeenConversation, spelled: Spelled, start: int) -> dict[str, Any]:
-    """What a text path would hold in place of ids from here on. `next`: where what is left begins; None: nothing is.
+def shown_differences(seen: SeenConversation, view: ViewOptions, start: int) -> dict[str, Any]:
+    """What a gateway that keeps texts would hold instead of the ids from `start` on.
 
-    `unread`: ids of runs that are no text, or too long to be compared whole.
+    `next`: where to go on; None at the end. `unread`: ids in runs that text can't represent, or too long to compare.
     """
     found: list[dict[str, Any]] = []
     unread = 0
-    token_map, done = spelled.token_map, start
+    token_map, done = view.token_map, start
     if token_map is None or not token_map.can_encode:
         return {"from": start, "next": None, "known": False, "differences": []}
     for run in seen.runs:
@@ -88,27 +88,27 @@ def shown_differences(seen: SeenConversation, spelled: Spelled, start: int) -> d
             continue
         if done - start >= COMPARED or len(found) >= _TOLD:
             return {"from": start, "next": done, "known": True, "unread": unread, "differences": found}
-        # A run is compared whole: cut, its end would be tokenized otherwise.
+        # A run is compared whole: its end would be tokenized differently if it were cut.
         markers = run.source in _AS_MARKERS
         whole = run.count <= COMPARED
         unequal = differences(seen.ids[run.start : run.stop], token_map, specials=markers) if whole else None
         unread += run.count if unequal is None else 0
-        found += [_difference(each, run.start, spelled, token_map) for each in unequal or ()]
+        found += [_difference(each, run.start, view, token_map) for each in unequal or ()]
         done = run.stop
     return {"from": start, "next": None, "known": True, "unread": unread, "differences": found}
 
 
-def _difference(each: Difference, start: int, spelled: Spelled, token_map: TokenMap) -> dict[str, Any]:
+def _difference(each: Difference, start: int, view: ViewOptions, token_map: TokenMap) -> dict[str, Any]:
     at = start + each.start
-    secret = any(number in spelled.hidden for number in range(at, at + each.count))
+    secret = any(number in view.hidden for number in range(at, at + each.count))
     told: dict[str, Any] = {"at": at, "count": each.count, "ids": [] if secret else each.others}
-    if spelled.texts and not secret:
+    if view.texts and not secret:
         told["bytes"] = [base64.b64encode(token_map.token_bytes(each)).decode() for each in each.others]
     return told
 
 
-def _run(run: Run, spelled: Spelled) -> list[Any]:
-    tool = None if run.tool is None else spelled.tool(run.tool)
+def _run(run: Run, view: ViewOptions) -> list[Any]:
+    tool = None if run.tool is None else view.tool(run.tool)
     server = None if run.server is None else escape_text(run.server, _NAME)
     return [run.start, run.count, run.source, tool, server, run.call]
 
@@ -124,10 +124,10 @@ def _turn(turn: SeenTurn) -> dict[str, Any]:
     }
 
 
-def _call(call: SeenCall, spelled: Spelled) -> dict[str, Any]:
+def _call(call: SeenCall, view: ViewOptions) -> dict[str, Any]:
     record = call.record
     return {
-        "name": spelled.tool(call.name),
+        "name": view.tool(call.name),
         "server": None if record is None or record.server is None else escape_text(record.server, _NAME),
         "turn": call.turn,
         "seconds": None if record is None else round(record.seconds, 4),
@@ -136,7 +136,7 @@ def _call(call: SeenCall, spelled: Spelled) -> dict[str, Any]:
 
 
 def _logprobs(turns: Iterable[SeenTurn], numbers: range) -> list[float | None] | None:
-    """Of each id, where there is one; None: there is none at all."""
+    """The log probability of each id, None for an id without one; None where no id has one."""
     found: list[float | None] = [None] * len(numbers)
     told = False
     for turn in turns:

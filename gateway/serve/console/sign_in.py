@@ -1,8 +1,8 @@
-"""Who is signed in to the console: one-time keys and the operator's token, turned into sessions that end.
+"""Who is signed in to the console: turns one-time keys and the operator's token into sessions that expire.
 
-A session is a random value in a cookie; here its SHA-256 alone is kept. Sessions, used keys and wrong tries have
-bounds. What can't be guessed is looked at before the tries of an address are: nobody locks the operator out by
-guessing. It knows no page.
+A session is a random value in a cookie, of which only the SHA-256 is kept here. Sessions, used keys and failed tries
+are bounded. Keys and the token, which can't be guessed, are checked before the failed tries of an address are: nobody
+can lock the operator out by guessing. It knows no page.
 """
 
 import hmac
@@ -19,13 +19,13 @@ from gateway.serve.console.keys import LIFETIME, is_fresh, make_key, time_of
 
 SESSION_SECONDS: Final = 12 * 3600.0
 MOST_SESSIONS: Final = 16
-"""One more ends the oldest."""
+"""Maximum number of sessions. One more ends the oldest."""
 _MOST_USED: Final = 256
-"""Keys that are remembered as used; only who holds a secret can make more of them."""
+"""Maximum number of used keys that are remembered; more are refused. Only holders of a secret can make so many."""
 
 
 def wall_clock() -> float:
-    """Seconds since the epoch: keys come from other processes, and a session ends though the machine slept."""
+    """Seconds since the epoch. Not monotonic: other processes make keys, and sessions expire while a machine sleeps."""
     return datetime.now(UTC).timestamp()
 
 
@@ -34,12 +34,12 @@ class Session:
     """Somebody who signed in."""
 
     csrf: str
-    """What every form of theirs must send back."""
+    """Token that every form of the session must send back."""
     ends: float
 
 
 class SignInRefused(Exception):
-    """What was given lets nobody in. `wait`: seconds until another try is looked at."""
+    """The key or token is not accepted. `wait`: seconds until this address may try again; 0: at once."""
 
     def __init__(self, words: str, wait: float = 0.0) -> None:
         super().__init__(words)
@@ -56,7 +56,7 @@ class SignIn:
         clock: Callable[[], float] = wall_clock,
         tries: FailedTries | None = None,
     ) -> None:
-        """`token` gives the operator's secret, as it is now. Raises what it raises where it can't be read."""
+        """`token` returns the operator's current secret, or raises where it can't be read; so does `enter` then."""
         self._token = token
         self._clock = clock
         self._tries = FailedTries() if tries is None else tries
@@ -67,18 +67,18 @@ class SignIn:
         self._emptied: Callable[[], None] = lambda: None
 
     def when_nobody_is_in(self, do: Callable[[], None]) -> None:
-        """Do this whenever the last session has ended, once a page or an answer asks who is in."""
+        """Call `do` whenever the last session has ended. An expired session is noticed at the next page or answer."""
         self._emptied = do
 
     def key(self) -> str:
-        """A one-time key of this process."""
+        """Make a one-time key, signed with a secret of this process."""
         return make_key(self._own, self._clock())
 
     def enter(self, given: str, address: str) -> str:
-        """A new session for a key or the operator's token: what its cookie holds. `address`: where it comes from.
+        """Begin a session for a key or the operator's token; return its cookie. `address`: the browser's address.
 
         Raises:
-            SignInRefused: neither, a key that was used or is old, or too many wrong ones came from there.
+            SignInRefused: it is neither, or a key that was used or has expired, or the address failed too often.
             ConfigError: the operator's token can't be read.
         """
         made = time_of(given, self._own)
@@ -89,19 +89,22 @@ class SignIn:
             made = time_of(given, token)
         if made is None:
             if (refused := self._tries.refused(address)) is not None:
-                raise SignInRefused("too many wrong tries came from your address: try again later", refused.wait)
+                raise SignInRefused("too many failed sign-ins came from your address: try again later", refused.wait)
             self._tries.failed(address)
-            raise SignInRefused("this is neither a one-time key nor the operator's token")
+            raise SignInRefused(
+                "this is neither a one-time key nor the operator's token: `codec-gateway console` prints a URL with a "
+                "new key"
+            )
         self._use(given, made)
         return self._begin()
 
     def session(self, cookie: str) -> Session | None:
-        """Whose cookie this is; None: nobody's, or no longer."""
+        """The session of a cookie; None where there is none, or where it has ended."""
         self._end_old()
         return self._sessions.get(_digest(cookie))
 
     def is_anybody_in(self) -> bool:
-        """Whether there is a session that has not ended. Answers ask it: without sessions it costs nothing."""
+        """Whether there is a session that has not ended. Called for each answer; without sessions it costs nothing."""
         self._end_old()
         return bool(self._sessions)
 
@@ -124,7 +127,7 @@ class SignIn:
             self._used.popitem(last=False)
         if key in self._used or not is_fresh(made, now, self._started) or len(self._used) >= _MOST_USED:
             raise SignInRefused(
-                "this URL was used, is older than ten minutes, or was made before the gateway was started: "
+                "this URL has been used, is older than ten minutes, or was made before the gateway was started: "
                 "`codec-gateway console` prints a new one"
             )
         self._used[key] = now
@@ -139,5 +142,5 @@ class SignIn:
 
 
 def _digest(cookie: str) -> bytes:
-    # What a table of hashes tells by its timing helps nobody to find a value.
+    # The timing of a look-up by hash reveals nothing that helps to find the cookie.
     return sha256(cookie.encode("utf-8", "replace")).digest()

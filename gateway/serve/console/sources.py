@@ -1,4 +1,4 @@
-"""What the console's pages show: the parts of one running gateway, named in one place."""
+"""Where the console's pages get what they show: the parts of one running gateway."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the pages look."""
+    """The parts of the gateway that the pages read."""
 
     proxy: "Proxy"
     tokens: "ResultTokens"
@@ -31,10 +31,10 @@ class Sources:
 
     @property
     def config(self) -> "GatewayConfig":
-        """The settings as they are now."""
+        """The current settings."""
         return self.proxy.config
 
     @property
     def texts(self) -> bool:
-        """Whether words of conversations may be shown."""
+        """Whether the text of conversations may be shown."""
         return self.config.console.texts == "on"

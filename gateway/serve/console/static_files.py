@@ -1,6 +1,6 @@
-"""The style sheet and the scripts of the console, read once: what a browser asks for is looked up, never opened.
+"""The style sheets and the scripts of the console, read once: a requested name is looked up, never opened as a path.
 
-Turns a folder into answers.
+Turns a folder into files with their headers, by name.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class StaticFile(NamedTuple):
 
 
 def read_static_files() -> Mapping[str, StaticFile]:
-    """All files of the folder by their names."""
+    """Read the style sheets and scripts of the folder, by name."""
     found = {
         path.name: StaticFile(path.read_bytes(), {"content-type": _TYPES[path.suffix]})
         for path in sorted(_FOLDER.iterdir())

@@ -1,6 +1,6 @@
-"""Tokenizer: a text that somebody pasted, cut by the accepted maps; special tokens as text and as control tokens.
+"""Tokenizer: a pasted text as accepted maps cut it, with special tokens read as text and as control tokens.
 
-Turns a sent form into chips. The text is kept nowhere.
+Turns a submitted form into chips. The text is not kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,38 +16,38 @@ from leaf_sdk.errors import CodecError
 from leaf_sdk.vocab import TokenMap
 
 _LONGEST: Final = 4000
-"""Characters of a text."""
+"""Maximum characters of a text."""
 
 
 class Side(NamedTuple):
-    """One map's cuts of a text."""
+    """How one map cuts a text."""
 
     token_map: TokenMap
     as_text: Cut
     as_control: Cut
     same: bool
-    """Whether both are the same ids: the text spells no special token."""
+    """Whether both cuts have the same ids, since the text spells no special token."""
 
 
 class Tokenizer:
-    """The page."""
+    """The page of the tokenizer."""
 
     def __init__(self, sources: Sources, render: Callable[..., Response]) -> None:
         self._sources = sources
         self._render = render
 
     def pages(self) -> Sequence[Page]:
-        """Its path."""
+        """The page and its path."""
         return (Page("/console/tokenizer", self._show, ("GET", "POST")),)
 
     async def _show(self, visit: Visit) -> Response:
         maps = {key: each for key, each in self._sources.engines.maps.accepted.items() if each.can_encode}
-        # A browser sends each line break of a form as two characters.
+        # Browsers send each line break of a form as two characters.
         text = visit.form.get("text", "").replace("\r\n", "\n")
         sides: list[Side] = []
         problem = ""
         if len(text) > _LONGEST:
-            problem = f"the text has {len(text)} characters; at most {_LONGEST} are cut here"
+            problem = f"the text has {len(text)} characters; this page takes at most {_LONGEST}"
         elif text:
             try:
                 sides = await anyio.to_thread.run_sync(_cut, _chosen(maps, visit.form), text)
@@ -67,7 +67,7 @@ class Tokenizer:
 
 
 def _chosen(maps: dict[str, TokenMap], form: Form) -> list[TokenMap]:
-    """The maps that a form names, each once; else the first of all."""
+    """The maps that the form names, each once; the first accepted map where it names none."""
     named = [maps[key] for key in dict.fromkeys((form.get("first", ""), form.get("second", ""))) if key in maps]
     return named or list(maps.values())[:1]
 

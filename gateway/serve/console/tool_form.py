@@ -1,8 +1,8 @@
-"""A tool's schema as a form, and a filled form as arguments.
+"""A tool's schema as a form, and a filled-in form as arguments.
 
-Turns the properties of a JSON Schema into fields: one line for what is simple, JSON for what is nested, and JSON for
-all where the schema says nothing that a form could ask. Schemas are of others: whatever they hold, there is a form.
-Names of properties never become names of inputs. Pure.
+Turns the properties of a JSON Schema into fields: a line for a simple value, JSON for a nested one, and JSON for all
+arguments where the schema describes no properties. Schemas come from servers: there is a form whatever they hold.
+Property names never become names of inputs. Pure.
 """
 
 import json
@@ -14,12 +14,12 @@ from typing import Any, Final, Literal, cast
 from gateway.errors import RequestInvalid
 
 WHOLE: Final = "arguments"
-"""Name of the input that takes all arguments as JSON; what stands there wins."""
+"""Name of the input that takes all arguments as JSON; if it is filled in, the other fields are ignored."""
 _MOST: Final = 50
-"""Properties that get a field of their own."""
+"""Maximum number of properties that get their own field."""
 _CHOICES: Final = 200
 _CHARACTERS: Final = 10_000
-"""Of all choices of a field."""
+"""Maximum number of choices of a field, and of characters in all of them; a field with more offers no choices."""
 Kind = Literal["text", "number", "integer", "choice", "json"]
 _KINDS: Final[Mapping[str, Kind]] = {"string": "text", "number": "number", "integer": "integer"}
 
@@ -37,11 +37,11 @@ class Field:
     choices: tuple[str, ...] = ()
     """Values to choose from, as JSON."""
     given: str = ""
-    """What was filled in."""
+    """What was filled in before."""
 
 
 def fields_of(schema: object, form: Mapping[str, str] | None = None) -> tuple[Field, ...]:
-    """A field for each property of an object's schema. `form`: what was filled in before."""
+    """The fields for the first properties of an object's schema. `form`: what was filled in before."""
     table = _table(schema)
     required: object = table.get("required")
     names: list[object] = cast("list[object]", required) if isinstance(required, list) else []
@@ -51,10 +51,10 @@ def fields_of(schema: object, form: Mapping[str, str] | None = None) -> tuple[Fi
 
 
 def arguments_of(schema: object, form: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments that a filled form means; a field that is empty and not required is left out.
+    """The arguments of a filled-in form. Empty fields are left out, except required texts.
 
     Raises:
-        RequestInvalid: a field does not hold what it should.
+        RequestInvalid: a field's value is not of its kind.
     """
     if form.get(WHOLE, "").strip():
         whole = _read_json("the arguments", form[WHOLE])
@@ -85,7 +85,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is left where the schema also allows null: `["string", "null"]`, or one of two."""
+    """The schema without null, where it allows null besides one type: `["string", "null"]`, or `anyOf` the two."""
     kinds: object = schema.get("type")
     if isinstance(kinds, list):
         left = [each for each in cast("list[object]", kinds) if each != "null"]
@@ -107,7 +107,7 @@ def _value(field: Field) -> Any:
     if field.kind == "number" and not _is_number(value):
         raise RequestInvalid(f"{field.name!r}: expected a number")
     if field.kind == "choice" and field.given not in field.choices:
-        raise RequestInvalid(f"{field.name!r}: expected one of its choices")
+        raise RequestInvalid(f"{field.name!r}: expected one of the choices")
     return value
 
 
@@ -119,11 +119,11 @@ def _read_json(what: str, text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise RequestInvalid(f"{what}: this is not JSON ({error})") from None
+        raise RequestInvalid(f"{what}: expected valid JSON ({error})") from None
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _table(value: object) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
-"""Tools: what one says of itself, what that costs, how its last calls went, and a form to call it by hand.
+"""Tools: what a tool says of itself, what that costs, how its last calls went, and a form to call it by hand.
 
-Turns a tool's definition into a page and a form, and a sent form into a call. All words are the server's: templates
-show them as text, and no name of its becomes one of an input.
+Turns a tool's definition into a page and a form, and a submitted form into a call. All texts come from the server:
+templates show them as text, and none of its names becomes the name of an input.
 """
 
 import json
@@ -14,7 +14,7 @@ from gateway.config.show import secrets_of
 from gateway.errors import RequestInvalid
 from gateway.proxy import ToolEntry
 from gateway.serve.console.hand_call import HandCall, HandCalls
-from gateway.serve.console.missing import NotHere
+from gateway.serve.console.missing import PageNotFound
 from gateway.serve.console.render import lines
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.tool_form import WHOLE, arguments_of, fields_of
@@ -22,10 +22,13 @@ from gateway.serve.console.visit import Page, Visit
 
 _CALLS: Final = 20
 _HINTS: Final[Mapping[str, tuple[str, str]]] = {
-    "readOnlyHint": ("says that it changes nothing", "says that it changes things"),
-    "destructiveHint": ("says that it may destroy", "says that it destroys nothing"),
-    "idempotentHint": ("says that a second call adds nothing", "says that each call adds something"),
-    "openWorldHint": ("says that it reaches others", "says that it reaches nobody else"),
+    "readOnlyHint": ("says that it only reads", "says that it may change things"),
+    "destructiveHint": ("says that it may delete or overwrite things", "says that it deletes and overwrites nothing"),
+    "idempotentHint": (
+        "says that repeating a call has no further effect",
+        "says that repeating a call may have a further effect",
+    ),
+    "openWorldHint": ("says that it reaches outside systems", "says that it reaches no outside systems"),
 }
 
 
@@ -38,7 +41,7 @@ class Tools:
         self._calls = HandCalls(sources)
 
     def pages(self) -> Sequence[Page]:
-        """Their paths."""
+        """The page and its path."""
         return (Page("/console/tool", self._show, ("GET", "POST")),)
 
     async def _show(self, visit: Visit) -> Response:
@@ -75,12 +78,12 @@ class Tools:
     def _entry(self, name: str) -> ToolEntry:
         found = next((each for each in self._sources.proxy.tools() if each.name == name), None)
         if found is None:
-            raise NotHere("there is no tool of this name, or its server is away")
+            raise PageNotFound(f"no tool is called {name!r:.80}, or its server is not running: see /console/servers")
         return found
 
 
 def _hints(annotations: object) -> list[str]:
-    """What a tool says of itself besides its words."""
+    """What a tool's annotations say of it, as phrases."""
     if not isinstance(annotations, dict):
         return []
     said = cast("dict[str, object]", annotations)

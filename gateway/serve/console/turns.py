@@ -1,6 +1,6 @@
 """The turns of a conversation as a table: counts, what was reused, how long each part took, and the calls.
 
-Turns what is seen of a conversation into rows and bars. Words of calls and results are told where they may be. Pure.
+Turns a `SeenConversation` into rows and bars. The text of calls and results is included where it may be shown. Pure.
 """
 
 from collections import Counter
@@ -10,20 +10,20 @@ from datetime import datetime
 from typing import Final
 
 from gateway.agent.memory import GenerationRecord
-from gateway.serve.console.listing import wall_clock
-from gateway.serve.console.render import Fit, lines
+from gateway.serve.console.listing import date_of
+from gateway.serve.console.render import PreparedText, lines
 from gateway.serve.console.seen import SeenAnswer, SeenCall, SeenConversation, SeenTurn
-from gateway.serve.console.shown import Spelled
+from gateway.serve.console.shown import ViewOptions
 
 SOURCES: Final = (
     *("template", "system", "user", "assistant", "model", "reasoning", "leaf", "shim", "error"),
     "unknown",
 )
-"""In the order in which they are shown."""
+"""All sources, in the order in which they are shown."""
 MOST: Final = 200
-"""Turns that are shown, the latest."""
+"""Maximum number of turns that are shown: the latest ones."""
 _WORDS: Final = 4000
-"""Characters of arguments, and of a result."""
+"""Maximum characters shown of arguments, and of a result."""
 _WIDTH: Final = 1000
 
 
@@ -36,7 +36,7 @@ class Part:
     x: int
     width: int
     within: bool = False
-    """Passed while the part before it did: it lies upon that."""
+    """Whether it ran during the part before it, on top of which it is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class CallRow:
 
     number: int
     name: str | None
-    """None where it may not be told."""
+    """None where it may not be shown."""
     server: str | None
     seconds: float | None
     leaf: int | None
@@ -53,10 +53,10 @@ class CallRow:
     error: bool
     ids: int | None
     place: int | None
-    """Where its result stands."""
-    arguments: Fit | None
-    """None where no words are shown."""
-    result: Fit | None
+    """Position of its result in the conversation's ids."""
+    arguments: PreparedText | None
+    """None where text may not be shown."""
+    result: PreparedText | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class TurnRow:
     prompt: int | None
     cached: int | None
     prefilled: int
-    """Ids that were processed while its tools worked."""
+    """Ids that were processed while its tools ran."""
     guessed: bool
     parts: Sequence[Part]
     calls: Sequence[CallRow]
@@ -83,20 +83,20 @@ class AnswerRow:
     number: int
     when: datetime | None
     told: SeenAnswer
-    was: Fit | None
-    now: Fit | None
-    """What the client changed; None where nothing is known of that, or no words are shown."""
+    was: PreparedText | None
+    now: PreparedText | None
+    """The text before and after the client changed it; None where no change is known, or text may not be shown."""
     turns: Sequence[TurnRow]
 
 
 class TurnTable:
     """The table of one conversation."""
 
-    def __init__(self, seen: SeenConversation, spelled: Spelled, secrets: Collection[str]) -> None:
+    def __init__(self, seen: SeenConversation, view: ViewOptions, secrets: Collection[str]) -> None:
         self._seen = seen
-        self._spelled = spelled
-        self._texts = spelled.texts
-        self._map = spelled.token_map if spelled.texts else None
+        self._view = view
+        self._texts = view.texts
+        self._map = view.token_map if view.texts else None
         self._secrets = secrets
         self._places = {run.call: run.start for run in reversed(seen.runs) if run.call is not None}
         first = self.left_out = max(len(seen.turns) - MOST, 0)
@@ -106,7 +106,7 @@ class TurnTable:
 
     @property
     def sources(self) -> list[tuple[str, int]]:
-        """Ids of each source that there is."""
+        """How many ids each source has, without sources that have none."""
         counts: Counter[str] = Counter()
         for run in self._seen.runs:
             counts[run.source] += run.count
@@ -114,17 +114,17 @@ class TurnTable:
 
     @property
     def unrecorded(self) -> int:
-        """Answers that nobody looked at when they were made."""
+        """How many answers were not recorded, since nobody was signed in when they were made."""
         return sum(not answer.recorded for answer in self._seen.answers)
 
     def _answers(self) -> Iterator[AnswerRow]:
-        """The answers whose turns are shown."""
+        """The answers that have turns to show."""
         for number, answer in enumerate(self._seen.answers):
             turns = [self._turn(n, turn) for n, turn in self._turns if turn.answer == number]
             if turns:
-                miss = None if answer.found is None or not self._texts else answer.found.miss
+                miss = None if answer.found is None or not self._texts else answer.found.recall_miss
                 was, now = (None, None) if miss is None else (self._words(miss.was), self._words(miss.now))
-                yield AnswerRow(number, wall_clock(answer.made), answer, was, now, turns)
+                yield AnswerRow(number, date_of(answer.made), answer, was, now, turns)
 
     def _turn(self, number: int, turn: SeenTurn) -> TurnRow:
         record = turn.record
@@ -143,12 +143,12 @@ class TurnTable:
         )
 
     def _behind(self, number: int, turn: SeenTurn) -> GenerationRecord | None:
-        """The generation of the same answer that its results went to: it tells what was done while its tools worked."""
+        """The next generation of the same answer: its record says what was processed while this turn's tools ran."""
         later = self._seen.turns[number + 1 : number + 2]
         return later[0].record if later and later[0].answer == turn.answer else None
 
     def _times(self, turn: SeenTurn) -> list[tuple[str, float]]:
-        """How long each part took, as far as it is known. Tools work at the same time: the slowest counts."""
+        """How long each part took, as far as that is known. Tools run at the same time: the slowest one counts."""
         record = turn.record
         if record is None or record.prompt_seconds is None or record.generate_seconds is None:
             return []
@@ -158,7 +158,10 @@ class TurnTable:
         return [("wait", waited), ("prefill", record.prompt_seconds), ("generate", record.generate_seconds), *tools]
 
     def _parts(self, turn: SeenTurn, hidden: float) -> list[Part]:
-        """`hidden`: seconds of prefill while its tools worked; when exactly is not known, so they are shown first."""
+        """The bar of a turn. `hidden`: seconds of prefill while its tools ran, drawn at the beginning of their part.
+
+        When exactly the prefill ran is not known.
+        """
         parts: list[Part] = []
         at = 0
         for name, seconds in self._times(turn):
@@ -176,7 +179,7 @@ class TurnTable:
         said = None if self._map is None or call.result is None else self._words(self._map.decode(call.result))
         return CallRow(
             number=number,
-            name=self._spelled.tool(call.name),
+            name=self._view.tool(call.name),
             server=None if record is None else record.server,
             seconds=None if record is None else record.seconds,
             leaf=None if record is None else record.leaf,
@@ -188,5 +191,5 @@ class TurnTable:
             result=said,
         )
 
-    def _words(self, text: str) -> Fit:
+    def _words(self, text: str) -> PreparedText:
         return lines(text, self._secrets, _WORDS)

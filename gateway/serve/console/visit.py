@@ -1,6 +1,6 @@
 """One request to a page by somebody who is signed in, and what its form holds.
 
-Turns a body of a form into fields, within a bound, and refuses one that none of our forms sent. A page that its browser
+Turns the body of a form into fields, within bounds, and tells whether one of our pages sent it. A page that the browser
 shows already is not made again.
 """
 
@@ -19,7 +19,7 @@ from gateway.serve.console.sign_in import Session
 from gateway.serve.http.body import BodyUnread, media_type, read_body
 
 FORM_BYTES: Final = 512 * 1024
-"""Bytes of a form."""
+"""Maximum bytes of a form."""
 _FIELDS: Final = 200
 CSRF: Final = "csrf"
 Form = Mapping[str, str]
@@ -27,15 +27,15 @@ Form = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request of somebody who is signed in."""
+    """A request by somebody who is signed in."""
 
     request: Request
     session: Session
     form: Form
-    """Fields of the form that was sent; empty for a page that is asked for."""
+    """Fields of the form that was submitted; empty for a GET."""
 
     def query(self, name: str) -> str:
-        """A parameter of the address; empty where there is none."""
+        """A parameter of the URL's query; empty where there is none."""
         return self.request.query_params.get(name, "")
 
 
@@ -48,10 +48,10 @@ class Page(NamedTuple):
 
 
 async def unless_shown(visit: Visit, told: Sequence[object], make: Callable[[], Awaitable[Response]]) -> Response:
-    """The page, or 304 where the browser has it: who looks asks every other second (`static/live.js`).
+    """The page, or 304 where the browser has it already: open pages poll every other second (`static/live.js`).
 
-    `told`: what the page shows, or numbers that change with it. The tag is made of these with a key of the session: it
-    says nothing, and a page of another session, or of a gateway that was before this one, has another.
+    `told`: what the page shows, or values that change with it. The tag is a digest of these, keyed by the session: it
+    reveals nothing, and is different in another session or after a restart of the gateway.
     """
     digest = blake2b(repr(told).encode(), key=visit.session.csrf.encode(), digest_size=16).hexdigest()
     tag = f'"{digest}"'
@@ -61,16 +61,18 @@ async def unless_shown(visit: Visit, told: Sequence[object], make: Callable[[], 
 
 
 async def read_form(request: Request, bound: int = FORM_BYTES) -> Form:
-    """The fields of a form; of a name that came twice the last.
+    """The fields of a form; the last value of a name that occurs more than once.
 
     Raises:
-        BodyOverLimit: more bytes.
-        BodyUnread: it is no form.
-        RequestInvalid: too many fields.
+        BodyOverLimit: the body has more bytes than `bound`.
+        BodyUnread: the body is not a form.
+        RequestInvalid: the form has too many fields, or is not ASCII.
     """
     content_type = request.headers.get("content-type", "")
     if media_type(content_type) != "application/x-www-form-urlencoded":
-        raise BodyUnread(f"Content-Type {content_type!r:.80} is not read here, expected a form")
+        raise BodyUnread(
+            f"Content-Type {content_type!r:.80} is not accepted here: send application/x-www-form-urlencoded"
+        )
     body = await read_body(request, bound)
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_FIELDS)
@@ -80,5 +82,5 @@ async def read_form(request: Request, bound: int = FORM_BYTES) -> Form:
 
 
 def is_our_form(session: Session, form: Form) -> bool:
-    """Whether a page that was made for this session sent it."""
+    """Whether the form was sent by a page that was made for this session."""
     return hmac.compare_digest(form.get(CSRF, "").encode("utf-8", "replace"), session.csrf.encode())

@@ -1,7 +1,7 @@
-"""Why: what the last conversations lost of the engine's cache, what their clients changed, and what mends it.
+"""Why: what the last requests lost of the engine's cache, what their clients changed, and how to avoid it.
 
-Turns what the agent noted of requests into a table of figures. Words of a conversation are shown where the settings let
-the console show them, and nowhere else.
+Turns what the agent recorded about requests into a table of figures. Text of a conversation is shown only where the
+settings allow the console to show it.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,8 @@ from gateway.config.show import secrets_of
 from gateway.engine.left_behind import shared_prefix
 from gateway.observe.escape import escape_text
 from gateway.serve.admin.losses import advice_on_loss
-from gateway.serve.console.render import Fit
+from gateway.serve.console.listing import percent_reused
+from gateway.serve.console.render import PreparedText
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.visit import Page, Visit, unless_shown
 
@@ -26,18 +27,18 @@ _WORDS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a client changed: what both texts have in common, and what each goes on with."""
+    """What a client changed: the common beginning of both texts, and how each continues."""
 
     message: int
     at: int
-    same: Fit
-    was: Fit
-    now: Fit
+    same: PreparedText
+    was: PreparedText
+    now: PreparedText
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One request that carried a conversation on."""
+    """One request that continued a conversation."""
 
     when: datetime
     caller: str
@@ -48,23 +49,23 @@ class Row:
     reason: str | None
     advice: str | None
     change: Change | None
-    """None where nothing was changed, or where no words are shown."""
+    """None where nothing was changed, or where text may not be shown."""
 
     @property
-    def share(self) -> int:
-        """Percent of the held ids that were found again."""
-        return 100 if not self.held else round(100 * min(self.reused, self.held) / self.held)
+    def reused_percent(self) -> int:
+        """Percentage of the held ids that were reused."""
+        return percent_reused(self.held, self.reused)
 
 
 class Why:
-    """The page."""
+    """The page of losses."""
 
     def __init__(self, sources: Sources, render: Callable[..., Response]) -> None:
         self._sources = sources
         self._render = render
 
     def pages(self) -> Sequence[Page]:
-        """Its path."""
+        """The page and its path."""
         return (Page("/console/why", self._show),)
 
     async def _show(self, visit: Visit) -> Response:
@@ -78,12 +79,12 @@ class Why:
                     lost[row.reason] = lost.get(row.reason, 0) + row.lost
             return self._render("why.html", visit, rows=rows, lost=sorted(lost.items(), key=lambda pair: -pair[1]))
 
-        # One that comes stands before the others, at a time of its own.
+        # A new request is always listed first, with its own time: the first row changes whenever the list does.
         return await unless_shown(visit, (last[:1], self._sources.texts), make)
 
     def _row(self, compared: Comparison) -> Row:
         told = compared.told
-        miss = told.miss
+        miss = told.recall_miss
         advice = None
         if told.lost and told.reason is not None:
             place = (None, None) if miss is None else (miss.message, miss.at)
@@ -92,11 +93,11 @@ class Why:
         return Row(compared.when, compared.principal, *figures, advice, self._change(compared))
 
     def _change(self, compared: Comparison) -> Change | None:
-        miss = compared.told.miss
+        miss = compared.told.recall_miss
         if miss is None or miss.message is None or miss.at is None or not self._sources.texts:
             return None
         secrets = secrets_of(self._sources.config)
         was, now = mask_text(miss.was, secrets), mask_text(miss.now, secrets)
         same = shared_prefix(was, now)
         words = (was[:same], was[same:], now[same:])
-        return Change(miss.message, miss.at, *(Fit(escape_text(each, _WORDS)) for each in words))
+        return Change(miss.message, miss.at, *(PreparedText(escape_text(each, _WORDS)) for each in words))

@@ -1,1 +1,1 @@
-"""What the endpoints that generate have in common: fields of requests, the run of an answer, regions of ids."""
+"""What the endpoints that generate have in common: request fields, how an answer is run, regions of ids."""

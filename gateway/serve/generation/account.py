@@ -1,8 +1,8 @@
-"""What was done for an answer, as every API's answers show it under the key `codec`.
+"""What was done for an answer, shown under the key `codec` in the answers of every API.
 
-Turns events of the agent that no API has a place for into numbers and texts: its generations, results of the gateway's
-tools and where their ids came from, what of the prompt was held, what could not be read, which fields had no effect.
-Pure.
+Turns the agent events that no API has a place for into numbers and texts: generations, results of the gateway's tools
+and where their ids came from, how much of the prompt was in the cache, what could not be parsed, and which request
+fields had no effect. Pure.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from gateway.observe.escape import cut_text
 from gateway.toolcalls import Diagnostic
 
 _RESULT_TEXT: Final = 4000
-"""Characters of a tool's result that `codec` shows; the model has its own limit, in ids."""
+"""Maximum characters of a tool's result that `codec` shows. What the model gets has its own limit, in ids."""
 
 
 class Account:
-    """The account of one answer, filled while it is made."""
+    """The account of one answer, filled in while the answer is made."""
 
     def __init__(self, ignored: Sequence[str] = ()) -> None:
-        """`ignored`: fields of the request that have no effect."""
+        """`ignored`: the request's fields that have no effect."""
         self._ignored = list(ignored)
         self._turns: list[dict[str, Any]] = []
         self._results: list[dict[str, Any]] = []
@@ -28,7 +28,7 @@ class Account:
         self._diagnostics: list[dict[str, Any]] = []
 
     def add(self, event: GenerationFinished | PromptCompared | Diagnostic) -> None:
-        """One more event."""
+        """Add an event."""
         match event:
             case GenerationFinished():
                 self._turns.append(turn_numbers(event))
@@ -38,12 +38,12 @@ class Account:
                 self._diagnostics.append({"kind": event.kind, "message": event.message, "index": event.index})
 
     def add_result(self, event: ToolFinished) -> dict[str, Any]:
-        """A call of the gateway's is over; gives how it is shown."""
+        """Add a finished call of a gateway's tool; return it as it is shown."""
         self._results.append(_tool_result(event))
         return self._results[-1]
 
     def codec(self) -> dict[str, Any]:
-        """All of it."""
+        """Return the whole account, the value of `codec`."""
         told: dict[str, Any] = {"turns": self._turns, "tool_results": self._results}
         if self._prompt is not None:
             told["prompt"] = self._prompt
@@ -73,11 +73,11 @@ def turn_numbers(turn: GenerationFinished) -> dict[str, Any]:
 
 
 def _compared(event: PromptCompared) -> dict[str, Any]:
-    """What the prompt found again of the conversation's last answer, and what was lost for which reason."""
+    """How much of the conversation the prompt found in the cache, how much was lost, and why."""
     told: dict[str, Any] = {"held": event.held, "reused": event.reused, "lost": event.lost}
     if event.reason is not None:
         told["reason"] = event.reason
-    if (miss := event.miss) is not None:
+    if (miss := event.recall_miss) is not None:
         if miss.message is not None:
             told |= {"message": miss.message, "at": miss.at, "was": miss.was, "now": miss.now}
         if miss.results_lost:

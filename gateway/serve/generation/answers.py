@@ -1,8 +1,8 @@
-"""One answer being made, and the two ways to show it as JSON: whole, or as server-sent events.
+"""One answer being made, and the two ways to send it as JSON: whole, or as server-sent events.
 
-Turns a run of the agent and a reply (who knows the shape) into an HTTP response. A client that leaves takes its
-generation with it. Errors before the first event are HTTP errors; after it, an `error` event ends the stream, so that
-nothing is cut silently. Where an API has an event for it, a stream says that it lives. It knows no endpoint.
+Turns a run of the agent and a reply (which knows the API's shape) into an HTTP response. When a client disconnects, its
+generation is cancelled. Errors before the first event are HTTP errors; after it, an error event ends the stream, so
+that no answer is cut silently. Where the API has a ping event, a silent stream sends it. It knows no endpoint.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -24,14 +24,17 @@ from gateway.serve.http.drain import EXPIRED
 Outcome = Literal["ok", "client_error", "engine_error", "cancelled"]
 
 _SILENCE: Final = 5.0
-"""Seconds in which something comes, be it a ping. A generation that fails sooner than this is an HTTP error."""
+"""Seconds between checks for silence: if nothing was sent since the last check, a ping is sent, where the API has one.
+
+A generation that fails before anything was sent becomes an HTTP error.
+"""
 
 
 class Answering:
-    """One answer, made once."""
+    """Makes one answer, once."""
 
     def __init__(self, make: Callable[[Emit], Awaitable[object]], count: Callable[[Outcome], None]) -> None:
-        """`make` runs the agent; `count` hears how it ended."""
+        """`make` runs the agent; `count` is called with the outcome."""
         self._make = make
         self._count = count
         self.client_left = False
@@ -44,9 +47,9 @@ class Answering:
         *,
         beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> Exception | None:
-        """Make the answer; returns what went wrong. `beside` runs meanwhile, and is cancelled when it is made.
+        """Make the answer and return the error, if any. `beside` runs meanwhile, and is cancelled when that is done.
 
-        A client that leaves cancels it, and so does a gateway that stops; then the client is told.
+        The answer is cancelled when the client disconnects, and when the gateway stops; the latter returns an error.
         """
         expired: anyio.Event | None = scope.get(EXPIRED)
         outcome: Outcome = "cancelled"
@@ -55,7 +58,9 @@ class Answering:
         finally:
             self._count(outcome)
         if outcome == "cancelled" and expired is not None and expired.is_set():
-            return EngineUnavailable("the gateway is stopping and could not wait for this answer; ask again")
+            return EngineUnavailable(
+                "the gateway is stopping and could not wait for this answer to finish: send the request again"
+            )
         self.client_left = outcome == "cancelled"
         return failure
 
@@ -102,31 +107,31 @@ class WholeAnswer(Response):
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A reply, and what its stream begins with."""
+    """A reply, and the events that its stream begins with."""
 
     reply: Reply
     events: bytes
 
 
 class StreamedAnswer(Response):
-    """The answer as server-sent events, each sent as soon as it is there."""
+    """The answer as server-sent events, each sent as soon as it is available."""
 
     def __init__(
         self, answering: Answering, new_reply: Callable[[], Reply], form: ApiForm, silence: float = _SILENCE
     ) -> None:
-        """`new_reply` is called once, while the engine works; `silence`: seconds after which a form sends its ping."""
+        """`new_reply` is called once, while the engine works; `silence`: seconds between checks for silence."""
         self._answering = answering
         self._new_reply = new_reply
         self._form = form
         self._silence = silence
         self._begun = False
         self._said = False
-        """Whether something came since the last look."""
+        """Whether anything was sent since the last check for silence."""
         self._sending = anyio.Lock()
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send chunks as they come; the first event decides between a stream and an HTTP error."""
+        """Send chunks as they come. An error before the first chunk is an HTTP error."""
 
         async def show(event: AgentEvent) -> None:
             chunks = self._opened.reply.feed(event)
@@ -134,13 +139,13 @@ class StreamedAnswer(Response):
                 await self._send(send, chunks)
 
         async def open_and_ping() -> None:
-            # The engine has been asked; what the stream begins with is written before it answers.
+            # The engine is working already: prepare the beginning of the stream before its first ids arrive.
             _ = self._opened
             ping = self._form.ping
             while ping is not None:
                 await anyio.sleep(self._silence)
                 if not self._said:
-                    # Not cut between the head and what begins the stream: the answer may be made meanwhile.
+                    # The end of the answer cancels this task, but must not do so between the head and the first events.
                     with anyio.CancelScope(shield=True):
                         await self._send(send, [ping])
                 self._said = False
@@ -160,7 +165,8 @@ class StreamedAnswer(Response):
         return _Opened(reply, self._form.events(reply.begin()))
 
     async def _send(self, send: Send, chunks: list[Chunk]) -> None:
-        # A ping that comes while a client does not read must not overtake the head. Once a token: nothing waits here.
+        # While a client does not read, a ping must not overtake the head. This runs once per token: the lock is nearly
+        # always free, and then taken without a checkpoint.
         try:
             self._sending.acquire_nowait()
         except anyio.WouldBlock:
@@ -179,9 +185,9 @@ class StreamedAnswer(Response):
 
 @asynccontextmanager
 async def _while_wanted(receive: Receive, expired: anyio.Event | None) -> AsyncGenerator[TaskGroup]:
-    """Cancel the body of the context when the client disconnects, or the gateway has no more time for it.
+    """Cancel the body of the context when the client disconnects, or when a stopping gateway has no more time for it.
 
-    Gives the tasks that are cancelled with it.
+    Yields a task group whose tasks are cancelled with it.
     """
     async with anyio.create_task_group() as tasks:
 

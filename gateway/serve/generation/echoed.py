@@ -1,7 +1,7 @@
-"""An answer that a client sends back in pieces, as one message: what the model said and thought, and whom it called.
+"""An answer that a client sends back in pieces, as one message: content, reasoning and calls.
 
-Calls that the gateway ran stand among the pieces of some APIs. They are no part of the message, since the memory brings
-them back as they were lived; they stand beside it, for a memory that has forgotten them (`RETOLD`). Pure.
+In some APIs the pieces include calls that the gateway ran. They are not part of the message, since the memory restores
+them with their original ids; they are kept beside it (`RETOLD`), in case the memory has forgotten them. Pure.
 """
 
 from typing import Any, Literal
@@ -13,41 +13,41 @@ Said = Literal["content", "reasoning_content"]
 
 
 class EchoedAnswer:
-    """One answer that is being read."""
+    """Collects the pieces of one answer."""
 
     def __init__(self, where: str) -> None:
-        """`where`: its place, for who has to mend it."""
+        """`where`: its place in the request, for error messages."""
         self.message: _Message = {"role": "assistant", "content": ""}
         self._where = where
         self._said: dict[Said, list[str]] = {}
         self._behind: dict[Said, list[str]] = {}
-        """Of it, what stands behind the last call that the gateway ran."""
+        """The part of `_said` after the last call that the gateway ran."""
         self._calls: list[_Message] = []
         self._ran: list[_Message] = []
 
     @property
     def last_call(self) -> str:
-        """The id of its last call; "" where there is none."""
+        """The id of the last call that the client is to make; "" where there is none."""
         return self._calls[-1]["id"] if self._calls else ""
 
     def say(self, field: Said, text: str) -> None:
-        """A piece of what it says or thinks."""
+        """Add a piece of its content or reasoning."""
         self._said.setdefault(field, []).append(text)
         self._behind.setdefault(field, []).append(text)
 
     def call(self, call_id: str, name: str, arguments: str) -> None:
-        """A call that its client is to make."""
+        """Add a call that the client is to make."""
         self._calls.append(_call(call_id, name, arguments))
 
     def ran(self, call_id: str, name: str, arguments: str, result: str) -> None:
-        """A call that the gateway ran. Raises `RequestInvalid`."""
+        """Add a call that the gateway ran. Raises `RequestInvalid`."""
         called = {"role": "assistant", **_joined(self._behind), "tool_calls": [_call(call_id, name, arguments)]}
         told = {"role": "tool", "tool_call_id": call_id, "content": result}
         self._ran += [checked_message(each, self._where) for each in (called, told)]
         self._behind.clear()
 
     def end(self) -> _Message:
-        """Give the message; where more calls come afterwards, again. Its texts are joined once, however many."""
+        """Return the message; call it again after adding more calls. The texts are joined here, not piece by piece."""
         self.message |= _joined(self._said)
         calls = {"tool_calls": self._calls} if self._calls else {}
         self.message |= calls

@@ -1,7 +1,7 @@
-"""Fields that requests of both generating endpoints share, and how a wrong one is named.
+"""Fields that the requests of several generating endpoints share, and how an invalid one is reported.
 
-OpenAI's fields for sampling; Codec's for the form of the stream (`stream_format`, `tool_watcher`), vLLM's
-`return_token_ids`, and `stream_flush`, which is ours. Knows nothing of HTTP.
+OpenAI's sampling fields; Codec's fields for the form of the stream (`stream_format`, `tool_watcher`), vLLM's
+`return_token_ids`, and `stream_flush`, which is the gateway's own. Knows nothing of HTTP.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,24 +15,25 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from gateway.engine.interface import Sampling
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
-from gateway.serve.generation.finite import must_hold_numbers
+from gateway.serve.generation.finite import must_be_finite
 from gateway.serve.generation.watch import DEFAULT_END, DEFAULT_START, WatchIds, WatchTexts
 from leaf_sdk.vocab import TokenMap
 
 OTHER_GRAMMARS: Final = dict.fromkeys(
     ("grammar", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_schema", "structured_outputs"),
-    "say `response_format` in a chat",
+    "use `response_format` in a chat",
 )
-"""Names that servers have for forms of answers."""
+"""Fields by which other servers constrain the form of an answer; refused here, with what to send instead."""
 HINTS: Final = frozenset(
     ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
 )
-"""Fields of OpenAI's that are of no effect here."""
+"""OpenAI's fields that have no effect here."""
 
 _EITHER: Final = frozenset({"tool_choice", "stop", "prompt", "tool_watcher"})
 
 FAIL_FAST: Final[Any] = Field(fail_fast=True)
-"""Of a list or table: its first wrong entry ends it. A complaint of each takes a thousand bytes for two of a body."""
+"""Stops at the first wrong entry of a list or table: an error for every entry would take a thousand bytes for two bytes
+of the body."""
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], FAIL_FAST]
 
 StreamFormat = Literal["json", "msgpack", "protobuf", "msgpack-delta"]
@@ -41,11 +42,11 @@ FlushName = Literal["interactive", "batch", "at_once"]
 
 _IGNORED: Final = 32
 _NAME: Final = 64
-"""Fields without effect that are named, and characters of each name: both are the client's."""
+"""Bounds, since the client chooses both: how many fields without effect are named, and characters of each name."""
 _BIASES: Final = 1024
-"""Ids of a request whose logits are changed (OpenAI takes 300)."""
+"""Maximum number of entries in a request's `logit_bias` (OpenAI takes 300)."""
 _STOPS: Final = 64
-"""Stop strings of a request (OpenAI takes 4): each is looked for in all that is generated."""
+"""Maximum number of stop strings (OpenAI takes 4): all generated text is searched for each of them."""
 _STOP_LENGTH: Final = 1000
 
 
@@ -58,38 +59,38 @@ def _checked_stop(stop: str | list[str] | None) -> str | list[str] | None:
 
 
 class ApiModel(BaseModel):
-    """A part of a request; what it does not know is ignored."""
+    """A part of a request. Unknown fields are ignored."""
 
-    # Compiled with the first request: a gateway that only serves MCP never is.
+    # Compiled at the first request: a gateway that only serves MCP never needs the models.
     model_config = ConfigDict(extra="ignore", frozen=True, strict=False, defer_build=True)
 
 
 class RequestModel(ApiModel):
-    """A request. Its fields are of three classes.
+    """A request. There are three classes of fields.
 
-    Those of the model are served. Those in `refused`, with which the answer would have to mean something else, are
-    refused by name where they ask for anything. All others are accepted without effect and named in `ignored`, which
-    the answer shows: agents always send some.
+    Fields of the model are served. Those in `refused`, which would change what the answer means, are refused by name
+    unless they are empty or false. All others are accepted without effect and named in `ignored`, which the answer
+    shows: agents always send some.
     """
 
     refused: ClassVar[Mapping[str, str]] = {}
-    """Fields that are refused, and what to do instead."""
+    """Fields that are refused, each with what to do instead."""
     hints: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are known to be without effect here, for the documents."""
+    """Fields that are known to have no effect here, for the documentation."""
 
     ignored: tuple[str, ...] = ()
-    """Names of fields of this request that have no effect. Never the client's own to say."""
+    """Names of this request's fields that have no effect. A client cannot set it."""
 
     @model_validator(mode="before")
     @classmethod
     def _sorted(cls, body: Any) -> Any:
         if not isinstance(body, dict):
             return body
-        # Clients write null for what they leave out.
+        # Clients send null for fields that they leave out.
         given = {name: value for name, value in cast("dict[str, Any]", body).items() if value is not None}
         for name, way_out in cls.refused.items():
             if given.get(name):
-                words = PydanticCustomError("refused", "this is not served: {way_out}", {"way_out": way_out})
+                words = PydanticCustomError("refused", "this field is not supported; {way_out}", {"way_out": way_out})
                 raise ValidationError.from_exception_data(
                     cls.__name__, [InitErrorDetails(type=words, loc=(name,), input=given[name])]
                 )
@@ -99,8 +100,8 @@ class RequestModel(ApiModel):
 
     @classmethod
     def of_body(cls, body: bytes) -> Self:
-        """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
-        must_hold_numbers(body)
+        """Read a request from an HTTP body. Raises `RequestInvalid` that names the first invalid field."""
+        must_be_finite(body)
         try:
             return cls.model_validate_json(body)
         except ValidationError as error:
@@ -117,7 +118,7 @@ class _StreamOptions(ApiModel):
 
 
 class SamplingFields(RequestModel):
-    """How ids are drawn, in OpenAI's names and in those that others have added."""
+    """How ids are sampled: OpenAI's fields, and some that other servers have added."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -129,21 +130,21 @@ class SamplingFields(RequestModel):
 
     @property
     def sampling(self) -> Sampling:
-        """How ids are drawn."""
+        """The parameters for sampling."""
         return Sampling(
             temperature=self.temperature,
             top_p=self.top_p,
             seed=self.seed,
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
-            # As others spell it, -1 is no bound.
+            # Other servers write -1 for no bound.
             top_k=0 if self.top_k == -1 else self.top_k,
             min_p=self.min_p,
         )
 
 
 class GenerationFields(SamplingFields):
-    """What both endpoints take."""
+    """Fields that chat completions and plain completions share."""
 
     model: str | None = None
     stream: bool = False
@@ -171,14 +172,14 @@ class GenerationFields(SamplingFields):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     def sampling_by(self, token_map: TokenMap) -> Sampling:
-        """How ids are drawn under a map. Raises `RequestInvalid` for a bias of what is no ordinary id of it."""
+        """The sampling parameters under a map. Raises `RequestInvalid` for a bias on anything but its ordinary ids."""
         if not self.logit_bias:
             return self.sampling
         return replace(self.sampling, logit_bias=tuple(_biases(self.logit_bias, token_map)))
 
     @property
     def watched(self) -> WatchIds | WatchTexts | None:
-        """The markers between which ids are a tool call's; None where no watcher is wanted."""
+        """The markers that enclose the ids of a tool call; None where the request asks for no watcher."""
         watcher = self.tool_watcher
         if isinstance(watcher, _WatchedIds):
             return WatchIds(watcher.start_id, watcher.end_id)
@@ -189,18 +190,18 @@ def _biases(given: Mapping[str, float], token_map: TokenMap) -> Iterator[tuple[i
     for name, bias in given.items():
         token_id = int(name) if name.isascii() and name.isdecimal() and len(name) < _NAME else -1
         if not token_map.has_id(token_id):
-            words = f"logit_bias: {name!r:.80} is no id of the map {token_map.map_id!r}"
+            words = f"logit_bias: {name!r:.80} is not an id of the map {token_map.map_id!r}"
             raise RequestInvalid(words, param="logit_bias")
         if token_id in token_map.special_ids:
-            words = f"logit_bias: {token_id} is a control token, which the model's format is made of; bias others"
+            words = f"logit_bias: {token_id} is a control token, and only ordinary tokens may be biased: leave it out"
             raise RequestInvalid(words, param="logit_bias")
         yield token_id, bias
 
 
 def invalid(error: ValidationError) -> RequestInvalid:
-    """Name the first field at fault."""
+    """Return an error that names the first invalid field."""
     first = error.errors(include_url=False, include_context=False)[0]
-    # Of a field that may be one thing or another, the library also names the alternative that it tried.
+    # For a field with alternatives, the library's path also names the alternative that it tried.
     place = first["loc"][:1] if first["loc"] and first["loc"][0] in _EITHER else first["loc"]
     where = ".".join(str(part) for part in place) or "the body"
     came = repr(first.get("input"))

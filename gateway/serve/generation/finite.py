@@ -1,8 +1,8 @@
-"""Numbers that JSON does not have, found in a body before anything is made of it, and named by their place.
+"""Numbers that JSON does not have, found in a body before it is used, and reported by their place.
 
-JSON's grammar has no `NaN` and no `Infinity`, but readers take them, and take `1e999` for Infinity; the engine's reader
-takes none of the three. A body is searched for what could be one, which costs little; only one that may hold such a
-number is read and walked. Pure.
+JSON's grammar has no `NaN` and no `Infinity`, but parsers accept them, and read `1e999` as Infinity; the engine's
+parser accepts none of the three. A body is first searched for what could be such a number, which costs little; only a
+body that may hold one is parsed and walked. Pure.
 """
 
 from collections.abc import Iterator
@@ -18,25 +18,25 @@ from gateway.observe.escape import escape_text
 _WORDS: Final = (b"NaN", b"Infinity")
 _ALIKE: Final = bytes.maketrans(b"123456789E", b"000000000e")
 _HINTS: Final = (b"e000", b"e+000", b"0" * 200)
-"""One of these stands in every number over 10^308, with all its digits written alike."""
+"""Every number over 10^308 contains one of these, once its digits 1 to 9 are replaced by 0."""
 _SHOWN: Final = 200
-"""Characters of a place that are shown."""
+"""Maximum characters of a place that an error message shows."""
 _LARGEST: Final = int(float_info.max)
-_WAY_OUT: Final = "NaN and Infinity are not JSON numbers, and 1e999 is read as one: send null or a smaller number"
+_WAY_OUT: Final = "NaN and Infinity are not JSON numbers, and 1e999 is read as Infinity: send null or a smaller number"
 
 
-def must_hold_numbers(body: bytes) -> None:
-    """Refuse a JSON text that holds NaN, Infinity, or a number larger than any that a machine holds.
+def must_be_finite(body: bytes) -> None:
+    """Refuse a JSON text that holds NaN, Infinity, or a number larger than the largest float.
 
     Raises:
-        RequestInvalid: names its place.
+        RequestInvalid: names the place of the number.
     """
     if not _may_hold_others(body):
         return
     try:
         value: object = from_json(body)
     except ValueError:
-        return  # what is not JSON at all is named by its reader
+        return  # not JSON at all: the body's own reader reports it
     place = _first_other(value)
     if place is not None:
         shown = escape_text(".".join(place), _SHOWN)
@@ -51,9 +51,9 @@ def _may_hold_others(body: bytes) -> bool:
 
 
 def _first_other(value: object) -> tuple[str, ...] | None:
-    """The path, in keys and indexes, of the first number that is not finite; None: all are."""
+    """The path, in keys and indexes, of the first number that is not finite; None where all are."""
     path: list[str] = [""]
-    # One iterator a level: whatever a body of the bound's size holds, the walk itself holds next to nothing.
+    # One iterator per level: the walk takes next to no memory, whatever the body holds.
     levels: list[Iterator[tuple[str | int, object]]] = [iter((("", value),))]
     while levels:
         key, item = next(levels[-1], (None, None))

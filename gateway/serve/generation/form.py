@@ -1,4 +1,4 @@
-"""How an API writes its answers: the shape of a reply, and what is no answer's own: stream events, errors, headers."""
+"""How an API writes its answers: the shape of a reply, and what all answers share: stream events, errors, headers."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ _STREAM_HEADERS: Final = [
     (b"x-accel-buffering", b"no"),
 ]
 _AGAIN: Final = frozenset({503, 529})
-"""Statuses that mean: later (the second is Anthropic's)."""
+"""Statuses that ask the client to try again later (529 is Anthropic's)."""
 
 
 class Reply(Protocol):
-    """An answer in some JSON shape."""
+    """An answer in the JSON shape of an API."""
 
     def begin(self) -> list[Chunk]:
-        """Chunks that come before the first."""
+        """Chunks that a stream begins with, before those of the first event."""
         ...
 
     def feed(self, event: AgentEvent) -> list[Chunk]:
@@ -37,29 +37,29 @@ class Reply(Protocol):
         ...
 
     def fail(self, error: Exception) -> list[Chunk]:
-        """Chunks that end a stream which broke, and say why."""
+        """Chunks that end a stream after an error, and say why."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ApiForm:
-    """How an API writes what is no answer's own: the events of its streams, and its errors."""
+    """How an API writes what all its answers share: the events of its streams, and its errors."""
 
     refuse: Callable[[Exception], tuple[int, Chunk]]
-    """Gives the status and the body of an HTTP error."""
+    """Returns the status and the body of an HTTP error."""
     names_events: bool = False
-    """Whether each event of a stream also says its chunk's `type` in a line of its own."""
+    """Whether each event of a stream also has an `event:` line with its chunk's `type`."""
     last: bytes = b""
-    """What ends a stream, after all chunks."""
+    """Bytes that end a stream, after all chunks."""
     ping: Chunk | None = None
-    """What a stream says while nothing comes."""
+    """Event that a silent stream sends to show that it is alive; None where the API has none."""
     write: Callable[[Chunk], bytes] = to_json
-    """Gives the JSON of a whole answer."""
+    """Returns the JSON of a whole answer."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of every answer."""
+    """Headers of every answer."""
 
     def refused(self, error: Exception) -> JSONResponse:
-        """The HTTP error for what went wrong before anything was sent."""
+        """The HTTP response for an error that occurred before anything was sent."""
         status, body = self.refuse(error)
         headers = {**self.headers, **SOON} if status in _AGAIN else self.headers
         return JSONResponse(body, status, headers)
@@ -70,7 +70,7 @@ class ApiForm:
 
     @property
     def stream_headers(self) -> list[tuple[bytes, bytes]]:
-        """The head of a stream."""
+        """The response headers of a stream."""
         return [*_STREAM_HEADERS, *((name.encode(), value.encode()) for name, value in self.headers.items())]
 
     def events(self, chunks: Iterable[Chunk]) -> bytes:

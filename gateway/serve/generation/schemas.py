@@ -1,4 +1,4 @@
-"""How many tools a request may bring, and how much their schemas may hold. Pure."""
+"""How many tools a request may define, and how much their schemas may hold. Pure."""
 
 from collections.abc import Iterable
 from typing import Final, cast
@@ -6,13 +6,13 @@ from typing import Final, cast
 from gateway.errors import RequestInvalid
 
 MOST_TOOLS: Final = 1024
-"""Tools of a request (OpenAI takes 128)."""
+"""Maximum number of tools of a request (OpenAI takes 128)."""
 _VALUES: Final = 50_000
-"""Values in the schemas of all tools of a request: each is written for the template by itself."""
+"""Maximum number of values in the schemas of all tools of a request: each is written for the template by itself."""
 
 
 def check_schemas(schemas: Iterable[object]) -> None:
-    """Raise `RequestInvalid` where the schemas of a request's tools hold too much in all."""
+    """Raise `RequestInvalid` where the schemas of a request's tools hold too many values in all."""
     waiting = list(schemas)
     counted = 0
     while waiting:
@@ -23,4 +23,6 @@ def check_schemas(schemas: Iterable[object]) -> None:
         elif isinstance(item, list):
             waiting += cast("list[object]", item)
         if counted + len(waiting) > _VALUES:
-            raise RequestInvalid(f"tools: the schemas hold more than {_VALUES} values in all", param="tools")
+            raise RequestInvalid(
+                f"tools: the schemas have more than {_VALUES} values in all: send fewer or smaller ones", param="tools"
+            )

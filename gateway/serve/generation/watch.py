@@ -1,7 +1,7 @@
-"""Tool-call regions cut out of a stream of ids, exactly: every id comes out once, inside a region or outside.
+"""Tool-call regions found in a stream of ids, without loss: every id comes out once, inside a region or outside.
 
-The gateway's `ToolWatcher` gives bodies alone; here the markers and whatever stands between them are kept as they came,
-since the client rebuilds the model's context of them. Where a call's name and arguments can be read, they are. Pure.
+The gateway's `ToolWatcher` gives the bodies of calls only; here the markers and everything between them are kept
+unchanged, since the client rebuilds the model's context from them. Frames name the calls where they can be read. Pure.
 Source: Codec v0.5, `tool_watcher` in its two shapes (an object of ids; a flag with two texts).
 """
 
@@ -35,7 +35,7 @@ class WatchTexts:
 
 
 def resolve(watched: WatchIds | WatchTexts | None, token_map: TokenMap) -> WatchIds | None:
-    """Give the markers' ids; None where one is not a single token, and then nothing is watched for."""
+    """Return the markers' ids; None where one is not a single token, and then no regions are reported."""
     if not isinstance(watched, WatchTexts):
         return watched
     start, end = (token_map.encode(text, specials=True) for text in (watched.start, watched.end))
@@ -46,7 +46,7 @@ class Regions:
     """Cuts one stream. Ids between markers, both included, become `region_ids` of a frame."""
 
     def __init__(self, markers: WatchIds, token_map: TokenMap, *, name_calls: bool) -> None:
-        """`name_calls`: whether frames get the calls as well; not where somebody else reads them."""
+        """`name_calls`: whether frames also get the calls; False where another parser provides them."""
         self._markers = markers
         self._map = token_map
         self._name_calls = name_calls
@@ -55,7 +55,7 @@ class Regions:
         self._calls = 0
 
     def feed(self, ids: Sequence[int]) -> list[Frame]:
-        """Give frames for what is decided."""
+        """Return frames for all ids that are decided: regions that ended or grew too long, and ids outside of them."""
         frames: list[Frame] = []
         outside: list[int] = []
         for token_id in ids:
@@ -67,7 +67,7 @@ class Regions:
                 frames.append(self._close(outside))
                 outside = []
             elif len(self._open) >= REGION_CAP:
-                self._capped = True  # what is kept has a bound; the rest of the region still comes as its ids
+                self._capped = True  # the buffer is bounded; the rest of the region follows as further `region_ids`
                 frames.append(self._frame(outside))
                 outside = []
         if outside:
@@ -75,7 +75,7 @@ class Regions:
         return frames
 
     def flush(self) -> list[Frame]:
-        """The generation is over: give an open region's ids, without a call."""
+        """End the generation: return the ids of an open region, without a call."""
         if not self._open:
             self._capped = False
             return []
@@ -93,7 +93,7 @@ class Regions:
         return self._frame(outside, (self._call(),) if whole else ())
 
     def _call(self) -> ToolCall:
-        """The call as Codec's servers give it: the trimmed text between the markers, and the name if it tells one."""
+        """The call as Codec's servers give it: the trimmed text between the markers, and the name if it holds one."""
         self._calls += 1
         special = self._map.special_ids
         text = self._map.decode(i for i in self._open[1:-1] if i not in special).strip()

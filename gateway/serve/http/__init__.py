@@ -1,1 +1,1 @@
-"""The HTTP server before every route: sockets, connections and their bounds, bodies, errors, the drain."""
+"""The HTTP server in front of every route: sockets, connections and their bounds, bodies, errors, the drain."""

@@ -1,7 +1,7 @@
 """An error in the shape of Anthropic's API, and which requests get it.
 
-Turns a status and a sentence into the body that clients of that API read. They tell errors by `type` and status, and
-quote `request_id` to whoever runs the server. Pure. Source: Anthropic's API reference, "Errors".
+Turns a status and a sentence into the body that clients of that API read. They distinguish errors by `type` and status,
+and quote `request_id` to the operator of the server. Pure. Source: Anthropic's API reference, "Errors".
 """
 
 from typing import Any, Final
@@ -9,9 +9,9 @@ from typing import Any, Final
 from starlette.types import Scope
 
 REQUEST_ID: Final = "request-id"
-"""The header in which each answer names itself."""
+"""The header that holds the request's id in each answer."""
 OVERLOADED: Final = 529
-"""What that API says where HTTP says 503: ask again."""
+"""The status that Anthropic's API uses in place of 503: try again later."""
 
 _PATH: Final = "/v1/messages"
 _VERSION: Final = b"anthropic-version"
@@ -26,13 +26,13 @@ _TYPES: Final = {
 
 
 def speaks_anthropic(scope: Scope) -> bool:
-    """Whether whoever asks reads this shape: by the path, or by the version that only such clients name."""
+    """Whether the client reads this shape: by the path, or by the version header, which only such clients send."""
     path = scope["path"]
     return path == _PATH or path.startswith(f"{_PATH}/") or any(name == _VERSION for name, _ in scope["headers"])
 
 
 def anthropic_error(status: int, message: str, request_id: str) -> tuple[int, dict[str, Any]]:
-    """Status and body for an error whose status in HTTP's own terms is `status`."""
+    """Anthropic's status and body for an error whose ordinary HTTP status is `status`."""
     shown = OVERLOADED if status == 503 else status
     other = "invalid_request_error" if shown < 500 else "api_error"
     error = {"type": _TYPES.get(shown, other), "message": message}

@@ -1,7 +1,7 @@
 """A request's body as bytes, decompressed, within one bound.
 
-Reads what comes and stops at the bound, both of what is sent and of what it decompresses to, so that a small body can't
-fill the memory. It reads no JSON.
+Stops reading at the bound, which applies both to the bytes sent and to what they decompress to, so that a small body
+can't fill the memory. It parses no JSON.
 """
 
 from typing import Final
@@ -16,39 +16,39 @@ _AVAILABLE: Final = available_codings()
 
 
 class BodyOverLimit(RequestInvalid):
-    """The body is over the bound, as it was sent or decompressed."""
+    """The body is over the bound, either as it was sent or decompressed."""
 
     def __init__(self, bound: int) -> None:
         super().__init__(f"the body is longer than {bound} bytes (limits.body_bytes)")
 
 
 class BodyUnread(RequestInvalid):
-    """The body is in a form that this endpoint does not read."""
+    """The body is in a form that this endpoint does not accept."""
 
 
 def media_type(content_type: str) -> str:
-    """What a `Content-Type` names, without its parameters, which say nothing about who may send it unasked."""
+    """The media type in a `Content-Type`, without parameters: they don't decide whether browsers ask before sending."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def must_be_json(request: Request) -> None:
-    """Refuse a body that does not say it is JSON: what it may say else, a page of any origin sends without asking.
+    """Refuse a body that is not declared as JSON: pages of any origin can send some other types without a preflight.
 
     Raises:
         BodyUnread: another content type, or none.
     """
     content_type = request.headers.get("content-type", "")
     if media_type(content_type) != "application/json":
-        raise BodyUnread(f"Content-Type {content_type!r:.80} is not read here, expected application/json")
+        raise BodyUnread(f"Content-Type {content_type!r:.80} is not accepted here: send application/json")
 
 
 async def read_body(request: Request, bound: int) -> bytes:
     """Read a body of at most `bound` bytes.
 
     Raises:
-        BodyOverLimit: longer, compressed or not.
-        BodyUnread: a content coding that we don't know.
-        RequestInvalid: damaged.
+        BodyOverLimit: it is longer, compressed or not.
+        BodyUnread: its content coding is unknown.
+        RequestInvalid: it is damaged.
     """
     decoder = Decoder(_coding(request.headers.get("content-encoding", "identity")), bound)
     received, sent = bytearray(), 0
@@ -71,4 +71,4 @@ def _coding(named: str) -> Coding:
     for coding in _AVAILABLE:
         if name == coding:
             return coding
-    raise BodyUnread(f"Content-Encoding {named!r:.60} is not read here, expected one of {', '.join(_AVAILABLE)}")
+    raise BodyUnread(f"Content-Encoding {named!r:.60} is not accepted here: send one of {', '.join(_AVAILABLE)}")

@@ -1,7 +1,7 @@
-"""Proxies in front of the gateway that are believed when they say for whom they ask.
+"""The trusted proxies in front of the gateway, which may say for which client they ask.
 
-Turns an address and the `X-Forwarded-For` headers of a request into the address of the client. From anybody else the
-header is not looked at. It counts nothing.
+Turns a peer's address and the `X-Forwarded-For` headers of a request into the client's address. The header is ignored
+if anybody else sends it. It counts nothing.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ class TrustedProxies:
     """The addresses of `serve.trusted_proxies`."""
 
     def __init__(self, networks: Iterable[str]) -> None:
-        """`networks`: as the configuration has them."""
+        """`networks`: as written in the configuration."""
         self._networks = tuple(ip_network(network) for network in networks)
 
     def __bool__(self) -> bool:
@@ -25,9 +25,9 @@ class TrustedProxies:
         return bool(self._networks) and self._has(address)
 
     def client(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-        """For whom a proxy of ours asks: the last address that is no proxy of ours; None where none is named.
+        """The client for which a trusted proxy asks: the last address that is not a trusted proxy's; None if none is.
 
-        What stands before it was written by somebody who is not trusted.
+        Addresses before it were written by somebody who is not trusted.
         """
         written = b",".join(value for name, value in headers if name == _FORWARDED).decode("latin-1")
         for part in reversed(written.split(",")):
@@ -43,13 +43,13 @@ class TrustedProxies:
             parsed = ip_address(address)
         except ValueError:
             return False
-        # A socket for both families shows IPv4 clients by their mapped address.
+        # A dual-stack socket shows IPv4 clients by their mapped IPv6 address.
         mapped = getattr(parsed, "ipv4_mapped", None)
         return any((mapped or parsed) in network for network in self._networks)
 
 
 def _address(written: str) -> str | None:
-    """`1.2.3.4`, `1.2.3.4:80`, `::1` or `[::1]:80` without the port; None where it is not an address."""
+    """`1.2.3.4`, `1.2.3.4:80`, `::1` or `[::1]:80` without the port; None if it is not an address."""
     host = written
     if written.startswith("["):
         host = written[1:].partition("]")[0]
@@ -62,12 +62,12 @@ def _address(written: str) -> str | None:
 
 
 def network_of(address: str) -> str:
-    """The address, or of IPv6 the /64 that one customer has: its other half is theirs to choose."""
+    """The IPv4 address, or the /64 of an IPv6 address: one customer has all of it, and may choose the other half."""
     try:
         parsed = ip_address(address)
     except ValueError:
         return address[:64]
     if isinstance(parsed, IPv6Address):
-        # An IPv4 client is one client, whether or not it came by a socket for both families.
+        # An IPv4 client is the same client, whether or not it came through a dual-stack socket.
         return parsed.packed[:8].hex() if parsed.ipv4_mapped is None else str(parsed.ipv4_mapped)
     return address

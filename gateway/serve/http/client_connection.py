@@ -1,8 +1,8 @@
-"""One connection of a client, and how long and how much it may keep us waiting.
+"""One connection of a client, with bounds on what it may send and on how long it may keep us waiting.
 
-uvicorn's protocol with bounds: the head of a request in bytes, headers and seconds, silence in a body and between
-requests, answers that nobody reads. The path of a request costs a stamp of the clock; one deadline a connection looks
-now and then at what is awaited. It knows no route.
+uvicorn's protocol with bounds: the bytes, headers and seconds of a request's head, silence in a body and between
+requests, answers that nobody reads. Each request costs only a reading of the clock; one deadline for each connection
+checks from time to time what is awaited. It knows no route.
 """
 
 import asyncio
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from gateway.deadlines import Deadline
 
 _PIPELINED: Final = 16
-"""Requests that may wait behind the one that runs; with so many nothing more is read until they are answered."""
+"""Requests that may wait behind the running one; with that many, nothing more is read until they are answered."""
 _HEAD_END: Final = b"\r\n\r\n"
 _LINGER: Final = 5.0
-"""Seconds for the rest of a body after its answer: it is read, and thrown away."""
+"""Seconds to wait for the rest of a body after its answer; it is read and thrown away."""
 _FAREWELL: Final = 1.0
-"""Seconds between a refusal and the end: closing a socket with bytes unread would take the refusal back."""
+"""Seconds between a refusal and the close: closing a socket with unread bytes could discard the refusal."""
 _FIELD: Final = 4
-"""Bytes of a header besides its name and value."""
+"""Bytes of a header line besides its name and value."""
 _FULL: Final = "too many connections are open: try again later"
 
 
 class _HeadRefused(Exception):
-    """Stops the parser."""
+    """Raised in a callback of the parser to stop it."""
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's side of one connection, with bounds, over a transport that gathers."""
+    """uvicorn's side of one connection, with bounds, over a transport that gathers writes."""
 
     def __init__(
         self,
@@ -50,23 +50,23 @@ class HttpProtocol(HttpToolsProtocol):
         *,
         connections: Connections,
     ) -> None:
-        """`connections`: all of this port. The rest is uvicorn's."""
+        """`connections`: all connections of this port. The other parameters are uvicorn's."""
         super().__init__(config, server_state, app_state, _loop)
         self._all = connections
         self._limits = limits = connections.limits
         self._pace = min(limits.body_timeout, limits.idle_timeout, limits.write_timeout) / 4
-        """Seconds between two looks, at most; one at a head comes when it is due."""
+        """The most seconds between two checks; the check of a head comes when the head is due."""
         self._out: GatheredWrites
         self._deadline: Deadline | None = None
         self._running: RequestResponseCycle | None = None
-        """The request that is answered; `cycle` is the one that is read, which may wait behind it."""
+        """The request being answered; `cycle` is the one being read, which may wait behind it."""
         self._address: str | None = None
-        """Under which it is counted; None: it was not admitted."""
+        """The address under which the connection is counted; None: it was not admitted."""
         self._closing = False
         self._held = b""
-        """What came behind more requests than may wait: read when those are answered."""
+        """Bytes that came when as many requests waited as may: parsed once those are answered."""
         self._unread = 0
-        """Bytes that came since the parser made a head or a part of a body of them."""
+        """Bytes that came since the parser last completed a head or a part of a body."""
         self._fault: tuple[EndReason, int, str] | None = None
         self._in_head = True
         self._head_since: float | None = self.loop.time()
@@ -75,7 +75,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._taken = -1
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A client came."""
+        """A client connected."""
         self._out = GatheredWrites(cast("asyncio.Transport", transport), self._all.turn)
         super().connection_made(self._out)
         address = self.client[0] if self.client else ""
@@ -85,10 +85,10 @@ class HttpProtocol(HttpToolsProtocol):
             self._out.close()
             return
         self._address = address
-        self._look_after(min(self._limits.head_timeout, self._pace))
+        self._set_deadline(min(self._limits.head_timeout, self._pace))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed."""
+        """The connection is closed."""
         if self._deadline is not None:
             self._deadline.cancel()
         if self._address is not None:
@@ -98,9 +98,9 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of heads and bodies."""
+        """Take bytes of heads and bodies."""
         if not self._held and not self.pipeline and data.count(_HEAD_END) < _PIPELINED:
-            # What nearly always comes: no more heads than may wait.
+            # The usual case: no more heads than may be queued.
             if not self._closing and self.parser is not None:
                 self._take(data)
             return
@@ -129,20 +129,20 @@ class HttpProtocol(HttpToolsProtocol):
         self._heard = self.loop.time()
         if self._in_head and self._head_since is None:
             self._head_since = self._heard
-            self._look_after(self._limits.head_timeout)
+            self._set_deadline(self._limits.head_timeout)
 
     def _take_held(self) -> None:
-        """Those that waited are answered: go on behind them."""
+        """Parse the held bytes, now that the waiting requests are answered."""
         held, self._held = self._held, b""
         self.data_received(held)
         if not self._held:
             self._out.hold_back(held=False)
 
     def _read_as_http(self, data: bytes, read: int) -> None:
-        """Read what asks for another protocol as if it had not (RFC 9110, 7.8). `read`: bytes of `data` that were read.
+        """Read a request that asks for another protocol as if it did not (RFC 9110, 7.8).
 
-        The parser takes what follows such a head, its body among it, for the other protocol, whatever we answer. So it
-        is given the head once more, without the question.
+        `read`: bytes of `data` that were read. The parser takes all that follows such a head, even the body, for the
+        other protocol, whatever we answer. So the head is parsed again, without its `Upgrade` header.
         """
         while True:
             data = self._head_again() + data[read:]
@@ -161,13 +161,13 @@ class HttpProtocol(HttpToolsProtocol):
         return b"%s %s HTTP/%s\r\n%s\r\n" % (method, self.url, version, b"".join(lines))
 
     def on_message_begin(self) -> None:
-        """The first byte of a head."""
-        # Here and below: `super()` takes twice the time of the name.
+        """A head begins."""
+        # Here and below: calling by `super()` takes twice the time of calling by the class's name.
         self._in_head = True
         HttpToolsProtocol.on_message_begin(self)
 
     def on_headers_complete(self) -> None:
-        """A head is complete: it is judged before anything is made of it."""
+        """A head is complete: check it before uvicorn makes a request of it."""
         limits = self._limits
         if len(self.headers) > limits.head_fields:
             self._fault = ("head_size", 431, f"more than {limits.head_fields} headers (serve.connections.head_fields)")
@@ -176,11 +176,11 @@ class HttpProtocol(HttpToolsProtocol):
         elif self.parser.should_upgrade():
             if self.parser.get_method() != b"CONNECT":
                 return
-            self._fault = ("malformed", 400, "CONNECT is for proxies, and this is not one")
+            self._fault = ("malformed", 400, "CONNECT is for proxies, and this server is not one")
         if self._fault is not None:
             raise _HeadRefused
         HttpToolsProtocol.on_headers_complete(self)
-        # The request has the list: what comes behind its body (trailers) is not among its headers.
+        # The request keeps the old list, so that trailers behind its body don't become its headers.
         self.headers = []
         self._unread = 0
         self._in_head = False
@@ -190,20 +190,20 @@ class HttpProtocol(HttpToolsProtocol):
             self._running = self.cycle
 
     def on_body(self, body: bytes) -> None:
-        """A part of a body."""
+        """A part of a body came."""
         self._unread = 0
         HttpToolsProtocol.on_body(self, body)
 
     def on_message_complete(self) -> None:
-        """The whole request is there."""
+        """A request is complete."""
         if self._in_head:
-            # It asked for another protocol, and is read once more.
+            # It asked for another protocol, and is about to be parsed again.
             return
         self._in_body = False
         HttpToolsProtocol.on_message_complete(self)
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, without a timer for each request."""
+        """An answer is complete. Like uvicorn's method, but without a timer for each request."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -215,39 +215,39 @@ class HttpProtocol(HttpToolsProtocol):
             if self._held and not self.pipeline:
                 self.loop.call_soon(self._take_held)
         elif self.cycle.body:
-            # What nobody read of a body is not kept until the next request.
+            # The part of the body that nobody read is not kept until the next request.
             self.cycle.body = bytearray()
 
     def _too_large(self) -> tuple[EndReason, int, str]:
         return "head_size", 431, f"a head of more than {self._limits.head_bytes} bytes (serve.connections.head_bytes)"
 
-    def _look_after(self, seconds: float) -> None:
+    def _set_deadline(self, seconds: float) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = self._all.deadlines.after(seconds, self._look)
 
     def _look(self) -> None:
-        """End the connection where its client is too late, else look again when it may be."""
+        """End the connection if its client is too late, else look again when it may be."""
         now = self.loop.time()
         if self._is_stalled(now):
             self._all.ended("write_time")
             self._out.abort()
         elif self._closing:
             self._out.close()
-            self._look_after(self._pace)
+            self._set_deadline(self._pace)
         elif (awaited := self._awaited(now)) is None:
-            self._look_after(self._pace)
+            self._set_deadline(self._pace)
         elif (left := awaited[1] - now) > 0:
-            self._look_after(min(left, self._pace))
+            self._set_deadline(min(left, self._pace))
         else:
             self._end(awaited[0])
-            self._look_after(self._pace)
+            self._set_deadline(self._pace)
 
     def _awaited(self, now: float) -> tuple[EndReason, float] | None:
-        """What the client owes us, and until when; None: nothing."""
+        """What is awaited from the client, and until when; None: nothing."""
         limits = self._limits
         if self._held or self.flow.read_paused:
-            # What we do not read nobody owes us.
+            # The client's time does not run while we read nothing.
             self._heard = now
             self._head_since = now if self._in_head else None
         if self._in_head:
@@ -261,7 +261,7 @@ class HttpProtocol(HttpToolsProtocol):
         return ("idle", self._idle_since + limits.idle_timeout) if self.cycle.response_complete else None
 
     def _is_stalled(self, now: float) -> bool:
-        """Whether the client took nothing for too long of what there is for it."""
+        """Whether there is something for the client, and it has taken none of it for too long."""
         waiting = self._out.unacknowledged()
         taken = self._out.handed_over - waiting
         if not waiting or taken != self._taken:
@@ -270,21 +270,21 @@ class HttpProtocol(HttpToolsProtocol):
         return now - self._taken_at >= self._limits.write_timeout
 
     def _refuse(self, reason: EndReason, status: int, words: str) -> None:
-        """Say what is wrong, and end the connection a moment later."""
+        """Answer with what is wrong, and end the connection a moment later."""
         self._all.ended(reason)
         self.flow.pause_reading()
-        self._part(status, words)
-        self._look_after(_FAREWELL)
+        self._stop_serving(status, words)
+        self._set_deadline(_FAREWELL)
 
     def _end(self, reason: EndReason) -> None:
         """End the connection: nothing came for too long."""
         self._all.ended(reason)
         begun = reason != "idle" and (self._unread or self._in_body)
-        self._part(408 if begun else None, "the rest of the request did not come in time")
+        self._stop_serving(408 if begun else None, "the rest of the request did not arrive in time")
         self._out.close()
 
-    def _part(self, status: int | None, words: str) -> None:
-        """Hear no more, and say so where that can't be taken for a part of an answer."""
+    def _stop_serving(self, status: int | None, words: str) -> None:
+        """Stop listening. Answer with `status`, if any, where that can't be mistaken for part of another answer."""
         self._closing = True
         if status is not None and self._may_speak():
             self._out.write(plain_answer(status, words))
@@ -297,7 +297,7 @@ class HttpProtocol(HttpToolsProtocol):
         return self._in_body and running is self.cycle and not running.response_started
 
     def _drop(self) -> None:
-        """Tell who makes an answer that nobody waits for it, and begin no other."""
+        """Tell the application that nobody waits for the running answer any more, and start no other request."""
         self.pipeline.clear()
         self._held = b""
         running = self._running
@@ -307,7 +307,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 def _few_heads(data: bytes) -> int:
-    """How much of it ends no more heads than may wait."""
+    """How many bytes of the data to parse so that they complete no more heads than may be queued."""
     at = 0
     for _ in range(_PIPELINED):
         found = data.find(_HEAD_END, at)

@@ -1,7 +1,7 @@
-"""Who has connections open, and whether one more may be.
+"""Who has connections open, and whether one more is allowed.
 
-Counts the connections of clients in all and by address, within the bounds of the settings and of the process's open
-files; says in the log, at most once a minute, that some are refused. It knows no HTTP.
+Counts clients' connections, in all and by address, within the bounds of the settings and of the process's open files.
+Says in the log that some are refused, at most once a minute for each reason. It knows no HTTP.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ from gateway.serve.http.transport import NextTurn
 
 _SAID_EVERY: Final = 60.0
 _WORDS: Final[dict[EndReason, str]] = {
-    "total": "serve.connections.total are open",
-    "address": "one address has serve.connections.per_address open",
-    "descriptors": "the limit of open files is reached, what is left is kept for the admin port and for servers",
+    "total": "serve.connections.total is reached",
+    "address": "one address has reached serve.connections.per_address",
+    "descriptors": "the limit of open files is reached; the rest is reserved for the admin port and for servers",
 }
 
 log = get_logger("serve")
@@ -37,7 +37,7 @@ class Connections:
         files: int | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`files`: the file descriptor from which on none is a client's; None: any may be."""
+        """`files`: the file descriptor from which on none is for clients; None: all may be."""
         self.limits = limits
         self.deadlines = Deadlines()
         self.turn = NextTurn()
@@ -53,7 +53,7 @@ class Connections:
         return self._open
 
     def admit(self, address: str, descriptor: int) -> EndReason | None:
-        """Count a connection that was opened, or say why it may not be. One that is admitted must `leave`."""
+        """Admit an opened connection (None), or say why it is refused. Every admitted one must `leave`."""
         if self._files is not None and descriptor >= self._files:
             return self._refused("descriptors")
         if self._open >= self.limits.total:
@@ -64,13 +64,13 @@ class Connections:
         return None
 
     def leave(self, address: str) -> None:
-        """An admitted connection is closed."""
+        """Record that an admitted connection is closed."""
         self._open -= 1
         if address not in self.proxies:
             self.exit(address)
 
     def enter(self, address: str) -> bool:
-        """Count one connection for this address, unless it has as many as it may; who is counted must `exit`."""
+        """Count a connection of this address. Returns whether it may have one more; if so, `exit` must follow."""
         network = network_of(address)
         count = self._of_network.get(network, 0)
         if count >= self.limits.per_address:
@@ -80,7 +80,7 @@ class Connections:
         return True
 
     def exit(self, address: str) -> None:
-        """It is over."""
+        """Record that a connection counted for this address is over."""
         network = network_of(address)
         left = self._of_network[network] - 1
         if left:
@@ -89,7 +89,7 @@ class Connections:
             del self._of_network[network]
 
     def ended(self, reason: EndReason) -> None:
-        """One was ended by us."""
+        """Record that the gateway ended a connection."""
         self._metrics.ended(reason)
 
     def _refused(self, reason: EndReason) -> EndReason:

@@ -1,7 +1,7 @@
-"""Our errors as HTTP answers, in OpenAI's shape or in Anthropic's: the one place where that is decided.
+"""The gateway's errors as HTTP answers, in OpenAI's shape or in Anthropic's: the only place that decides this.
 
-A message of ours is written for the person who reads it and goes out as it is; anything unforeseen goes to the log with
-its traceback, and the client learns only that it happened.
+Our own messages are written for the person who reads them and are sent as they are. An unforeseen error goes to the log
+with its traceback, and the client learns only that it happened.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from gateway.serve.http.body import BodyOverLimit, BodyUnread
 from gateway.serve.http.request_id import new_request_id
 
 SOON: Final[Mapping[str, str]] = {"retry-after": "2"}
-"""Header of an answer that says: not now."""
+"""Header of an answer that asks the client to try again soon."""
 
 log = get_logger("serve")
 
@@ -54,7 +54,7 @@ _KINDS: Final[tuple[tuple[type[GatewayError], int, str, str], ...]] = (
 
 
 def error_answer(error: Exception) -> tuple[int, dict[str, Any]]:
-    """Status and body for an error; the type's most specific row wins, an unforeseen one is logged."""
+    """Status and body for an error. The first matching row of `_KINDS` decides; an unforeseen error is logged."""
     for kind, status, type_name, code in _KINDS:
         if isinstance(error, kind):
             return status, error_body(error.message, type_name, code, getattr(error, "param", None))
@@ -63,7 +63,7 @@ def error_answer(error: Exception) -> tuple[int, dict[str, Any]]:
 
 
 async def no_such_path(request: Request, error: Exception) -> Response:
-    """A path or a method that no endpoint has, in the same shape."""
+    """The answer to a path or method that no endpoint has, in the same shape."""
     status = error.status_code if isinstance(error, HTTPException) else 404
     words = (
         f"{request.method} {request.url.path} is not served here; see /v1/chat/completions, /v1/responses, "
@@ -73,7 +73,7 @@ async def no_such_path(request: Request, error: Exception) -> Response:
 
 
 class Refusal(Response):
-    """An answer to a request that is not served, in the shape of the API that it was meant for."""
+    """The answer to a request that is not served, in the shape of the API that the request was meant for."""
 
     def __init__(self, status: int, message: str, code: str, headers: Mapping[str, str] | None) -> None:
         self.status_code = status
@@ -83,7 +83,7 @@ class Refusal(Response):
         self._headers = headers or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the answer."""
         if speaks_anthropic(scope):
             named = new_request_id()
             status, body = anthropic_error(self.status_code, self._message, named)
@@ -96,7 +96,7 @@ class Refusal(Response):
 
 
 def error_response(status: int, message: str, *, code: str, headers: Mapping[str, str] | None = None) -> Refusal:
-    """An answer to a request that is not let in."""
+    """The answer to a request that is refused."""
     return Refusal(status, message, code, headers)
 
 

@@ -1,8 +1,8 @@
-"""For whom a proxy asks: an ASGI layer before all others, where `serve.trusted_proxies` names one.
+"""The client behind a proxy: an ASGI layer in front of all others, used if `serve.trusted_proxies` names any.
 
-Turns the address of a request that came through a proxy of ours into its client's, so that bad credentials count
-against who sent them, and holds such a client to as many requests at a time as others may have connections. It knows no
-credential.
+Replaces the address of a request that came through a trusted proxy by its client's, so that bad credentials count
+against their sender. Such a client may have as many requests running as others may have connections. It knows no
+credentials.
 """
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -12,15 +12,15 @@ from gateway.serve.http.errors import error_response
 
 
 class ForwardedClients:
-    """Puts the client's address in the place of the proxy's."""
+    """Replaces a trusted proxy's address by its client's."""
 
     def __init__(self, app: ASGIApp, connections: Connections) -> None:
-        """`connections`: those that the requests come by."""
+        """`connections`: those over which the requests come."""
         self._app = app
         self._connections = connections
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Serve one request."""
         proxies, peer = self._connections.proxies, scope.get("client")
         address = proxies.client(scope["headers"]) if peer and peer[0] in proxies else None
         if address is None:
@@ -28,7 +28,7 @@ class ForwardedClients:
             return
         if not self._connections.enter(address):
             limit = self._connections.limits.per_address
-            words = f"{limit} requests of your address are running (serve.connections.per_address): ask again later"
+            words = f"{limit} requests from your address are running (serve.connections.per_address): try again later"
             await error_response(503, words, code="too_many_connections", headers={"Retry-After": "1"})(
                 scope, receive, send
             )

@@ -1,7 +1,7 @@
 """The headers of a request by name, read once for all layers that look at them.
 
-Turns the list of a scope into texts: names in lower case, values without the blanks around them, which llhttp leaves at
-the end of a value though they are not part of it (RFC 9110, 5.5). It knows no header but `accept`.
+Turns a scope's list of headers into texts: names in lower case, values without surrounding blanks, which llhttp leaves
+at the end of a value though they are not part of it (RFC 9110, 5.5). It knows no header but `accept`.
 """
 
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from typing import Final
 from starlette.types import Scope
 
 _READ: Final = "codec.headers"
-"""Key in a request's scope: what was read of it."""
+"""Key in a request's scope: its `Headers`, once they were read."""
 
 
 @dataclass(slots=True, eq=False)
 class Headers:
-    """Those of one request."""
+    """The headers of one request."""
 
     raw: list[tuple[bytes, bytes]]
-    """As they stand in the scope; who puts others there has them read anew."""
+    """The scope's list; if the scope gets another list, that one is read."""
     values: dict[str, str]
-    """Of a header that came more than once, the first; of `accept`, all."""
+    """By name. Of a header that came more than once, the first value; of `accept`, all, joined."""
     repeated: set[str]
     """The names that came more than once."""
 
@@ -30,7 +30,7 @@ def headers_of(scope: Scope) -> Headers:
     read: Headers | None = scope.get(_READ)
     raw: list[tuple[bytes, bytes]] = scope["headers"]
     if read is None or read.raw is not raw:
-        # The scope was made for this one request, and is ours to add to.
+        # The scope was made for this one request, so we may add to it.
         read = scope[_READ] = _read(raw)
     return read
 

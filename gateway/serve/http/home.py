@@ -1,7 +1,7 @@
 """`GET /`: what this is and where things are, for a person who opened the address in a browser.
 
-One page and the same as JSON, made once. It holds nothing of this gateway's own (no names, no version, no state), so it
-asks for no credential, and runs nothing: no script, no picture, nothing from elsewhere.
+One page, and the same content as JSON, made once. It reveals nothing about this gateway (no names, no version, no
+state), so it asks for no credential. It loads nothing: no script, no picture, nothing from elsewhere.
 """
 
 import json
@@ -19,12 +19,12 @@ _PLACES: Final = {
     "/v1/completions": "continues a prompt, given as text or as token ids",
     "/v1/models": "the model that answers",
     "/mcp": "MCP over Streamable HTTP: the tools of all servers behind this gateway",
-    "/codec/version": "the version of the Codec protocol that is spoken",
+    "/codec/version": "the version of the Codec protocol that this gateway speaks",
 }
 _WORDS: Final = (
     "An MCP gateway that keeps a language model's context in token ids. There is nothing to click: programs talk to it "
-    "at the addresses below. Its state is told by the command codec-gateway status, and by /console, /healthz/ready "
-    "and /metrics of the admin port, on the machine where it runs. Its documentation begins with docs/index.md."
+    "at the addresses below. Its state is shown by the command codec-gateway status, and at /console, /healthz/ready "
+    "and /metrics of the admin port, on the machine where it runs. Its documentation starts at docs/index.md."
 )
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:3rem auto;padding:0 1rem;color:#1d2530;"
@@ -53,7 +53,7 @@ class Home:
         self._app = app
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """One ASGI connection. What passes is handed on without a frame of our own: each one costs every request."""
+        """Serve one ASGI connection. Not `async`: another coroutine here would cost every request time."""
         if scope["type"] == "http" and scope["path"] == "/" and scope["method"] in ("GET", "HEAD"):
             return self._answer(scope, send)
         return self._app(scope, receive, send)
@@ -74,5 +74,5 @@ class Home:
 
 
 def _wants_json(accept: bytes) -> bool:
-    """Whether JSON is asked for by its name, and a page is not."""
+    """Whether `Accept` names JSON and does not name HTML."""
     return b"application/json" in accept and b"text/html" not in accept

@@ -1,13 +1,13 @@
-"""An answer to a client whose request was not read, as bytes: a status and a sentence, and the connection ends.
+"""The answer to a request that could not be read, as bytes: a status and a sentence; the connection then ends.
 
-What was read is answered in the shapes of `errors.py`.
+Requests that were read are answered in the shapes of `errors.py`.
 """
 
 from http import HTTPStatus
 
 
 def plain_answer(status: int, words: str) -> bytes:
-    """A whole HTTP/1.1 answer."""
+    """A complete HTTP/1.1 answer."""
     body = words.encode()
     lines = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",

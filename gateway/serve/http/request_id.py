@@ -1,8 +1,8 @@
-"""The name of one request, by which its client and the operator speak of it."""
+"""The id of one request, by which its client and the operator can refer to it."""
 
 import secrets
 
 
 def new_request_id() -> str:
-    """A name for one request, the same in its header and in its error."""
+    """A new id for one request. It is the same in the answer's header and in its error."""
     return f"req_{secrets.token_hex(12)}"

@@ -1,4 +1,4 @@
-"""A uvicorn server for one application on one socket, with our protocol."""
+"""A uvicorn server for one application on one socket, with the gateway's own connection protocol."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,10 +13,10 @@ from gateway.serve.http.connections import Connections
 
 
 class HttpServer(uvicorn.Server):
-    """A uvicorn server that leaves signals to `app/signals.py`: there are two servers, and one plan."""
+    """A uvicorn server that leaves signals to `app/signals.py`: a process has two servers, but stops once."""
 
     def __init__(self, config: uvicorn.Config) -> None:
-        """It listens nowhere before it serves."""
+        """Listen nowhere yet."""
         super().__init__(config)
         self.servers = []
 
@@ -26,7 +26,7 @@ class HttpServer(uvicorn.Server):
         yield
 
     def send_clients_away(self) -> None:
-        """Take no more connections, and end each that is open as soon as nothing runs on it."""
+        """Accept no more connections, and close each open one as soon as nothing runs on it."""
         for each in self.servers:
             each.close()
         for connection in list(self.server_state.connections):
@@ -34,7 +34,7 @@ class HttpServer(uvicorn.Server):
 
 
 def http_server(app: ASGIApp, connections: Connections) -> HttpServer:
-    """The server of an application; `connections` bounds what its clients may hold."""
+    """The server of an application; `connections` bounds its clients' connections."""
     settings = uvicorn.Config(
         app,
         interface="asgi3",

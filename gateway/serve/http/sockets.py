@@ -1,8 +1,8 @@
-"""The two listening sockets of a gateway: bound here, or passed on by its starter (systemd's socket activation).
+"""The two listening sockets of a gateway: bound here, or passed by what started it (systemd's socket activation).
 
-Turns an address of the settings into a bound socket. A socket that was passed on is told by its name: `faces` or
-`admin` (FileDescriptorName= of the unit). It knows no route and no server; `app/process.py` serves on what comes out.
-The protocol: sd_listen_fds(3), environment variables LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES.
+Turns an address from the settings into a bound socket. A passed socket is identified by its name, `faces` or `admin`
+(FileDescriptorName= of the unit). It knows no route and no server; `app/process.py` serves on the sockets. The
+protocol: sd_listen_fds(3), environment variables LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES.
 """
 
 import os
@@ -19,16 +19,16 @@ _BACKLOG: Final = 2048
 
 
 def take_passed_sockets(environ: MutableMapping[str, str], pid: int) -> dict[str, int]:
-    """The file descriptors that were passed to the process `pid`, by name; none where the variables are another's.
+    """The file descriptors that were passed to the process `pid`, by name; empty if they are for another process.
 
-    No child inherits them or the variables: both are ours, and are taken once.
+    Removes the variables from `environ`, and keeps children from inheriting the descriptors: they are taken once.
     """
     owner, count, names = (environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
     if owner != str(pid) or not count.isdecimal():
         return {}
     numbers = range(_FIRST_FD, _FIRST_FD + int(count))
     for number in numbers:
-        # A number that is open nowhere is refused where it is used.
+        # A descriptor that is not open is refused later, when it is used.
         with suppress(OSError):
             os.set_inheritable(number, False)
     return dict(zip(names.split(":"), numbers, strict=False))
@@ -36,10 +36,10 @@ def take_passed_sockets(environ: MutableMapping[str, str], pid: int) -> dict[str
 
 @contextmanager
 def listening(name: str, host: str, port: int, passed: Mapping[str, int]) -> Generator[socket.socket]:
-    """The socket that was passed on as `name`, else one bound to this address; closed with the context.
+    """The socket that was passed as `name`, else one bound to this address. It is closed with the context.
 
-    Raises `ConfigError` when the address is taken or not ours, or when a passed socket is open to other machines and
-    `host` says that this gateway is not (no token would be asked).
+    Raises `ConfigError` if the address is taken or not this machine's, or if a passed socket is open to other machines
+    while `host` says that this gateway is not (callers would need no token).
     """
     number = passed.get(name)
     with _bound(name, host, port) if number is None else _passed(name, host, number) as listener:
@@ -47,7 +47,7 @@ def listening(name: str, host: str, port: int, passed: Mapping[str, int]) -> Gen
 
 
 def url_of_socket(host: str, listener: socket.socket) -> str:
-    """Where a listener is reached: the setting may have said port 0, any free one, or the socket was passed on."""
+    """The address at which a listener is reached: the configured port may be 0 (any free one), or the socket passed."""
     if listener.family == socket.AF_UNIX:
         return f"unix:{listener.getsockname()}"
     name = f"[{host}]" if ":" in host else host
@@ -59,18 +59,16 @@ def _passed(name: str, host: str, number: int) -> socket.socket:
         listener = socket.socket(fileno=number)
     except OSError as error:
         raise ConfigError(
-            f"the socket {name!r} that was passed on can't be used (descriptor {number}: {error.strerror})"
+            f"the inherited socket {name!r} can't be used (descriptor {number}: {error.strerror})"
         ) from None
     if listener.family not in (socket.AF_INET, socket.AF_INET6) or listener.type != socket.SOCK_STREAM:
         listener.close()
-        raise ConfigError(
-            f"the socket {name!r} that was passed on is not a TCP socket: ListenStream= takes HOST:PORT here"
-        )
+        raise ConfigError(f"the inherited socket {name!r} is not a TCP socket: set ListenStream= to HOST:PORT")
     address = str(listener.getsockname()[0])
     if is_loopback(host) and not is_loopback(address):
         listener.close()
         raise ConfigError(
-            f"the socket {name!r} that was passed on listens on {address}, and the settings say {host}: set "
+            f"the inherited socket {name!r} listens on {address}, but the settings say {host}: set "
             f"{'serve.host' if name == 'faces' else 'serve.admin_host'} to {address!r}, or ListenStream= to {host}"
         )
     return listener

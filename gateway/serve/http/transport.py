@@ -1,8 +1,8 @@
 """How an answer leaves: its head and its body in one write.
 
-Turns what uvicorn writes in one turn of the loop into one write of the socket. uvicorn writes the head of an answer and
-its body apart, and each write is a call of the kernel, which wakes the client, who finds half an answer
-(bench/README.md says what that costs). It knows no HTTP.
+Turns what uvicorn writes in one turn of the loop into one write to the socket. uvicorn writes an answer's head and body
+separately; each write is a system call, and the first wakes the client for half an answer (bench/README.md says what
+that costs). It knows no HTTP.
 """
 
 import asyncio
@@ -17,50 +17,50 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MOST: Final = 64 * 1024
-"""Bytes from which on nothing is held back, so that a client that does not read is noticed (`pause_writing`)."""
+"""Bytes beyond which nothing is held back, so that a client that does not read is noticed (`pause_writing`)."""
 
 
 class NextTurn:
-    """What is to be done when the loop comes round: one call of the loop's for all that ask in a turn."""
+    """Calls to make in the next turn of the loop: one callback of the loop makes all that were added in a turn."""
 
     def __init__(self) -> None:
-        """Nothing yet. May be made before there is a loop."""
+        """Start with no calls. May be created before there is a loop."""
         self._calls: list[Callable[[], None]] = []
 
     def add(self, call: Callable[[], None]) -> None:
-        """Have it called."""
+        """Have `call` called in the next turn."""
         if not self._calls:
-            asyncio.get_running_loop().call_soon(self._come)
+            asyncio.get_running_loop().call_soon(self._make_calls)
         self._calls.append(call)
 
-    def _come(self) -> None:
+    def _make_calls(self) -> None:
         calls, self._calls = iter(self._calls), []
         try:
             for call in calls:
                 call()
         finally:
-            # One that fails keeps none of the others from its turn.
+            # If one fails, the others are still called, a turn later.
             for call in calls:
                 self.add(call)
 
 
 class GatheredWrites(asyncio.Transport):
-    """A transport before another one: what is written is passed on when the loop comes round, or when it is much."""
+    """A transport in front of another one: gathers writes until the loop's next turn, or until they exceed `_MOST`."""
 
     def __init__(self, inner: asyncio.Transport, turn: NextTurn) -> None:
-        """`inner` tells its protocol about writing, as before. `turn` may serve many."""
+        """`inner` goes on telling its protocol to pause and resume writing. `turn` may serve many transports."""
         super().__init__()
         self._inner = inner
         self._turn = turn
         self._held: list[bytes] = []
         self._size = 0
         self.handed_over = 0
-        """Bytes that were written in all."""
+        """Bytes written in all."""
         self._wanted = True
         self._held_back = False
 
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
-        """As of any transport."""
+        """See `asyncio.Transport`."""
         if not self._held:
             self._turn.add(self._flush)
         size = len(data)
@@ -71,7 +71,7 @@ class GatheredWrites(asyncio.Transport):
             self._flush()
 
     def writelines(self, list_of_data: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
-        """As of any transport."""
+        """See `asyncio.Transport`."""
         self.write(b"".join(list_of_data))
 
     def _flush(self) -> None:
@@ -82,30 +82,30 @@ class GatheredWrites(asyncio.Transport):
             self._inner.write(held[0] if len(held) == 1 else b"".join(held))
 
     def close(self) -> None:
-        """Close when all is written."""
+        """Close once everything is written."""
         self._flush()
         self._inner.close()
 
     def abort(self) -> None:
-        """Close now; what is not written yet is lost."""
+        """Close now; whatever is not written yet is lost."""
         self._held.clear()
         self._inner.abort()
 
     def write_eof(self) -> None:
-        """As of any transport."""
+        """See `asyncio.Transport`."""
         self._flush()
         self._inner.write_eof()
 
     def can_write_eof(self) -> bool:
-        """As of any transport."""
+        """See `asyncio.Transport`."""
         return self._inner.can_write_eof()
 
     def get_write_buffer_size(self) -> int:
-        """What is held here, and below."""
+        """Bytes that are held here and in the inner transport."""
         return self._size + self._inner.get_write_buffer_size()
 
     def unacknowledged(self) -> int:
-        """Bytes of those handed over that the other machine has not confirmed, wherever they are."""
+        """Bytes written that the other machine has not acknowledged, in whichever buffer they are."""
         waiting = bytes(4)
         # A socket that is closing may be gone already.
         with suppress(OSError):
@@ -113,33 +113,33 @@ class GatheredWrites(asyncio.Transport):
         return self.get_write_buffer_size() + int.from_bytes(waiting, sys.byteorder)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """As of any transport."""
+        """See `asyncio.Transport`."""
         self._inner.set_write_buffer_limits(high, low)
 
     def is_closing(self) -> bool:
-        """As of any transport."""
+        """See `asyncio.Transport`."""
         return self._inner.is_closing()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As of any transport."""
+        """See `asyncio.Transport`."""
         return self._inner.get_extra_info(name, default)
 
     def is_reading(self) -> bool:
-        """As of any transport."""
+        """See `asyncio.Transport`."""
         return self._inner.is_reading()
 
     def hold_back(self, *, held: bool) -> None:
-        """Read nothing, whoever wants to; or again as was last wanted."""
+        """`held`: read nothing, whatever else is called; otherwise read as was last asked for."""
         self._held_back = held
         self._set_reading()
 
     def pause_reading(self) -> None:
-        """As of any transport."""
+        """See `asyncio.Transport`."""
         self._wanted = False
         self._set_reading()
 
     def resume_reading(self) -> None:
-        """As of any transport."""
+        """See `asyncio.Transport`."""
         self._wanted = True
         self._set_reading()
 
@@ -153,9 +153,9 @@ class GatheredWrites(asyncio.Transport):
             self._inner.pause_reading()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """As of any transport."""
+        """See `asyncio.Transport`."""
         self._inner.set_protocol(protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """As of any transport."""
+        """See `asyncio.Transport`."""
         return self._inner.get_protocol()

@@ -1,7 +1,7 @@
-"""Requests of ours that a handshake-era client is to answer: sampling, elicitation, roots.
+"""Requests that the gateway sends to a handshake-era client: sampling, elicitation, roots.
 
-Turns a request into a frame with an id of ours, and the client's answer into its result. Whoever stops waiting tells
-the client so. It knows no transport.
+Turns a request into a frame with an id of the gateway's own, and the client's answer into the result. If nobody waits
+for the answer any more, the client is told. It knows no transport.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ _NEEDS: Final = {
     "elicitation/create": "elicitation",
     "roots/list": "roots",
 }
-"""Method to the capability without which a client does not know it."""
+"""By method, the capability that a client must have announced to be asked."""
 
 
 class Asks:
-    """What one client was asked and has not answered. Ids are `g1`, `g2`, ...: texts, which no request of theirs is."""
+    """The requests that one client was sent and has not answered. Their ids are the texts `g1`, `g2`, ..."""
 
     def __init__(self, capabilities: Mapping[str, Any]) -> None:
         """`capabilities`: what the client announced."""
@@ -40,11 +40,11 @@ class Asks:
         self._closed = False
 
     async def ask(self, stream: Stream, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The client's raw result. Cancelling the caller tells the client.
+        """Ask the client; returns its raw result. If the caller is cancelled, the client is told.
 
         Raises:
-            RpcError: the client refuses, did not announce that it can be asked this, does not read, or is gone; or its
-                answer is more than is passed on.
+            RpcError: the client refuses, did not announce the capability, has too many unanswered requests, does not
+                read, or is gone; or its answer exceeds the bounds of what is passed on.
         """
         if (needed := _NEEDS.get(method)) is not None and needed not in self._capabilities:
             raise RpcError({"code": METHOD_NOT_FOUND, "message": f"the client did not announce {needed!r}"})
@@ -60,7 +60,7 @@ class Asks:
         try:
             result = await future
         except asyncio.CancelledError:
-            told = {"requestId": own_id, "reason": "nobody waits for the answer any more"}
+            told = {"requestId": own_id, "reason": "the answer is no longer needed"}
             stream.put(encode_notification("notifications/cancelled", told))
             raise
         finally:
@@ -70,7 +70,7 @@ class Asks:
         return result
 
     def settle(self, message: Response | Failure) -> None:
-        """The client answered; an answer that nobody waits for is ignored."""
+        """Take an answer of the client's. An answer that nobody waits for is ignored."""
         future = self._waiting.get(message.id) if isinstance(message.id, str) else None
         if future is None or future.done():
             return
@@ -80,7 +80,7 @@ class Asks:
             future.set_exception(RpcError(message.error))
 
     def close(self) -> None:
-        """The client is gone: nobody waits any longer."""
+        """End all waiting with an error: the client is gone."""
         self._closed = True
         for future in self._waiting.values():
             if not future.done():

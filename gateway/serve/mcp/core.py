@@ -1,9 +1,9 @@
-"""What every client is answered, whatever it speaks over.
+"""The answers to every client's requests, regardless of the transport.
 
-Turns a request into a frame with its answer: `initialize`, `ping`, `server/discover`, `subscriptions/listen` and the
-refusals of what an era does not have are ours, all else the servers answer, and their answers pass as they are. For a
-client that named a token map, texts of a tool's result leave with ids of that map. Here is the one boundary of this
-protocol where exceptions become errors for the client. It knows no transport.
+Turns a request into a frame with its answer. The gateway itself answers `initialize`, `ping`, `server/discover` and
+`subscriptions/listen`, and refuses methods that the client's era does not have. The servers answer all else, and their
+answers pass unchanged, except that texts of a tool's result get ids if the client named a token map. This is the one
+boundary of the protocol where exceptions become errors for the client. It knows no transport.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -15,7 +15,14 @@ import anyio
 from gateway.errors import MapUnknown, RpcError, UnknownTool
 from gateway.observe.logs import get_logger
 from gateway.protocol.client_bounds import excess_of_capabilities
-from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, NEWEST_HANDSHAKE, SERVER_INFO_KEY, meta_of
+from gateway.protocol.eras import (
+    HANDSHAKE_VERSIONS,
+    MAP_KEY,
+    MODERN_VERSIONS,
+    NEWEST_HANDSHAKE,
+    SERVER_INFO_KEY,
+    meta_of,
+)
 from gateway.protocol.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -33,15 +40,15 @@ from gateway.serve.mcp.ids import ClientIds
 from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.recorder import Recorder
 from gateway.serve.mcp.servers import Servers
-from gateway.serve.mcp.session_map import MAP_META_KEY, SessionMaps
+from gateway.serve.mcp.session_map import SessionMaps
 from gateway.serve.mcp.sessions import Call, Session
 from leaf_sdk.vocab import TokenMap
 
 CANCELLED: Final = -32800
-"""What a cancelled request is answered with where its transport owes an answer."""
+"""Error code of the answer to a cancelled request, on transports where every request needs an answer."""
 
 OWN_NOTIFICATIONS: Final = frozenset({"notifications/initialized", "notifications/progress"})
-"""What a client tells us and no server needs to hear."""
+"""Notifications of clients that are not passed on to any server."""
 SERVER_INFO: Final[Mapping[str, str]] = {"name": "codec-gateway", "version": version("codec-gateway")}
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _NOT_MODERN: Final = frozenset(
@@ -49,8 +56,8 @@ _NOT_MODERN: Final = frozenset(
 )
 _NOT_HANDSHAKE: Final = frozenset({"initialize", "server/discover", "subscriptions/listen"})
 _GREETING: Final = 0.2
-"""Seconds that a greeting waits for servers that start, so that it can hold what the quick ones say of themselves.
-Clients give up a server that does not greet them soon."""
+"""Seconds that a greeting waits for starting servers, so that it can include what the quick ones say about themselves.
+No longer, because clients give up on a server that does not greet them soon."""
 
 Answer = tuple[bytes, int]
 """A frame, and the code of the error in it; 0: a result."""
@@ -70,12 +77,12 @@ class Core:
         subscriptions: Subscriptions,
         failed: Callable[[object], None],
     ) -> None:
-        """Nothing is asked of the servers before a client comes.
+        """The servers are not asked anything before a client comes.
 
         Args:
-            session_map: the map of clients that name none.
-            recorder: None: nothing is written down.
-            failed: told the code of every error that a request is answered with.
+            session_map: the map for clients that name none.
+            recorder: records requests; None: nothing is recorded.
+            failed: called with the code of every error that answers a request.
         """
         self.servers = servers
         self.maps = maps
@@ -87,7 +94,7 @@ class Core:
         self._log = get_logger("gateway.serve.mcp")
 
     async def answer(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> Answer:
-        """The answer to one request; nothing is raised but a cancellation."""
+        """The answer to one request. Raises nothing but a cancellation."""
         record = None if self._recorder is None else self._recorder.begin(request_id, method, params, call)
         try:
             outcome = self._outcome(request_id, method, params, call)
@@ -100,10 +107,11 @@ class Core:
         return answer
 
     async def greet(self, request_id: RequestId, session: Session, *, alone: bool) -> Answer:
-        """The answer to `initialize`, soon: servers may still be starting.
+        """The answer to `initialize`, without waiting long for servers that are still starting.
 
         Args:
-            alone: no other client can come (standard input and output): its abilities are announced to the servers.
+            alone: whether no other client can come (standard input and output), so that this one's capabilities are
+                announced to the servers.
         """
         try:
             return encode_response(request_id, await self._greeting(session, alone=alone)), 0
@@ -111,7 +119,7 @@ class Core:
             return self._refused(request_id, "initialize", error)
 
     def _refused(self, request_id: RequestId, method: str, raised: Exception) -> Answer:
-        """What was raised, as an error for the client; a fault of ours says nothing of itself there."""
+        """The exception as an error for the client. An internal error is not described to the client."""
         match raised:
             case RpcError():
                 error: Mapping[str, Any] = raised.error
@@ -120,7 +128,7 @@ class Core:
             case MapUnknown():
                 error = {"code": INVALID_REQUEST, "message": raised.message}
             case Unwritable():
-                error = {"code": INTERNAL_ERROR, "message": f"the answer of the server can't be passed on: {raised}"}
+                error = {"code": INTERNAL_ERROR, "message": f"the server's answer can't be passed on: {raised}"}
             case _:
                 self._log.error("request failed", method=method[:64], exc_info=raised)
                 error = {"code": INTERNAL_ERROR, "message": "internal error of the gateway; its log says more"}
@@ -141,7 +149,7 @@ class Core:
         return result
 
     async def pass_on(self, message: Notification, session: Session) -> None:
-        """Tell the servers what a client told us; nothing is raised."""
+        """Pass a client's notification on to the servers. Raises nothing."""
         try:
             await self.servers.tell(message.method, message.params, session)
         except RpcError as error:
@@ -152,11 +160,12 @@ class Core:
     def _outcome(
         self, request_id: RequestId, method: str, params: dict[str, Any], call: Call
     ) -> Coroutine[Any, Any, CallOutcome]:
-        """The result of a request, and what is known of it besides."""
+        """The result of a request, and what else is known about it."""
         try:
-            token_map = self._map_of(params, call)
+            # The map that the request itself names; otherwise the one that its client named before.
+            token_map = self.maps.choose(params, call.token_map)
         except MapUnknown as error:
-            # Where it is awaited: what writes requests down is to see it.
+            # Raised only when awaited, so that the recorder sees it.
             return _refuse_map(error)
         if method != "tools/call":
             return self._of_request(request_id, method, params, call, token_map)
@@ -172,7 +181,7 @@ class Core:
 
     async def _of_call(self, params: dict[str, Any], call: Call, token_map: TokenMap | None) -> CallOutcome:
         if token_map is not None:
-            params = {**params, "_meta": {**meta_of(params), MAP_META_KEY: token_map.map_id}}
+            params = {**params, "_meta": {**meta_of(params), MAP_KEY: token_map.map_id}}
         outcome = await self.servers.call_tool(params, call)
         return await self._ids.add(cast("str", params["name"]), outcome, token_map)
 
@@ -193,11 +202,6 @@ class Core:
         with anyio.move_on_after(_GREETING):
             await self.servers.ready()
 
-    def _map_of(self, params: Mapping[str, Any], call: Call) -> TokenMap | None:
-        """The request's own word wins over what its client said before."""
-        meta = meta_of(params)
-        return self.maps.from_meta(meta[MAP_META_KEY]) if MAP_META_KEY in meta else call.token_map
-
     async def _discovered(self, principal: Principal) -> dict[str, Any]:
         await self._wait()
         result: dict[str, Any] = {
@@ -214,21 +218,20 @@ class Core:
 
 
 def error_answer(request_id: RequestId | None, error: Mapping[str, Any]) -> Answer:
-    """An error as an answer."""
+    """The answer that holds an error."""
     code: object = error.get("code")
     return encode_failure(request_id, error), code if isinstance(code, int) else INTERNAL_ERROR
 
 
 def invalid_params(message: str) -> RpcError:
-    """What the client got wrong in its params."""
+    """The error for a mistake in the client's params."""
     return RpcError({"code": INVALID_PARAMS, "message": message})
 
 
 def check_greeting(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The version that an `initialize` is answered with, and what its client can be asked for.
+    """The protocol version to answer an `initialize` with, and the client's capabilities.
 
-    A version that we don't know is answered with the newest that needs a handshake (MCP lifecycle, "Version
-    Negotiation").
+    An unknown version is answered with the newest one of the handshake era (MCP lifecycle, "Version Negotiation").
 
     Raises:
         RpcError: the params are not those of `initialize`.
@@ -236,7 +239,7 @@ def check_greeting(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     asked: object = params.get("protocolVersion")
     capabilities: object = params.get("capabilities", {})
     if not isinstance(asked, str):
-        raise invalid_params("initialize needs params.protocolVersion as a text")
+        raise invalid_params("initialize needs params.protocolVersion as a string")
     if not isinstance(capabilities, dict):
         raise invalid_params("initialize needs params.capabilities as an object")
     announced = cast("dict[str, Any]", capabilities)
@@ -251,8 +254,8 @@ async def _refuse_map(error: MapUnknown) -> CallOutcome:
 
 def _refuse_method(method: str, call: Call) -> dict[str, Any]:
     if method == "initialize" and not call.modern:
-        raise RpcError({"code": INVALID_REQUEST, "message": "this session is initialized already"})
-    detail = "2026-07-28 has no such method" if call.modern else "it belongs to 2026-07-28"
+        raise RpcError({"code": INVALID_REQUEST, "message": "this session is already initialized"})
+    detail = "2026-07-28 has no such method" if call.modern else "it exists only in 2026-07-28"
     raise RpcError({"code": METHOD_NOT_FOUND, "message": f"unknown method {method!r}: {detail}"})
 
 

@@ -1,8 +1,8 @@
-"""The MCP endpoint: what an MCP client meets, over Streamable HTTP and over standard input and output.
+"""The MCP endpoint: serves MCP clients over Streamable HTTP and over standard input and output.
 
 One ASGI app for `/mcp` that tells the two protocol eras apart by the version header, and one server for a client on
-standard input and output. It knows no server behind us, no engine and not who may call: `app/process.py` wraps it in
-what does.
+standard input and output. It knows neither the servers behind the gateway nor the engine nor who may call:
+`app/process.py` wraps it in the layers that do.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from gateway.proxy.shares import ShareRule
 from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.http.drain import LATE
-from gateway.serve.http.elsewhere import again
 from gateway.serve.http.headers import headers_of
+from gateway.serve.http.replica_answer import replay_body
 from gateway.serve.mcp.core import Core
 from gateway.serve.mcp.http import (
-    AGAIN,
+    RETRY_AFTER,
     SESSION_HEADER,
     ClientGone,
     HttpRequest,
@@ -79,12 +79,12 @@ class McpEndpoint:
         """Nothing runs before `running` or `serve_stdio`.
 
         Args:
-            tokens: turns results into ids; None: text only, and no map can be named.
-            maps: allow-listed map id to map.
-            session_map: the map of clients that name none.
-            audit, tracing: what is told of every call; None: nothing.
-            replicas: have the sessions and calls that are not here.
-            shared: has events of sessions whose replica is gone.
+            tokens: turns results into ids; None: text only, and clients can't name a map.
+            maps: the allow-listed maps, by map id.
+            session_map: the id of the map for clients that name none.
+            audit, tracing: record every call; None: not recorded.
+            replicas: the other replicas, which have the sessions and calls that are not here.
+            shared: keeps the events of sessions whose replica is gone.
 
         Raises:
             MapUnknown: `session_map` is not in `maps`.
@@ -121,7 +121,7 @@ class McpEndpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """The lifespan of the HTTP side: sessions live and changes are announced inside it."""
+        """The lifespan of the HTTP side: inside it, sessions may be open and changes are announced to them."""
         release = self._proxy.on_change(lambda change: _announce(change, self._sessions.live()))
         self._is_running = True
         async with anyio.create_task_group() as tasks:
@@ -136,7 +136,7 @@ class McpEndpoint:
                 tasks.cancel_scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request (ASGI). A header that names no map of ours is refused before anything else."""
+        """Serve one HTTP request (ASGI). A header that names an unknown map is refused before anything else."""
         if not self._is_running:
             raise RuntimeError("McpEndpoint serves HTTP only inside `async with endpoint.running()`")
         read = headers_of(scope)
@@ -151,7 +151,7 @@ class McpEndpoint:
                 await self._forward(owner, request)
                 return
             version = headers.get(VERSION_HEADER)
-            # A client with a session that names an unknown version made a mistake in the header: the session says so.
+            # A session's client that names an unknown version made a mistake in the header: the session tells it so.
             is_lost = SESSION_HEADER in headers and version not in MODERN_VERSIONS
             is_handshake = version is None or version in HANDSHAKE_VERSIONS or is_lost
             await (self._sessions if is_handshake else self._modern).serve(request)
@@ -165,31 +165,31 @@ class McpEndpoint:
     async def _forward(self, owner: Replica, request: HttpRequest) -> None:
         scope, receive = request.scope, request.receive
         if LATE in scope and request.method == "POST":
-            # This replica is stopping: what a call elsewhere goes on with still passes through.
+            # This replica is stopping, but still passes on messages that continue a call elsewhere.
             body = await read_message_body(request, self._body_bytes)
             if isinstance(parse_message(body), Request):
                 refuse_late(request)
-            scope, receive = again(scope, receive, body)
+            scope, receive = replay_body(scope, receive, body)
         try:
             await self._replicas.forward(owner, scope, receive, request.send)
         except ReplicaBusy as error:
-            raise Rejected(503, error.message, headers=AGAIN) from None
+            raise Rejected(503, error.message, headers=RETRY_AFTER) from None
         except OwnerGone as error:
             if self._left is not None and await self._left.give(request):
                 return
-            raise Rejected(404, f"there is no such session any more ({error.message}): send initialize again") from None
+            raise Rejected(404, f"the session has ended ({error.message}): send initialize again") from None
 
     @property
     def unfinished(self) -> bool:
-        """Whether something runs here that its client is to come back for, be it with an answer to a question."""
+        """Whether something here awaits its client: to fetch an answer, or to bring one to a server's question."""
         return self._sessions.unfinished or self._proxy.waits_for_clients
 
     def stop_listening(self) -> None:
-        """End every `subscriptions/listen` with its result: these would otherwise never end by themselves."""
+        """End every `subscriptions/listen` with its result: they never end by themselves."""
         self._core.subscriptions.close()
 
     def end_sessions(self) -> None:
-        """End every session of the handshake era over HTTP, its streams with it, and what other replicas answer."""
+        """End every HTTP session of the handshake era with its streams, and the requests that other replicas answer."""
         self._sessions.end_all()
         self._replicas.stop()
 
@@ -199,9 +199,9 @@ class McpEndpoint:
         """Serve one client on standard input and output, until its input ends.
 
         Args:
-            start: entered when the client's first request has come, left at the end. Servers that start in it know by
-                then what this client can be asked for.
-            stop: called when the client is through; where `start` is still being entered, that is to end soon.
+            start: entered when the client's first request has come, and left at the end. Servers that it starts then
+                know what this client can be asked for.
+            stop: called when the client is done; if `start` is still being entered, it should make that end soon.
         """
         with claim_stdio() as (source, sink):
             await self.serve_descriptors(source, sink, start, stop)
@@ -213,7 +213,7 @@ class McpEndpoint:
         start: AbstractAsyncContextManager[object] | None = None,
         stop: Callable[[], None] | None = None,
     ) -> None:
-        """As `serve_stdio`, on two open descriptors, which stay the caller's to close."""
+        """Like `serve_stdio`, on two open descriptors, which the caller must close."""
         client = StdioClient(self._core, source, sink, line_bound=self._body_bytes, dropped=self._dropped)
         release = self._proxy.on_change(
             lambda change: _announce(change, () if client.session is None else (client.session,))
@@ -222,7 +222,7 @@ class McpEndpoint:
         if stop is not None:
             serving.add_done_callback(lambda _: stop())
         try:
-            await client.met.wait()
+            await client.asked_or_left.wait()
             async with start if start is not None and client.asked else nullcontext():
                 await asyncio.shield(serving)
         finally:
@@ -233,7 +233,7 @@ class McpEndpoint:
 
 
 def _announce(change: Change, sessions: Iterable[Session]) -> None:
-    """Tell clients of the handshake era that a list of theirs changed."""
+    """Tell clients of the handshake era that a list that they see has changed."""
     for session in sessions:
         if change.session in (None, session) and session.principal.sees(change.server):
             session.notified(f"notifications/{change.kind}/list_changed", {})

@@ -1,6 +1,6 @@
-"""The events of a session, written to the shared store for when the replica that has the session is gone.
+"""The events of a session, written to the shared store in case the replica that has the session goes away.
 
-Turns events as they are numbered into records, one after the other, behind whoever writes them. It knows no HTTP.
+Turns numbered events into records and writes them in the background, one after the other. It knows no HTTP.
 """
 
 from collections import deque
@@ -26,11 +26,11 @@ class EventLog:
         self._waiting: deque[Event] = deque()
         self._size = 0
         self._ahead: set[tuple[int, int]] = set()
-        """Events that were written before anybody read them."""
+        """Stream and number of events that were written before any client read them."""
         self._writing = False
 
     def write(self, stream: int, number: int, frame: bytes, *, ahead: bool = False) -> None:
-        """Write an event. `ahead`: it waits for its reader yet, and will have this number then."""
+        """Write an event. `ahead`: no client has read it yet; it gets this number when one does."""
         if (stream, number) in self._ahead:
             if not ahead:
                 self._ahead.discard((stream, number))
@@ -43,10 +43,10 @@ class EventLog:
             self._size -= len(self._waiting.popleft()[2])
         if not self._writing and self._waiting:
             self._writing = True
-            self._shared.behind(self._write())
+            self._shared.run_in_background(self._write())
 
     async def _write(self) -> None:
-        # One after the other: the last one that is written is the last one that there is.
+        # One after the other, so that the record written last is the latest event.
         while self._waiting:
             stream, number, frame = self._waiting.popleft()
             self._size -= len(frame)
@@ -56,11 +56,11 @@ class EventLog:
 
 
 def event_record(session_id: str, stream: int, number: int, frame: bytes) -> Record:
-    """An event as it is kept; its stream names the last of them."""
+    """The record of an event. The stream's name is its alias, and so always names the stream's latest event."""
     place = stream_name(session_id, stream)
     return Record(f"{place}-{number}", f"{place}-{number - 1}" if number > 1 else None, frame, (place,))
 
 
 def stream_name(session_id: str, stream: int) -> str:
-    """A stream of all sessions."""
+    """A stream's name, unique among the streams of all sessions."""
     return f"{session_id} {stream}"

@@ -1,9 +1,9 @@
-"""Streams of a session of the handshake era: events with numbers, which a client may ask for again.
+"""Streams of a session of the handshake era: numbered events, which a client may ask for again.
 
-Turns what goes to a client (`tell`, `put`) into server-sent events whose ids name stream and place ("3-17"), for
-whichever response the client reads the stream by now (`attach`). What was written is kept for a while, bounded for the
-whole session, so that a client which lost its connection gets it again (2025-11-25, "Resumability and Redelivery"). It
-knows no HTTP.
+Turns what is sent to a client (`tell`, `put`) into server-sent events whose ids name the stream and the number in it
+("3-17"), for the response through which the client currently reads the stream (`attach`). Written events are kept for a
+while, within a bound for the whole session, so that a client that lost its connection can get them again (2025-11-25,
+"Resumability and Redelivery"). It knows no HTTP.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ _KEPT_BYTES: Final = 1024 * 1024
 
 
 class History:
-    """What was written on the streams of one session, the latest of it."""
+    """The latest events that were written on the streams of one session."""
 
     def __init__(self, log: EventLog | None = None) -> None:
-        """`log`: has them for other replicas as well."""
+        """`log`: also gets the events, for other replicas."""
         self._log = log
         self._events: deque[tuple[int, int, bytes]] = deque()
         self._size = 0
 
     def keep(self, stream: int, number: int, frame: bytes) -> None:
-        """Remember an event, and forget the oldest over the bound."""
+        """Remember an event, and forget the oldest ones beyond the bounds."""
         if self._log is not None:
             self._log.write(stream, number, frame)
         self._events.append((stream, number, frame))
@@ -38,16 +38,16 @@ class History:
             self._size -= len(self._events.popleft()[2])
 
     def tell_others(self, stream: int, number: int, frames: Iterable[bytes]) -> None:
-        """Have the last events of a stream for other replicas, though nobody has read them here yet.
+        """Log the last events of a stream for other replicas, though nobody has read them here yet.
 
-        `number`: of the last event before them.
+        `number`: the number of the last event before them.
         """
         if self._log is not None:
             for place, frame in enumerate(frames, number + 1):
                 self._log.write(stream, place, frame, ahead=True)
 
     def after(self, stream: int, number: int) -> list[tuple[int, bytes]]:
-        """The events of a stream behind one of its numbers."""
+        """The events of a stream after the one of this number."""
         return [(place, frame) for which, place, frame in self._events if which == stream and place > number]
 
 
@@ -55,10 +55,10 @@ class EventStream:
     """One stream of a session."""
 
     def __init__(self, number: int, history: History, dropped: Callable[[], None]) -> None:
-        """Nothing was said. `number`: unique in the session; 0 is the stream that belongs to no request."""
+        """Start empty. `number`: unique in the session; 0 is the stream that belongs to no request."""
         self.number = number
         self.finished = False
-        """Nothing more will be put."""
+        """Whether the last frame has been put."""
         self._history = history
         self._outbox = Outbox(self._wake, dropped)
         self._last = 0
@@ -66,33 +66,33 @@ class EventStream:
 
     @property
     def waiting(self) -> int:
-        """How many frames were not written yet."""
+        """How many frames have not been written yet."""
         return len(self._outbox)
 
     @property
     def size(self) -> int:
-        """Bytes that were not written yet."""
+        """How many bytes have not been written yet."""
         return self._outbox.size
 
     @property
     def attached(self) -> bool:
-        """Whether a response carries it now."""
+        """Whether a response carries the stream now."""
         return self._reader is not None
 
     def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
-        """A notification, if there is room."""
+        """Send a notification, if there is room."""
         self._outbox.tell(method, params, key)
 
     def offer(self, data: bytes) -> bool:
-        """A request of ours, if there is room."""
+        """Send a request of the gateway's, if there is room. Returns whether there was."""
         return self._outbox.offer(data)
 
     def put(self, data: bytes) -> None:
-        """A frame that must arrive."""
+        """Send a frame that must arrive."""
         self._outbox.put(data)
 
     def finish(self, data: bytes | None = None) -> None:
-        """The last frame, if there is one."""
+        """End the stream, with a last frame if there is one."""
         self.finished = True
         if data is not None:
             self._outbox.put(data)
@@ -102,10 +102,10 @@ class EventStream:
             self._history.tell_others(self.number, self._last, self._outbox.frames())
 
     def attach(self, after: int | None = None) -> "Reader":
-        """A reader for a new response; the reader before it is over.
+        """A reader for a new response. Closes the reader before it.
 
         Args:
-            after: the number of the last event that the client has; None: it begins with what waits.
+            after: the number of the last event that the client has; None: start with the waiting events.
         """
         if self._reader is not None:
             self._reader.close()
@@ -113,14 +113,14 @@ class EventStream:
         return self._reader
 
     def detach(self, reader: "Reader") -> None:
-        """The response is over."""
+        """Detach the reader of a response that is over."""
         if self._reader is reader:
             self._reader = None
             if self.finished:
                 self._history.tell_others(self.number, self._last, self._outbox.frames())
 
     def take_events(self) -> list[tuple[int, bytes]]:
-        """What waits, numbered and kept."""
+        """Take the waiting frames as numbered events, and remember them in the history."""
         events: list[tuple[int, bytes]] = []
         for frame in self._outbox.take():
             self._last += 1
@@ -129,7 +129,7 @@ class EventStream:
         return events
 
     def event_id(self, number: int) -> str:
-        """An event's id."""
+        """The id of the event with this number."""
         return f"{self.number}-{number}"
 
     @property
@@ -149,13 +149,13 @@ class Reader:
         self.ready = asyncio.Event()
         self.closed = False
         self.resumable = False
-        """Whether the client has the id of an event, with which it can come back for the rest."""
+        """Whether the client has the id of an event, by which it can come back for the rest."""
         self._stream = stream
         self._replay = replay
         self._prime: int | None = None
 
     def prime(self, retry_ms: int) -> None:
-        """Begin with an empty event that says where the client is, and when to come again (2025-11-25)."""
+        """Begin with an empty event that says, by its id, where the client is, and when to reconnect (2025-11-25)."""
         self._prime = retry_ms
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class Reader:
         return self.closed or self._stream.finished
 
     def take(self) -> bytes:
-        """The events that wait."""
+        """Take the waiting events."""
         stream = self._stream
         parts: list[bytes] = []
         if self._prime is not None:

@@ -1,8 +1,8 @@
-"""MCP's JSON-RPC messages in Codec's frames, and the rule by which a client asks for them.
+"""MCP's JSON-RPC messages in Codec's frames, and how a client asks for frames.
 
-A frame is a length (4 bytes, big-endian) and a body: msgpack, or an envelope of protobuf whose only field (1, bytes)
-holds that msgpack. A request's body is the same without the length. Pure: bytes and values. Source: Codec v0.5's MCP
-gateway (codec.md F).
+A frame is a length (4 bytes, big-endian) and a body: msgpack, or a protobuf envelope whose only field (1, bytes) holds
+that msgpack. A request's body is the same without the length. Pure: bytes and values. Source: Codec v0.5's MCP gateway
+(codec.md F).
 """
 
 import json
@@ -14,7 +14,7 @@ import msgpack
 
 from gateway.errors import RequestInvalid
 from gateway.serve.http.body import media_type
-from gateway.serve.http.packed import unpack
+from gateway.serve.http.msgpack_body import unpack
 
 Form = Literal["msgpack", "protobuf"]
 MEDIA_TYPES: Final[dict[Form, str]] = {
@@ -25,16 +25,16 @@ _FORMS: Final[dict[str, Form]] = {"msgpack": "msgpack", "protobuf": "protobuf"}
 _FIELD: Final = 0x0A
 _FIELDS: Final = 100
 _LONGEST_NUMBER: Final = 300
-"""Digits of an integer that a float comes near to."""
+"""Most characters of an integer that is kept as a number: a float can approximate it."""
 _library = cast("Any", msgpack)
 
 
 def wanted_form(query: str, accept: str) -> Form | None:
-    """The form of the answer: the query's word, which may also refuse (`json`); else what `Accept` names."""
+    """The form of the answer: the one in the query, which may also say `json` (no frames); else the one in `Accept`."""
     try:
         asked = {name: value.lower() for name, value in parse_qsl(query, max_num_fields=_FIELDS)}
     except ValueError:
-        # Of so many fields none is meant for us.
+        # A query with so many fields is not meant for us.
         asked = {}
     word = asked.get("stream_format", asked.get("streamFormat", ""))
     if word == "json":
@@ -45,13 +45,13 @@ def wanted_form(query: str, accept: str) -> Form | None:
 
 
 def sent_form(content_type: str) -> Form | None:
-    """The form of a request's body; None where it is none of ours."""
+    """The form of a request's body; None: it is not framed."""
     named = media_type(content_type)
     return next((form for form, name in MEDIA_TYPES.items() if name == named), None)
 
 
 def write_frame(form: Form, message: object) -> bytes:
-    """Give one message's frame. What JSON can say and msgpack can't, integers over 64 bits, comes near."""
+    """Give one message's frame. Integers over 64 bits, which msgpack lacks, are approximated by floats."""
     body = cast("bytes", _library.packb(message, default=float, unicode_errors="replace"))
     if form == "protobuf":
         body = bytes([_FIELD]) + _varint(len(body)) + body
@@ -59,21 +59,21 @@ def write_frame(form: Form, message: object) -> bytes:
 
 
 def read_json(data: bytes) -> object:
-    """JSON that is to be framed; an integer that no number of msgpack comes near to is read as its digits."""
+    """Read JSON that is to be framed. An integer that no number of msgpack can approximate becomes a text."""
     return json.loads(data, parse_int=lambda digits: int(digits) if len(digits) <= _LONGEST_NUMBER else digits)
 
 
-def read_body(form: Form, body: bytes) -> Mapping[str, Any] | list[Any]:
+def read_messages(form: Form, body: bytes) -> Mapping[str, Any] | list[Any]:
     """Read a request's body: one message, or a batch.
 
     Raises:
-        RequestInvalid: it can't be decoded, or is neither.
+        RequestInvalid: it can't be decoded, or is neither of these.
     """
     if form == "protobuf":
         body = _unwrapped(body)
     try:
         message = unpack(body)
-        json.dumps(message)  # what JSON can't say (bytes, keys that are not text) must not come further
+        json.dumps(message)  # fails on values that JSON lacks, such as bytes: they must not get further
     except (ValueError, TypeError, RecursionError) as error:  # msgpack's own errors, all of them
         raise RequestInvalid(
             f"the body is not a JSON-RPC message in msgpack: {error or type(error).__name__}"
@@ -84,7 +84,7 @@ def read_body(form: Form, body: bytes) -> Mapping[str, Any] | list[Any]:
 
 
 class EventReader:
-    """Server-sent events that come in any pieces to the data of each; comments, ids and names are left out."""
+    """Turns server-sent events, in pieces of any size, into the data of each; skips comments, ids and names."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -110,7 +110,7 @@ def _varint(number: int) -> bytes:
 
 
 def _unwrapped(body: bytes) -> bytes:
-    """The bytes of field 1, the only one there may be."""
+    """The bytes of field 1. There may be no other field."""
     size = at = 0
     for at in range(1, min(len(body), 6)):
         size |= (body[at] & 0x7F) << 7 * (at - 1)

@@ -1,9 +1,9 @@
-"""`/mcp` in frames: an ASGI layer before the MCP endpoint, for clients that ask for msgpack or protobuf.
+"""`/mcp` in frames: an ASGI layer in front of the MCP endpoint, for clients that ask for msgpack or protobuf.
 
-Turns a framed request into the JSON that the endpoint reads, and its JSON or its events into one frame a message, each
-whole. What is not JSON passes as it is, with its own content type. A client that asks for nothing passes untouched.
-Every write waits for the one before, so a slow client slows what it slows in JSON. Keep-alive comments and event ids
-have no place in frames: such a stream can't be taken up again.
+Turns a framed request into the JSON that the endpoint reads, and the endpoint's JSON or events into one complete frame
+for each message. Anything but JSON passes as it is, with its own content type. Requests of other clients pass
+untouched. Every write waits for the one before, so a slow client has the same effect as with JSON. Frames have no place
+for keep-alive comments and event ids, so such a stream can't be resumed.
 """
 
 import json
@@ -18,16 +18,17 @@ from gateway.errors import RequestInvalid
 from gateway.protocol.messages import INVALID_REQUEST, PARSE_ERROR
 from gateway.serve.http.body import BodyOverLimit, read_body
 from gateway.serve.http.headers import headers_of
+from gateway.serve.http.replica_answer import replay_body
 from gateway.serve.mcp.frame_messages import (
     MEDIA_TYPES,
     EventReader,
     Form,
     read_json,
+    read_messages,
     sent_form,
     wanted_form,
     write_frame,
 )
-from gateway.serve.mcp.frame_messages import read_body as read_message
 from gateway.serve.mcp.http import send_frame
 from leaf_sdk.vocab import TokenMap
 
@@ -37,22 +38,24 @@ _ARGUMENTS: Final = "_codec_meta"
 
 
 class FramedMcp:
-    """The MCP endpoint, in frames where they are asked for."""
+    """The MCP endpoint, in frames for clients that ask for them."""
 
     def __init__(
         self, endpoint: ASGIApp, maps: Mapping[str, TokenMap], bound: int, decoded: Callable[[str], None]
     ) -> None:
-        """`maps`: by which arguments may come as ids; `bound`: bytes of a request's body."""
+        """`maps`: those in which arguments may come as ids, by map id. `bound`: the most bytes of a request's body.
+        `decoded`: called with the map id when arguments came as ids.
+        """
         self._endpoint = endpoint
         self._maps = maps
         self._bound = bound
         self._decoded = decoded
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """One request."""
+        """Serve one request."""
         if scope["type"] != "http":
             return self._endpoint(scope, receive, send)
-        # Whether anything in the head hints at frames; all other clients pay for this look alone.
+        # Whether anything in the head hints at frames: all that clients without frames pay for.
         headers, query = headers_of(scope).values, scope["query_string"]
         is_ours = _hints(headers.get("accept"), headers.get("content-type")) or (query and b"ormat=" in query)
         return (self._serve if is_ours else self._endpoint)(scope, receive, send)
@@ -77,33 +80,24 @@ class FramedMcp:
             return
         if form is not None:
             names = [_ACCEPT, *((name, value) for name, value in scope["headers"] if name != b"accept")]
-            # The query's word is heard as well: a replica that this request is sent on to is not to frame once more.
+            # The query is cleared too: a replica that this request is sent on to must not frame the answer again.
             scope = {**scope, "headers": names, "query_string": b""}
             send = _Frames(form, send).send
         await self._endpoint(scope, receive, send)
 
     async def _as_json(self, scope: Scope, receive: Receive, form: Form) -> tuple[Scope, Receive]:
-        message = read_message(form, await read_body(Request(scope, receive), self._bound))
+        message = read_messages(form, await read_body(Request(scope, receive), self._bound))
         parts: Iterable[object] = cast("list[object]", message) if isinstance(message, list) else [message]
         for part in parts:
             self._read_arguments(part)
         body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        replaced = (b"content-type", b"content-length", b"content-encoding", b"transfer-encoding")
+        replaced = (b"content-type", b"transfer-encoding")
         kept = [(name, value) for name, value in scope["headers"] if name not in replaced]
-        length = (b"content-length", str(len(body)).encode())
-        given = False
-
-        async def again() -> Message:
-            nonlocal given
-            if given:
-                return await receive()
-            given = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        return {**scope, "headers": [*kept, (b"content-type", b"application/json"), length]}, again
+        scope = {**scope, "headers": [*kept, (b"content-type", b"application/json")]}
+        return replay_body(scope, receive, body)
 
     def _read_arguments(self, message: object) -> None:
-        """Arguments that came as ids, as the JSON that they spell; in place."""
+        """Replace arguments that came as ids by the JSON that the ids spell, in place."""
         fields = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
         params: object = fields.get("params")
         given: object = cast("dict[str, Any]", params).get("arguments") if isinstance(params, dict) else None
@@ -114,14 +108,14 @@ class FramedMcp:
         bare = str(map_id).lower().removeprefix("sha256:")
         token_map = self._maps.get(f"sha256:{bare}")
         if token_map is None:
-            raise _MapRefused(f"the arguments are ids of map {str(map_id)!r:.100}, which is not held here")
+            raise _MapRefused(f"the arguments are ids of map {str(map_id)!r:.100}, which is not accepted here")
         known = isinstance(ids, list) and all(type(i) is int and token_map.has_id(i) for i in cast("list[object]", ids))
         try:
             arguments: object = json.loads(token_map.decode(cast("list[int]", ids))) if known else None
         except (ValueError, RecursionError):
             arguments = None
         if not isinstance(arguments, dict):
-            raise RequestInvalid("the ids of the arguments spell no JSON object")
+            raise RequestInvalid("the ids of the arguments do not decode to a JSON object")
         cast("dict[str, Any]", params)["arguments"] = arguments
         self._decoded(token_map.map_id)
 
@@ -132,11 +126,11 @@ def _hints(accept: str | None, content_type: str | None) -> bool:
 
 
 class _MapRefused(Exception):
-    """Arguments of a map that is not accepted."""
+    """The arguments are ids of a map that is not held here."""
 
 
 class _Frames:
-    """One response, its messages framed."""
+    """Sends one response with its messages framed."""
 
     def __init__(self, form: Form, send: Send) -> None:
         self._form: Form = form
@@ -147,7 +141,7 @@ class _Frames:
         self._events = EventReader()
 
     async def send(self, message: Message) -> None:
-        """Pass on one message of ASGI, framed where it holds JSON-RPC."""
+        """Pass on one ASGI message, framed if it holds JSON-RPC."""
         if message["type"] == "http.response.start":
             await self._begin(message)
         elif self._kind == "application/json":
@@ -169,7 +163,7 @@ class _Frames:
             await self._send(start)
 
     async def _whole(self, message: Message) -> None:
-        """JSON is held until it is complete: a message may come in many pieces."""
+        """Collect JSON until it is complete, since it may come in several pieces, then send its frame."""
         self._body += message.get("body", b"")
         if message.get("more_body"):
             return

@@ -1,7 +1,7 @@
-"""What both HTTP endpoints of MCP share: reading a request, answering it at once, answering it as a stream of events.
+"""What MCP over HTTP shares between both eras: reading a request, answering it at once or as a stream of events.
 
-Plain ASGI: on the path of every call no framework object is made. Turns a scope into an `HttpRequest`, a body into
-bytes within a bound, frames into JSON or server-sent events. It knows no method.
+Plain ASGI, so that no call pays for framework objects. Turns a scope into an `HttpRequest`, a body into bytes within a
+bound, and frames into JSON or server-sent events. It knows no method.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ EVENTS: Final = "text/event-stream"
 SESSION_HEADER: Final = "mcp-session-id"
 RESUME_HEADER: Final = "last-event-id"
 PING: Final = 15.0
-"""Seconds of silence after which a stream says that it is still there."""
+"""Seconds of silence after which a stream sends a ping."""
 _LOOK: Final = 0.1
-"""Seconds that a request may take before we look whether its client is still there."""
-AGAIN: Final = tuple((name.encode(), value.encode()) for name, value in SOON.items())
-"""Header of a refusal that will not last."""
-STOPPING: Final = "the gateway is stopping; ask again"
+"""Seconds that a request may take before we check whether its client is still connected."""
+RETRY_AFTER: Final = tuple((name.encode(), value.encode()) for name, value in SOON.items())
+"""Header of a refusal that is only temporary."""
+STOPPING: Final = "the gateway is stopping; try again"
 _PING_FRAME: Final = b": ping\n\n"
 _JSON_TYPE: Final = (b"content-type", b"application/json")
 _STREAM_HEADERS: Final = [
@@ -45,7 +45,7 @@ Extra = Iterable[tuple[bytes, bytes]]
 
 
 class Rejected(Exception):
-    """A request that gets no further: its HTTP status, and a sentence for whoever sent it."""
+    """The refusal of a request: an HTTP status, and a message for the client."""
 
     def __init__(self, status: int, message: str, *, headers: Extra = ()) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class Rejected(Exception):
 
 
 class ClientGone(Exception):
-    """Nobody is there any more to be answered."""
+    """The client has disconnected: nobody is left to answer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,27 +64,27 @@ class HttpRequest:
 
     method: str
     headers: dict[str, str]
-    """By lower-case names; of a header that came more than once, the first."""
+    """Values by lower-case name; of a header that came more than once, the first."""
     repeated: set[str]
     principal: Principal
     token_map: TokenMap | None
-    """The map that its header names."""
+    """The map that the `X-Codec-Map` header names; None: there is no such header."""
     scope: Scope
     receive: Receive
     send: Send
     size: int = 0
-    """Bytes of the body, once it was read."""
+    """Bytes of the body, once it has been read."""
 
 
 def refuse_late(request: HttpRequest) -> None:
-    """Raises Rejected for a request that would begin something after a stop has begun."""
+    """Raise `Rejected` if the request came after a stop had begun; call this where it would start something."""
     if LATE in request.scope:
-        raise Rejected(503, STOPPING, headers=(*AGAIN, (b"connection", b"close")))
+        raise Rejected(503, STOPPING, headers=(*RETRY_AFTER, (b"connection", b"close")))
 
 
 @lru_cache(maxsize=256)
 def accepts(accept: str, *media_types: str) -> bool:
-    """Whether an `Accept` header names media types, each maybe by a wildcard (RFC 9110, 12.5.1)."""
+    """Whether an `Accept` header names all these media types, possibly by wildcards (RFC 9110, 12.5.1)."""
     named = {part.split(";")[0].strip().lower() for part in accept.split(",")}
     return all(not named.isdisjoint((each, each.split("/")[0] + "/*", "*/*")) for each in media_types)
 
@@ -93,8 +93,8 @@ async def read_message_body(request: HttpRequest, bound: int) -> bytes:
     """The body of a POST.
 
     Raises:
-        Rejected: it is not JSON by its type, its client can't take our answer, or it is over the bound.
-        ClientGone: it ended in the middle.
+        Rejected: its type is not JSON, the client does not accept both kinds of answer, or it is over the bound.
+        ClientGone: the client left before the end of the body.
     """
     if not accepts(request.headers.get("accept", ""), JSON, EVENTS):
         raise Rejected(406, f"the Accept header must name {JSON} and {EVENTS}")
@@ -141,31 +141,31 @@ async def send_empty(send: Send, status: int, extra: Extra = ()) -> None:
 
 
 async def send_rejection(send: Send, rejected: Rejected) -> None:
-    """Answer with what is wrong; no id, because no request was read."""
+    """Answer with what is wrong, without an id, because no JSON-RPC request was read."""
     frame, _ = error_answer(None, {"code": INVALID_REQUEST, "message": rejected.message})
     await send_frame(send, rejected.status, frame, rejected.headers)
 
 
 class Events(Protocol):
-    """What is written to one response, as server-sent events."""
+    """The server-sent events for one response."""
 
     @property
     def ready(self) -> asyncio.Event:
-        """Set when there is something to take, or when it is over."""
+        """Set when there is something to take, or when the response is over."""
         ...
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come here."""
+        """Whether no more events will come."""
         ...
 
     def take(self) -> bytes:
-        """The events that wait."""
+        """Take the waiting events."""
         ...
 
 
 async def write_events(send: Send, events: Events) -> None:
-    """Write until they are over. A client that does not read slows this down until its connection ends."""
+    """Write events until they are over. A client that does not read slows this down until its connection ends."""
     await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
     while True:
         events.ready.clear()
@@ -183,47 +183,47 @@ async def write_events(send: Send, events: Events) -> None:
 
 
 class Watch(Deadline):
-    """Looks after a request that takes long: is its client still there, and is it time to say that we are?
+    """Watches a request that takes long: notices when its client leaves, and when it is time for a sign of life.
 
-    A quick answer pays for one deadline and for nothing else. It must be stopped.
+    A quick answer costs one deadline and nothing else. `stop` must be called in the end.
     """
 
     __slots__ = ("_deadlines", "_looking", "_receive")
 
     def __init__(self, receive: Receive, deadlines: Deadlines) -> None:
-        """It begins now."""
+        """Start watching now."""
         self._receive = receive
         self._looking: asyncio.Task[None] | None = None
         self._deadlines = deadlines
         deadlines.set(self, _LOOK)
 
     def left(self) -> None:
-        """The client left."""
+        """Called when the client has left."""
         raise NotImplementedError
 
     def late(self) -> None:
-        """Nothing was answered for the time of a ping."""
+        """Called when there has been no answer for about `PING` seconds."""
 
-    def come(self) -> None:
-        """Look; or say that it takes long, where that was done."""
+    def expire(self) -> None:
+        """Start looking for a disconnect; if already looking, report that the answer is late."""
         if self._looking is None:
             self.look()
         else:
             self.late()
 
     def look(self) -> None:
-        """Look from now on."""
+        """Look for a disconnect from now on."""
         self.cancel()
         if self._looking is None:
             self._looking = self._deadlines.loop.create_task(self._wait())
         self._deadlines.set(self, PING - _LOOK)
 
     def stop(self) -> None:
-        """The answer is there."""
+        """Stop watching: the answer has been made."""
         self.cancel()
         if self._looking is not None:
             self._looking.cancel()
-            # A task that was cancelled has the frames in which it was, and so us: we let go of it.
+            # A cancelled task keeps its frames, and so this object, until the garbage collector runs.
             self._looking = None
 
     async def _wait(self) -> None:

@@ -1,8 +1,8 @@
 """Requests of 2026-07-28 over HTTP: each a POST of its own, without a session.
 
-Turns a POST into an answer: JSON where nothing was pushed before it, else a stream of events that ends with it. The
-headers must say what the body says; a client that leaves ends its request. This is the path that is meant to be quick:
-the request runs in the task that it came in. It knows no server.
+Turns a POST into an answer: JSON if nothing was pushed before it, else a stream of events that ends with it. The
+headers must agree with the body; a client that leaves ends its request. This path is meant to be fast: the request runs
+in the task in which it came. It knows no server.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ from gateway.proxy.bridge import unknown_state
 from gateway.proxy.caller import Principal
 from gateway.proxy.round_states import PARKED, is_parked
 from gateway.replicas import Replica, Replicas
-from gateway.serve.http.elsewhere import again
+from gateway.serve.http.replica_answer import replay_body
 from gateway.serve.mcp.core import Answer, Core, error_answer
 from gateway.serve.mcp.http import (
-    AGAIN,
+    RETRY_AFTER,
     HttpRequest,
     Rejected,
     read_message_body,
@@ -53,7 +53,7 @@ class ModernHttp:
     def __init__(self, core: Core, replicas: Replicas, *, body_bytes: int, dropped: Callable[[], None]) -> None:
         """`dropped` is called for every notification that a client loses because it does not read.
 
-        `replicas` have the calls that wait for their clients elsewhere.
+        `replicas`: the others, which have the calls that wait for their clients elsewhere.
         """
         self._core = core
         self._replicas = replicas
@@ -64,7 +64,7 @@ class ModernHttp:
     async def serve(self, request: HttpRequest) -> None:
         """Answer one HTTP request. Raises Rejected and ClientGone."""
         if request.method != "POST":
-            raise Rejected(405, "this version of MCP has POST only: it has neither sessions nor GET", headers=_ALLOW)
+            raise Rejected(405, "this version of MCP uses POST only: it has no sessions and no GET", headers=_ALLOW)
         body = await read_message_body(request, self._body_bytes)
         message = parse_message(body)
         if isinstance(message, Request):
@@ -79,7 +79,7 @@ class ModernHttp:
                 return
             await _send_answer(request, error_answer(message.id, error))
         elif isinstance(message, Notification):
-            # The era has none that a server acts on: who wants to cancel closes the stream.
+            # This era has no notifications that a server acts on: a client cancels by closing the stream.
             version = request.headers[VERSION_HEADER]
             if version not in MODERN_VERSIONS:
                 await _send_answer(request, error_answer(None, unsupported(version)))
@@ -92,9 +92,9 @@ class ModernHttp:
             await _send_answer(request, error_answer(message.id, {"code": code, "message": detail}))
 
     def _fault(self, message: Request, request: HttpRequest) -> dict[str, Any] | None:
-        """What is wrong with the envelope, as an error; None: nothing."""
+        """What is wrong with the envelope or the headers, as an error; None: nothing."""
         if request.repeated and (twice := [name for name in ROUTING_HEADERS if name in request.repeated]):
-            return mismatch(f"the {twice[0]} header came more than once")
+            return mismatch(f"the {twice[0]} header was sent more than once")
         error = check_envelope(message.method, message.params, request.headers)
         if error is not None or message.method != "tools/call":
             return error
@@ -112,16 +112,16 @@ class ModernHttp:
         return check_param_headers(annotations, given, request.headers, request.repeated)
 
     def _owner(self, params: Mapping[str, Any], request: HttpRequest) -> Replica | None:
-        """The other replica in which the call waits that a request goes on with."""
+        """The other replica that holds the parked call that a request continues; None: no other replica does."""
         name = params["requestState"].removeprefix(PARKED)
         return self._replicas.owner("parked call", name, request.principal.name, request.scope)
 
     async def _forward(self, owner: Replica, message: Request, body: bytes, request: HttpRequest) -> None:
-        scope, receive = again(request.scope, request.receive, body)
+        scope, receive = replay_body(request.scope, request.receive, body)
         try:
             await self._replicas.forward(owner, scope, receive, request.send)
         except ReplicaBusy as error:
-            raise Rejected(503, error.message, headers=AGAIN) from None
+            raise Rejected(503, error.message, headers=RETRY_AFTER) from None
         except OwnerGone as error:
             await _send_answer(request, error_answer(message.id, unknown_state(error.message).error))
 
@@ -134,7 +134,7 @@ class ModernHttp:
 
 
 class _Pushes:
-    """The events of one response, which nobody can come back for."""
+    """The events of one response, for which no client can come back."""
 
     def __init__(self, dropped: Callable[[], None]) -> None:
         self.ready = asyncio.Event()
@@ -142,21 +142,21 @@ class _Pushes:
         self.stream = Outbox(self.ready.set, dropped)
 
     def finish(self, frame: bytes | None) -> None:
-        """The last frame."""
+        """End the events, with a last frame if there is one."""
         self.over = True
         if frame is not None:
             self.stream.put(frame)
 
     def take(self) -> bytes:
-        """The events that wait."""
+        """Take the waiting events."""
         return b"".join(map(encode_event, self.stream.take()))
 
     def leave(self) -> bool:
-        """Its client is gone for good."""
+        """Return False: the client is gone for good."""
         return False
 
     def detach(self) -> None:
-        """Nothing is kept of it."""
+        """Do nothing: nothing of the response is kept."""
 
 
 async def _send_answer(request: HttpRequest, answer: Answer) -> None:

@@ -1,8 +1,8 @@
 """One session of the handshake era over HTTP: its requests, its streams, its end.
 
-Implements `ClientSession` for a client that sends each message as a POST and reads what we have to say from the answers
-and from one GET stream. A request goes on where its client loses the connection, if that may come back for the answer.
-It reads no HTTP.
+Implements `ClientSession` for a client that sends each message as a POST and reads our messages from the answers and
+from one GET stream. A request whose client loses its connection goes on if the client can come back for the answer. It
+reads no HTTP.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from leaf_sdk.vocab import TokenMap
 
 _RUNNING: Final = 1024
 _ORPHANS: Final = 64
-"""Streams with an unread answer that wait for their client to come back."""
+"""The most streams with an unread answer that wait for their client to come back."""
 _ORPHAN_BYTES: Final = 4 * 1024 * 1024
-"""Bytes on all of them, besides the newest: what is older is forgotten."""
+"""The most bytes on all of them except the newest; beyond it the oldest are forgotten."""
 _NOTES: Final = 256
-"""Notifications of a client that are being passed on."""
+"""The most notifications from a client that are being passed on at the same time."""
 _COMES_BACK: Final = 2.0
-"""Seconds in which a client comes back for an answer that it has not read, if it is still there."""
+"""Seconds in which a client, if it still exists, comes back for an answer that it has not read."""
 _GET_TIME: Final = 10.0
-"""Seconds to wait for a client's GET stream before it counts as one that can't be asked."""
+"""Seconds to wait for a client to open its GET stream before the client counts as one that can't be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +52,36 @@ class SessionLimits:
     idle: float
     """Seconds without use after which a session ends."""
     close_after: float | None
-    """Seconds after which the stream of a request is closed, for its client to come back; None: it stays open."""
+    """Seconds after which a request's stream is closed, so that its client comes back; None: it stays open."""
 
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """A request of a client that was taken up."""
+    """An admitted request of a client."""
 
     cancelled: bool = False
     _task: asyncio.Task[Any] | None = None
-    """In which it runs; None: it does not yet, or is answered."""
+    """The task in which it runs; None: it has not started, or is answered."""
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """It runs in this task."""
+        """Record that it runs in the current task."""
         self._task = asyncio.current_task(loop)
 
     def end(self) -> None:
-        """It is answered: what ends the task from now on is not for it."""
+        """Record that it is answered: later cancellations of the task are not meant for it."""
         self._task = None
 
     def cancel(self) -> None:
-        """Its client wants no answer any more. What ends it may take a while, and is not ended by saying so twice."""
+        """Cancel it for its client. A second call does nothing, so that it can't interrupt the first one's clean-up."""
         if self._task is not None and not self.cancelled:
             self._task.cancel()
         self.cancelled = True
 
     def take_back(self) -> bool:
-        """The task goes on, with the answer that says so; False: somebody else has cancelled it as well, or alone."""
+        """Withdraw the client's cancellation, so that the task can go on and answer that the request was cancelled.
+
+        Returns False if the cancellation was not, or not only, the client's.
+        """
         return self.cancelled and self._task is not None and self._task.uncancel() == 0
 
 
@@ -99,11 +102,11 @@ class HttpSession(Session):
     ) -> None:
         """`dropped` is called for every notification that the client loses because it does not read.
 
-        `log`: has its events for other replicas as well.
+        `log`: also gets the session's events, for other replicas.
         """
         self._history = History(log)
         self.standing = EventStream(0, self._history, dropped)
-        """What belongs to no request; read by GET."""
+        """The stream for what belongs to no request; read by GET."""
         super().__init__(
             version=version,
             capabilities=capabilities,
@@ -124,40 +127,42 @@ class HttpSession(Session):
 
     @property
     def idle_since(self) -> float | None:
-        """The loop's time since when nobody has used it; None: it is in use."""
+        """The loop's time since when the session has not been used; None: it is in use."""
         busy = self._running or any(stream.attached for stream in self._streams.values())
         return None if busy else self.last_used
 
     @property
     def unfinished(self) -> bool:
-        """Whether a request runs, or has an answer that the client, whose connection broke, may be about to fetch."""
+        """Whether a request runs, or a client whose connection broke may be about to fetch an answer."""
         unread = len(self._streams) > 1 and self._loop.time() - self.last_used < _COMES_BACK
         return bool(self._running) or unread
 
     def touch(self) -> None:
-        """Its client sent something."""
+        """Record that the client sent something."""
         self.times_heard += 1
         self.last_used = self._loop.time()
 
     def admit(self, messages: Sequence[Request]) -> None:
-        """Take up the requests of a POST, each of which is to be given its `answer`; then `dismiss` them.
+        """Admit the requests of a POST. Call `answer` for each of them, and in the end `dismiss` for all.
 
         Raises:
-            RpcError: a request with that id is running, or too many are; none is taken up.
+            RpcError: a request with the same id is running, or too many are running; none is admitted.
         """
         if len(self._running) + len(messages) > _RUNNING:
-            raise RpcError({"code": INTERNAL_ERROR, "message": f"{_RUNNING} requests are running: wait for one"})
+            raise RpcError({"code": INTERNAL_ERROR, "message": f"{_RUNNING} requests are running: wait until one ends"})
         for before, message in enumerate(messages):
             if message.id in self._running:
                 self.dismiss(messages[:before])
-                raise RpcError({"code": INVALID_REQUEST, "message": f"a request with id {message.id!r} is running"})
+                raise RpcError(
+                    {"code": INVALID_REQUEST, "message": f"a request with id {message.id!r} is already running"}
+                )
             self._running[message.id] = _Running()
 
     async def answer(self, message: Request, request: HttpRequest, stream: Stream) -> bytes:
-        """Run a request that was taken up, in this task; `stream` carries what is pushed meanwhile."""
+        """Run an admitted request in the current task. `stream` carries what is pushed meanwhile."""
         running = self._running[message.id]
         if running.cancelled:
-            # It was in the turn in which it came, and never began.
+            # It was cancelled in the turn in which it came, before it started.
             return _cancelled(message.id)
         call = session_call(self, stream, request.size, request.headers, request.token_map)
         running.begin(self._loop)
@@ -172,25 +177,27 @@ class HttpSession(Session):
         return frame
 
     def dismiss(self, messages: Sequence[Request]) -> None:
-        """The POST of these requests is over."""
+        """Record that the POST of these requests is over."""
         for message in messages:
             self._running.pop(message.id, None)
         self.last_used = self._loop.time()
 
     def open_stream(self) -> EventStream:
-        """A stream for what belongs to a POST."""
+        """Open a stream for what belongs to a POST."""
         self._number += 1
         stream = self._streams[self._number] = EventStream(self._number, self._history, self._dropped)
         return stream
 
     def cancel(self, request_id: object) -> None:
-        """Stop a request, if it runs."""
+        """Cancel a request, if it runs."""
         running = self._running.get(request_id) if isinstance(request_id, int | str) else None
         if running is not None and not isinstance(request_id, bool):
             running.cancel()
 
     def take(self, message: Notification | Response | Failure) -> None:
-        """What the client told us: an answer to a request of ours, a cancellation, or news for the servers."""
+        """Take a client's message that is not a request: an answer to one of ours, a cancellation, or a notification
+        for the servers.
+        """
         if isinstance(message, Response | Failure):
             self.asks.settle(message)
         elif message.method == "notifications/cancelled":
@@ -199,7 +206,7 @@ class HttpSession(Session):
             self._spawn(self._core.pass_on(message, self))
 
     def find(self, event_id: str) -> tuple[EventStream, int] | None:
-        """The stream of an event, and the event's number in it; None: it can't be taken up any more."""
+        """The stream of an event, and the event's number in it; None: the stream can't be resumed any more."""
         if (place := place_of(event_id)) is None:
             return None
         number, after = place
@@ -210,16 +217,16 @@ class HttpSession(Session):
         return None if stream is None else (stream, after)
 
     def listening(self) -> None:
-        """The client opened its GET stream."""
+        """Record that the client opened its GET stream."""
         self._listened.set()
 
     def release(self, stream: EventStream) -> None:
-        """No response carries the stream any more."""
+        """Record that no response carries the stream any more, and forget streams that are not needed."""
         self.last_used = self._loop.time()
         if stream is self.standing or not stream.finished:
             return
         if not stream.waiting:
-            # What was written can still be asked for again: the history has it.
+            # The client can still ask again for what was written: the history has it.
             self._streams.pop(stream.number, None)
             return
         orphans = [each for each in self._streams.values() if each.finished and not each.attached]
@@ -230,17 +237,17 @@ class HttpSession(Session):
                 del self._streams[orphan.number]
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """A request to the client, outside of any request of its own: it has to read its GET stream."""
+        """Send the client a request, outside of any request of its own; it must read its GET stream for that."""
         try:
             async with asyncio.timeout(_GET_TIME):
                 await self._listened.wait()
         except TimeoutError:
-            message = f"the client reads no stream by which it could be asked {method!r}"
+            message = f"the client can't be asked {method!r}: it has not opened its GET stream"
             raise RpcError({"code": INTERNAL_ERROR, "message": message}) from None
         return await super().asked(method, params)
 
     def end(self) -> None:
-        """Everything stops: running requests, whose answers end their streams, what belongs to none, questions."""
+        """Stop everything: questions to the client, running requests, whose answers end their streams, and the rest."""
         self.asks.close()
         for each in (*self._running.values(), *self._notes):
             each.cancel()
@@ -257,26 +264,26 @@ class CarriedStream:
     """A stream of a session while one response carries it."""
 
     def __init__(self, session: HttpSession, stream: EventStream, after: int | None = None) -> None:
-        """`after`: as of `EventStream.attach`."""
+        """`after`: see `EventStream.attach`."""
         self._session = session
         self.stream = stream
         self._reader = stream.attach(after)
         self._closing: asyncio.TimerHandle | None = None
 
     def close_after(self, seconds: float, retry_ms: int) -> None:
-        """Close the response early, for its client to come back."""
+        """Close the response after `seconds`; the client is to come back for the rest."""
         self._reader.prime(retry_ms)
         self._closing = asyncio.get_running_loop().call_later(seconds, self._reader.close)
 
     def finish(self, frame: bytes | None) -> None:
-        """The last frame; it waits for its client where that is gone."""
+        """End the stream with its last frame, which waits if the client is gone."""
         self.stream.finish(frame)
         if not self.stream.attached:
             self._session.release(self.stream)
 
     @property
     def ready(self) -> asyncio.Event:
-        """Set when there is something to take, or when it is over."""
+        """Set when there is something to take, or when the response is over."""
         return self._reader.ready
 
     @property
@@ -285,16 +292,16 @@ class CarriedStream:
         return self._reader.over
 
     def take(self) -> bytes:
-        """The events that wait."""
+        """Take the waiting events."""
         return self._reader.take()
 
     def leave(self) -> bool:
-        """Its client is gone. It may come back only where it has the id of an event."""
+        """Record that the client is gone. Returns whether it can come back, which takes the id of an event."""
         self._reader.close()
         return self._reader.resumable
 
     def detach(self) -> None:
-        """The response is over."""
+        """Detach the stream from the response, which is over."""
         if self._closing is not None:
             self._closing.cancel()
         self.stream.detach(self._reader)
@@ -302,13 +309,13 @@ class CarriedStream:
 
 
 def _cancelled(request_id: RequestId) -> bytes:
-    """The stream of a request ends with an answer, and with nothing else."""
+    """The answer to a cancelled request, whose stream must end with an answer."""
     frame, _ = error_answer(request_id, {"code": CANCELLED, "message": "the request was cancelled"})
     return frame
 
 
 def place_of(event_id: str) -> tuple[int, int] | None:
-    """The stream and the number that an event's id names; None: it is none."""
+    """The stream and the number that an event's id names; None if it is not an event's id."""
     stream, _, number = event_id.partition("-")
     return (int(stream), int(number)) if _is_number(stream) and _is_number(number) else None
 

@@ -1,8 +1,8 @@
 """Streamable HTTP of the handshake era (2025-03-26 to 2025-11-25): POST, GET and DELETE of many sessions.
 
-Turns requests into messages for the session that they name, and what the session says into JSON (nothing was pushed
-before the answer) or a stream of events. A session belongs to whom it was opened for, ends by DELETE or by idleness,
-and there is a most of them. It knows no server.
+Turns requests into messages for the session that they name, and what the session sends into JSON (if nothing was pushed
+before the answer) or a stream of events. A session belongs to the principal that opened it, and ends by DELETE or when
+idle; the number of sessions is bounded. It knows no server.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ import anyio
 from gateway.deadlines import Deadlines
 from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
-from gateway.protocol.eras import HANDSHAKE_VERSIONS, MAP_KEY, VERSION_KEY, meta_of
+from gateway.protocol.eras import HANDSHAKE_VERSIONS, VERSION_KEY, meta_of
 from gateway.protocol.headers import ERROR_STATUS, VERSION_HEADER, mismatch
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_REQUEST, Request
-from gateway.serve.auth.identity import is_limited, refusal_of_another
+from gateway.serve.auth.identity import is_limited, refusal_over_limit
 from gateway.serve.mcp.core import Core, check_greeting, error_answer
 from gateway.serve.mcp.http import (
     EVENTS,
@@ -36,15 +36,15 @@ from gateway.serve.mcp.http import (
 )
 from gateway.serve.mcp.http_session import CarriedStream, HttpSession, SessionLimits
 from gateway.serve.mcp.left_events import LeftEvents
-from gateway.serve.mcp.posted import Posted, read_posted
+from gateway.serve.mcp.post_messages import PostMessages, read_post
 from gateway.serve.mcp.reply import Reply
 
 _ALLOW: Final = ((b"allow", b"GET, POST, DELETE"),)
 _PRIMED_FROM: Final = "2025-11-25"
-"""Older clients would not know what an event without data is."""
+"""First version whose clients understand an event without data."""
 _RETRY_MS: Final = 500
 _SLOWEST_LOOK: Final = 30.0
-_NONE_SUCH: Final = "there is no such session (any more): send initialize again"
+_NONE_SUCH: Final = "there is no such session, or it has ended: send initialize again"
 
 
 class HttpSessions:
@@ -58,12 +58,12 @@ class HttpSessions:
         name: Callable[[str], str],
         left: LeftEvents | None = None,
     ) -> None:
-        """Nothing is open.
+        """Start with no sessions.
 
         Args:
             dropped: called for every notification that a client loses because it does not read.
-            name: gives the id of a new session, of the principal of this name.
-            left: has events of sessions whose replica is gone; None: they are gone too.
+            name: gives the id of a new session, from its principal's name.
+            left: has the events of sessions whose replica is gone; None: they are lost.
         """
         self._name = name
         self._left = left
@@ -78,23 +78,23 @@ class HttpSessions:
         return len(self._sessions)
 
     def live(self) -> tuple[HttpSession, ...]:
-        """Every session that is open."""
+        """All open sessions."""
         return tuple(self._sessions.values())
 
     async def reap(self) -> None:
-        """End sessions that nobody uses, until cancelled."""
+        """End idle sessions, until cancelled."""
         pause = min(self._limits.idle / 4, _SLOWEST_LOOK)
         loop = asyncio.get_running_loop()
         while True:
             await anyio.sleep(pause)
             for session in self.live():
                 if (since := session.idle_since) is not None and loop.time() - since > self._limits.idle:
-                    self._log.info("session ended: nobody used it", idle_seconds=round(loop.time() - since))
+                    self._log.info("session ended: it was idle", idle_seconds=round(loop.time() - since))
                     self._end(session)
 
     @property
     def unfinished(self) -> bool:
-        """Whether a request of any session runs, or has an answer that its client may be about to fetch."""
+        """Whether any session has a running request, or an answer that its client may be about to fetch."""
         return any(session.unfinished for session in self._sessions.values())
 
     def end_all(self) -> None:
@@ -111,21 +111,21 @@ class HttpSessions:
         if request.method == "DELETE":
             self._end(self._session_of(request))
             return send_empty(request.send, 200)
-        raise Rejected(405, f"{request.method} is not a method of MCP", headers=_ALLOW)
+        raise Rejected(405, f"MCP does not use {request.method}: use POST, GET or DELETE", headers=_ALLOW)
 
     def _session_of(self, request: HttpRequest) -> HttpSession:
         named = request.headers.get(SESSION_HEADER)
         if named is None:
             raise Rejected(400, f"the {SESSION_HEADER} header is missing: send initialize first")
         session = self._sessions.get(named)
-        # Whoever it was not opened for learns nothing of it, not even that it is there. Mostly it is the very same.
+        # Other principals must not even learn that the session exists. Usually the principal is the same object.
         if session is None or (session.principal is not request.principal and session.principal != request.principal):
             raise Rejected(404, _NONE_SUCH)
         session.touch()
         version = request.headers.get(VERSION_HEADER)
         if version is not None and version not in HANDSHAKE_VERSIONS:
             raise Rejected(
-                400, f"{version!r:.60} in {VERSION_HEADER} is no version: this session's is {session.version}"
+                400, f"unknown version {version!r:.60} in {VERSION_HEADER}: this session uses {session.version}"
             )
         return session
 
@@ -133,31 +133,31 @@ class HttpSessions:
         session = self._session_of(request) if SESSION_HEADER in request.headers else None
         body = await read_message_body(request, self._limits.body_bytes)
         if session is not None and session.session_id not in self._sessions:
-            # It ended while the body came: what would be opened for it now, nobody would end.
+            # It ended while the body came: nobody would end what is opened for it now.
             raise Rejected(404, _NONE_SUCH)
-        posted = read_posted(body, "" if session is None else session.version)
+        posted = read_post(body, "" if session is None else session.version)
         if (fault := posted.fault) is not None:
             frame, _ = error_answer(fault.id, {"code": fault.code, "message": fault.detail})
             await send_frame(request.send, 400, frame)
             return
         if posted.requests or session is None:
             refuse_late(request)
-            if (full := refusal_of_another(request.scope)) is not None:
+            if (full := refusal_over_limit(request.scope)) is not None:
                 await full(request.scope, request.receive, request.send)
                 return
         if len(posted.requests) > 1 and is_limited(request.scope):
-            raise Rejected(400, "the requests of a key with limits are counted: send each of the batch by itself")
+            raise Rejected(400, "the requests of this credential are limited: send the requests of a batch one by one")
         if session is None:
             await self._post_outside(posted, request)
             return
-        for message in posted.told:
+        for message in posted.one_way:
             session.take(message)
         if posted.requests:
             await self._run(posted, request, session)
         else:
             await send_empty(request.send, 202)
 
-    async def _post_outside(self, posted: Posted, request: HttpRequest) -> None:
+    async def _post_outside(self, posted: PostMessages, request: HttpRequest) -> None:
         """A POST that names no session: `initialize`, or a mistake."""
         if not posted.requests:
             raise Rejected(400, f"the {SESSION_HEADER} header is missing: send initialize first")
@@ -166,7 +166,7 @@ class HttpSessions:
             await self._open(message, request)
             return
         if VERSION_KEY in meta_of(message.params):
-            error = mismatch(f"the {VERSION_HEADER} header is missing: it repeats {VERSION_KEY!r} of the body")
+            error = mismatch(f"the {VERSION_HEADER} header is missing: it must repeat {VERSION_KEY!r} of the body")
         else:
             detail = f"{message.method[:64]!r} came before initialize: send initialize first, then {SESSION_HEADER}"
             error = {"code": INVALID_REQUEST, "message": detail}
@@ -197,9 +197,7 @@ class HttpSessions:
 
     def _make(self, params: dict[str, Any], request: HttpRequest) -> HttpSession:
         version, capabilities = check_greeting(params)
-        token_map = request.token_map or self._core.session_map
-        if MAP_KEY in (meta := meta_of(params)):
-            token_map = self._core.maps.from_meta(meta[MAP_KEY])
+        token_map = self._core.maps.choose(params, request.token_map or self._core.session_map)
         session_id = self._name(request.principal.name)
         return HttpSession(
             self._core,
@@ -212,7 +210,7 @@ class HttpSessions:
             log=None if self._left is None else self._left.log(request.principal.name, session_id),
         )
 
-    async def _run(self, posted: Posted, request: HttpRequest, session: HttpSession) -> None:
+    async def _run(self, posted: PostMessages, request: HttpRequest, session: HttpSession) -> None:
         try:
             session.admit(posted.requests)
         except RpcError as error:
@@ -222,8 +220,8 @@ class HttpSessions:
         try:
             with Reply(request, partial(self._carry, session), self._deadlines) as reply:
                 if posted.is_batch or self._closes_early(session):
-                    # A batch would need a list for an answer in JSON; and a client whose connection breaks before the
-                    # first event could not come back.
+                    # Answered in JSON, a batch would need a list; and a client whose connection breaks before the first
+                    # event could not come back.
                     reply.begin()
                 if posted.is_batch:
                     await _answer_each(posted.requests, session, request, reply)
@@ -239,7 +237,7 @@ class HttpSessions:
         return carried
 
     def _closes_early(self, session: HttpSession) -> bool:
-        """Whether streams are closed early, where that is wanted and the client knows what it means."""
+        """Whether this session's streams are closed early: if that is configured and the client understands it."""
         return self._limits.close_after is not None and session.version >= _PRIMED_FROM
 
     def _close_later(self, session: HttpSession, carried: CarriedStream) -> None:
@@ -257,9 +255,7 @@ class HttpSessions:
         if (last := request.headers.get(RESUME_HEADER)) is not None:
             found = session.find(last)
             if found is None:
-                raise Rejected(
-                    400, "the event of the Last-Event-ID header is not kept any more: send the request again"
-                )
+                raise Rejected(400, "the event named by Last-Event-ID is no longer kept: send the request again")
             stream, after = found
         carried = CarriedStream(session, stream, after)
         if stream is session.standing:
@@ -281,7 +277,7 @@ class HttpSessions:
 
 
 class _Listener(Watch):
-    """Looks after a GET: once its client has left, nothing more is written for it."""
+    """Watches a GET request, and stops writing once its client has left."""
 
     __slots__ = ("_carried",)
 
@@ -290,7 +286,7 @@ class _Listener(Watch):
         self._carried = carried
 
     def left(self) -> None:
-        """Close the stream here; the session keeps what is in it."""
+        """End this response; the session keeps the stream with all that is in it."""
         self._carried.leave()
 
 

@@ -1,7 +1,7 @@
 """Ids beside the texts of a tool's result, for a client that named a token map.
 
-Turns a raw result into the one that the client gets; a long one beside the event loop, which others need meanwhile. It
-knows no session.
+Turns a raw result into the one that the client gets. Long texts are tokenized in a thread, so that the event loop stays
+free for other requests. It knows no session.
 """
 
 from collections.abc import Mapping
@@ -18,23 +18,23 @@ from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap
 
 _LARGE: Final = 64 * 1024
-"""Characters of a result's texts from which on ids are made beside the event loop."""
+"""Characters of a result's texts from which on ids are made in a thread."""
 
 
 class ClientIds:
     """Puts ids into results."""
 
     def __init__(self, tokens: ResultTokens | None, min_text_length: int, *, sourced: bool = False) -> None:
-        """`tokens`: None: results stay as they are. `min_text_length`: shorter texts get no ids, in characters.
-        `sourced`: whether outcomes are to say whose ids leave."""
+        """`tokens` makes the ids; None: results stay as they are. `min_text_length`: in characters; shorter texts get
+        no ids. `sourced`: whether outcomes are to say who made the ids that leave."""
         self._tokens = tokens
         self._min_text_length = min_text_length
         self._sourced = sourced
 
     async def add(self, tool: str, outcome: CallOutcome, token_map: TokenMap | None) -> CallOutcome:
-        """The outcome with ids of that map in its result; None: the result stays as it is.
+        """The outcome with ids of this map in its result; None: the result stays as it is.
 
-        So does one without content, as that of a question.
+        A result without content, such as one that asks the client something, stays as it is too.
         """
         given = outcome.result
         result = given if token_map is None else await self._made(tool, given, token_map)
@@ -58,7 +58,7 @@ class ClientIds:
 
 
 def _ids_in(result: Mapping[str, Any]) -> list[list[int]]:
-    """The ids of each block that has some."""
+    """The ids of each block that has any."""
     found: list[list[int]] = []
     blocks = (cast("dict[str, Any]", block) for block in content_of(result) if isinstance(block, dict))
     for block in blocks:

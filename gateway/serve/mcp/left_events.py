@@ -1,6 +1,6 @@
-"""The events that sessions have left in the shared store, for clients that come back when the replica is gone.
+"""The events that sessions have left in the shared store, for clients that come back after their replica is gone.
 
-Turns the id of the last event that a client has into an answer with the events behind it, gapless or none.
+Turns the id of the last event that a client has into an answer with the events after it: all of them, or none.
 """
 
 import asyncio
@@ -14,25 +14,25 @@ from gateway.serve.mcp.http_session import place_of
 from gateway.shared import Bounds, Shared
 
 _MOST_EVENTS: Final = 1024
-"""Of a stream that are given again."""
+"""The most events of a stream that are sent again."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""Of all sessions at all replicas."""
+"""The most bytes kept, for all sessions of all replicas together."""
 
 
 class LeftEvents:
     """The events that replicas have left behind."""
 
     def __init__(self, shared: Shared, share: float, ttl: float) -> None:
-        """`share`: part of all that one principal may have; `ttl`: seconds for which they are kept."""
+        """`share`: the part of the bound that one principal may use; `ttl`: seconds for which events are kept."""
         self._shared = shared
         self._bounds = Bounds.of(_MOST_BYTES, share, ttl)
 
     def log(self, owner: str, session_id: str) -> EventLog:
-        """What a session writes to."""
+        """The log to which a session writes its events."""
         return EventLog(self._shared, self._bounds, owner, session_id)
 
     async def after(self, owner: str, session_id: str, stream: int, number: int) -> list[tuple[int, bytes]]:
-        """The events of a stream behind one of its numbers; [] where there are none, or not all."""
+        """The events of a stream after the one of this number; [] if there are none, or not all are kept."""
         newest = await self._shared.find_alias("event", owner, [stream_name(session_id, stream)], self._bounds, depth=1)
         if not newest:
             return []
@@ -43,9 +43,9 @@ class LeftEvents:
         return [(number + n + 1, each.value) for n, each in enumerate(found)] if len(found) == missing else []
 
     async def give(self, request: HttpRequest) -> bool:
-        """Answer a client that comes back to a session that is gone with the events that it has not.
+        """Answer a client that comes back to a session that is gone with the events that it lacks.
 
-        Gives whether there are some; the last of them ends the answer. Raises Rejected.
+        The answer ends after the last of them. Returns False, and answers nothing, if there are none. Raises Rejected.
         """
         session_id, last = request.headers.get(SESSION_HEADER), request.headers.get(RESUME_HEADER)
         if request.method != "GET" or session_id is None or last is None or (place := place_of(last)) is None:
@@ -60,7 +60,7 @@ class LeftEvents:
 
 
 class _GivenEvents:
-    """Events of a stream that nobody adds to any more, for one response."""
+    """The events of a stream to which nothing is added any more, for one response."""
 
     over = True
 
@@ -69,6 +69,6 @@ class _GivenEvents:
         self._data = b"".join([encode_event(frame, event_id=f"{stream}-{number}") for number, frame in events])
 
     def take(self) -> bytes:
-        """All of them, once."""
+        """Take all events; nothing when called again."""
         data, self._data = self._data, b""
         return data

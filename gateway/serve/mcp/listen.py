@@ -1,7 +1,7 @@
-"""`subscriptions/listen` of 2026-07-28: streams of what changed, which stay open until client or gateway end them.
+"""`subscriptions/listen` of 2026-07-28: streams of changes, which stay open until the client or the gateway ends them.
 
-Turns the changes that the servers report into notifications for each open subscription: only kinds that it asked for,
-only of servers that its client may see, each with the subscription's id. It knows no transport.
+Turns the changes that servers report into notifications for each open subscription: only of the kinds that it asked
+for, only from servers that its client may see, each with the subscription's id. It knows no transport.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from gateway.serve.mcp.servers import Change, Servers
 from gateway.serve.mcp.sessions import Call
 
 _MOST: Final = 1024
-"""Subscriptions that are open at a time."""
+"""The most subscriptions that may be open at the same time."""
 _MOST_URIS: Final = 256
-"""Resources that one subscription may watch."""
+"""The most resources that one subscription may watch."""
 _LISTS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 _WATCHED: Final = "resourceSubscriptions"
 
@@ -34,11 +34,11 @@ class _Subscription:
     uris: tuple[str, ...]
     ended: asyncio.Future[None]
     early: set[str] = field(default_factory=set[str])
-    """Resources that changed before the stream was acknowledged, which comes first."""
+    """Resources that changed before the acknowledgement, which must be the stream's first frame."""
     acknowledged: bool = False
 
     def honoured(self) -> dict[str, Any]:
-        """The filter as we keep it."""
+        """The part of the requested filter that is honoured."""
         lists = {name: True for name, kind in _LISTS.items() if kind in self.kinds}
         return lists | ({_WATCHED: list(self.uris)} if self.uris else {})
 
@@ -47,7 +47,7 @@ class _Subscription:
         return {SUBSCRIPTION_KEY: self.request_id}
 
     def acknowledge(self) -> None:
-        """Open the stream."""
+        """Begin the stream with its acknowledgement."""
         params = {"notifications": self.honoured(), "_meta": self.tagged()}
         self.call.stream.put(encode_notification("notifications/subscriptions/acknowledged", params))
         self.acknowledged = True
@@ -55,13 +55,13 @@ class _Subscription:
             self.updated(uri)
 
     def changed(self, change: Change) -> None:
-        """A server's list changed; what changed for one session only is not ours to hear."""
+        """Report that a server's list changed, unless it changed for a single session only."""
         if change.session is None and change.kind in self.kinds and self.call.principal.sees(change.server):
             method = f"notifications/{change.kind}/list_changed"
             self.call.stream.tell(method, {"_meta": self.tagged()}, (method, self.request_id))
 
     def updated(self, uri: str) -> None:
-        """A resource changed."""
+        """Report that a resource changed, once the stream is acknowledged."""
         if not self.acknowledged:
             self.early.add(uri)
             return
@@ -73,13 +73,13 @@ class Subscriptions:
     """All open streams."""
 
     def __init__(self, servers: Servers, rule: ShareRule) -> None:
-        """Nothing is watched before the first stream opens. `rule`: how many streams may be one principal's."""
+        """Watch nothing before the first stream opens. `rule`: how many of the streams one principal may have."""
         self._servers = servers
         self._shares = rule.shares("subscription", _MOST, "subscriptions")
         self._open: set[_Subscription] = set()
 
     async def listen(self, request_id: RequestId, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
-        """Serve one stream until `close`, or until the caller is cancelled; gives its last word.
+        """Serve one stream until `close` is called or the caller is cancelled. Returns the request's result.
 
         Raises:
             RpcError: the filter is malformed, too many streams are open, or a resource can't be watched.
@@ -115,7 +115,7 @@ class Subscriptions:
         asked = cast("dict[str, object]", wanted)
         uris: object = asked.get(_WATCHED, [])
         if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in cast("list[object]", uris)):
-            raise _malformed(f"params.notifications.{_WATCHED} must be a list of texts")
+            raise _malformed(f"params.notifications.{_WATCHED} must be a list of strings")
         distinct = tuple(dict.fromkeys(cast("list[str]", uris)))
         if len(distinct) > _MOST_URIS:
             raise _malformed(f"params.notifications.{_WATCHED} names more than {_MOST_URIS} resources")

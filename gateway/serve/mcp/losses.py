@@ -1,7 +1,7 @@
-"""What clients lose because they do not read: each notification counted, and one line in the log now and then.
+"""The notifications that clients lose because they do not read: each one counted, and a line in the log now and then.
 
-Turns every loss into a count of the metrics, and the losses of a minute into one line, so that a server which floods a
-slow client floods no log. It knows no stream. `endpoint.py` stands above, `outbox.py` calls it.
+Counts every loss in the metrics, and logs the losses of a minute in one line, so that a server that floods a slow
+client does not flood the log. It knows no stream.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Final
 from gateway.observe.logs import get_logger
 
 EVERY: Final = 60.0
-"""Seconds between two lines."""
+"""The least number of seconds between two lines."""
 
 
 class Losses:
@@ -26,10 +26,10 @@ class Losses:
         self._unsaid = 0
 
     def __call__(self) -> None:
-        """A notification is lost."""
+        """Count a lost notification."""
         self._count()
         self._unsaid += 1
         now = self._clock()
         if self._said is None or now - self._said >= EVERY:
-            self._log.warning("a client does not read: notifications for it are dropped", dropped=self._unsaid)
+            self._log.warning("a client is not reading: notifications for it are dropped", dropped=self._unsaid)
             self._said, self._unsaid = now, 0

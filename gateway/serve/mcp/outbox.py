@@ -1,9 +1,9 @@
-"""What waits to be written to one client, bounded.
+"""The frames that wait to be written to one client, bounded.
 
-Turns notifications into frames, in order, for whoever writes them (`take`). Nothing here blocks: a client that does not
-read loses the oldest progress and log messages first, then other notifications, never an answer; it is asked nothing
-more. What was lost is counted. A list that changed twice while the first notice still waits has changed once. It knows
-no transport.
+Turns notifications into frames, in order; the writer takes them with `take`. Nothing here blocks: a client that does
+not read loses the oldest progress and log messages first, then other notifications, but never an answer, and it is
+asked nothing more. Losses are counted. A second notice that a list changed is left out while the first one still waits.
+It knows no transport.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -12,25 +12,25 @@ from typing import Any, Final, NamedTuple, Protocol
 from gateway.protocol.messages import encode_notification
 
 COUNT: Final = 1024
-"""Most frames that wait before notifications are dropped."""
+"""The most frames that may wait before notifications are dropped."""
 SIZE: Final = 1024 * 1024
-"""Most bytes that wait before notifications are dropped; what is larger by itself goes where nothing waits."""
+"""The most bytes that may wait before notifications are dropped. A larger single frame fits only if nothing waits."""
 _MINOR: Final = frozenset({"notifications/progress", "notifications/message"})
 
 
 class Stream(Protocol):
-    """Where frames for a client go."""
+    """Takes frames for a client."""
 
     def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
-        """A notification. One whose `key` equals that of a waiting one says nothing new."""
+        """Send a notification, if there is room. One with the same `key` as a waiting one is left out."""
         ...
 
     def offer(self, data: bytes) -> bool:
-        """A request of ours, if there is room; whether it was added."""
+        """Send a request of the gateway's, if there is room. Returns whether there was."""
         ...
 
     def put(self, data: bytes) -> None:
-        """A frame that must arrive: an answer, or what takes a request back."""
+        """Send a frame that must arrive: an answer, or the cancellation of a request."""
         ...
 
 
@@ -40,16 +40,16 @@ class _Item(NamedTuple):
 
 
 def ignore() -> None:
-    """Stands for a callback that is not wanted any more."""
+    """Do nothing: replaces a callback that is not wanted any more."""
 
 
 class Outbox:
-    """Frames of one stream that were not written yet."""
+    """The frames of one stream that have not been written yet."""
 
     __slots__ = ("_dropped", "_keys", "_size", "_waiting", "_wake")
 
     def __init__(self, wake: Callable[[], None], dropped: Callable[[], None]) -> None:
-        """`wake` is called whenever a frame was added, `dropped` for every notification that is lost."""
+        """`wake` is called whenever a frame is added, `dropped` for every notification that is lost."""
         self._wake = wake
         self._dropped = dropped
         self._waiting: list[_Item] = []
@@ -58,7 +58,7 @@ class Outbox:
 
     @property
     def size(self) -> int:
-        """Bytes that wait."""
+        """How many bytes wait."""
         return self._size
 
     def __len__(self) -> int:
@@ -86,19 +86,19 @@ class Outbox:
         return fits
 
     def put(self, data: bytes) -> None:
-        """Add a frame, whatever waits."""
+        """Add a frame, however much waits."""
         self._add(_Item(data, minor=False))
 
     def mute(self) -> None:
-        """Wake nobody any more; who does not hold on to its owner does not keep it for the garbage collector."""
+        """Stop calling `wake`, and forget it, which breaks the reference cycle with the outbox's owner."""
         self._wake = ignore
 
     def frames(self) -> list[bytes]:
-        """All that waits, in order."""
+        """The waiting frames, in order."""
         return [item.data for item in self._waiting]
 
     def take(self) -> list[bytes]:
-        """All that waits, in order; from now on it is written."""
+        """Remove and return the waiting frames, in order; they then count as written."""
         frames = self.frames()
         self._waiting = []
         self._keys.clear()
@@ -111,7 +111,7 @@ class Outbox:
         self._wake()
 
     def _make_room(self, size: int) -> bool:
-        """Drop the oldest progress and log messages until there is room for so many bytes; whether there is."""
+        """Drop the oldest progress and log messages until there is room for `size` bytes. Returns whether there is."""
         while self._waiting and (len(self._waiting) >= COUNT or self._size + size > SIZE):
             oldest = next((index for index, item in enumerate(self._waiting) if item.minor), None)
             if oldest is None:
@@ -122,27 +122,27 @@ class Outbox:
 
 
 class HeldStream:
-    """A stream that keeps what it gets until it is let go."""
+    """A stream that holds back what it gets until it is released."""
 
     def __init__(self, stream: Stream, dropped: Callable[[], None]) -> None:
-        """`stream`: where everything goes in the end."""
+        """`stream`: gets everything in the end."""
         self._stream = stream
         self._held: Outbox | None = Outbox(lambda: None, dropped)
 
     def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
-        """A notification, if there is room."""
+        """Send a notification, if there is room."""
         (self._stream if self._held is None else self._held).tell(method, params, key)
 
     def offer(self, data: bytes) -> bool:
-        """A request of ours, if there is room."""
+        """Send a request of the gateway's, if there is room. Returns whether there was."""
         return (self._stream if self._held is None else self._held).offer(data)
 
     def put(self, data: bytes) -> None:
-        """A frame that must arrive."""
+        """Send a frame that must arrive."""
         (self._stream if self._held is None else self._held).put(data)
 
     def release(self) -> None:
-        """From now on nothing is kept; what was goes out."""
+        """Pass on everything that was held back, and hold nothing back from now on."""
         held, self._held = self._held, None
         for frame in held.take() if held is not None else ():
             self._stream.put(frame)

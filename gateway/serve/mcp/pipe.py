@@ -1,9 +1,9 @@
 """Two descriptors as one connection of lines, without a thread.
 
-Turns what can be read into lines for `received`, and frames into one write for each turn of the event loop. What can't
-be waited for (a regular file, `/dev/null`) is read and written at once, because it never blocks. `claim_stdio` takes
-standard input and output for it: whatever else writes there meanwhile lands on standard error, so that no stray print
-can break the protocol. It knows no JSON.
+Turns input into lines for `received`, and writes frames without blocking. A descriptor that can't be polled (a regular
+file, `/dev/null`) is read and written directly, because it never blocks. `claim_stdio` reserves standard input and
+output for the protocol: anything else that is printed meanwhile goes to standard error, so that no stray print can
+break the protocol. It knows no JSON.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _READ = 256 * 1024
 
 @contextmanager
 def claim_stdio() -> Generator[tuple[int, int]]:
-    """Descriptors that are standard input and output, which meanwhile are `/dev/null` and standard error."""
+    """Copies of the descriptors of standard input and output, which are `/dev/null` and standard error meanwhile."""
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -47,12 +47,13 @@ class Pipe:
         ended: Callable[[], None],
         drained: Callable[[], None],
     ) -> None:
-        """Two open descriptors, which stay the caller's to close.
+        """Use two open descriptors, which the caller must close.
 
         Args:
-            line_bound: longest line that is kept, in bytes.
-            ended: called when nothing more will come in, or nobody reads what goes out.
-            drained: called whenever everything was written that could not be written at once.
+            line_bound: bytes of the longest line that is kept.
+            received: called with each line.
+            ended: called when nothing more will come in, or when nobody reads what goes out.
+            drained: called whenever the rest of writes that did not complete at once has been written.
         """
         self._source = source
         self._sink = sink
@@ -73,29 +74,29 @@ class Pipe:
 
     @property
     def is_file(self) -> bool:
-        """Whether the input ends because a file does, and not because a client left."""
+        """Whether the input is a file, whose end does not mean that a client left."""
         return stat.S_ISREG(os.fstat(self._source).st_mode)
 
     @property
     def unwritten(self) -> int:
-        """Bytes that the other side did not take yet."""
+        """Bytes that the other side has not taken yet."""
         return self._unwritten
 
     def open(self) -> None:
-        """Read from now on."""
+        """Start reading."""
         if self._waits_for_sink:
             os.set_blocking(self._sink, False)
         self.resume()
 
     def close(self) -> None:
-        """Neither read nor write any more; the descriptors are as they were."""
+        """Stop reading and writing, and restore the mode of the descriptors."""
         self._over = True
         self.pause()
         self._stop_writing()
         os.set_blocking(self._sink, self._blocking)
 
     def pause(self) -> None:
-        """Leave what comes in where it is."""
+        """Stop reading for now."""
         if self._reading and self._waits_for_source:
             self._loop.remove_reader(self._source)
         self._reading = False
@@ -111,7 +112,7 @@ class Pipe:
             self._loop.call_soon(self._read_file)
 
     def write(self, data: bytes) -> None:
-        """Write what the other side takes now, and the rest when it can."""
+        """Write as much as the other side takes now, and the rest when it can take more."""
         if self._over:
             return
         self._left.append(memoryview(data))
@@ -124,7 +125,7 @@ class Pipe:
             self._loop.add_writer(self._sink, self._write_rest)
 
     async def flushed(self) -> None:
-        """Return when everything is written, or can't be."""
+        """Return when everything is written, or nothing more can be."""
         await self._drained.wait()
 
     def _read_file(self) -> None:

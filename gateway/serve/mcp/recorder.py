@@ -1,7 +1,7 @@
-"""What is written down of a client's request: a line of the audit log, and a span.
+"""What is recorded of a client's request: a line in the audit log, and a span of a trace.
 
-Turns a request, while it runs, into both, as far as the operator wants them; where neither is wanted nothing here runs.
-It changes no request and no answer.
+Makes both from a request while it runs, as far as the operator has configured them; if neither is configured, nothing
+here runs. It changes no request and no answer.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ _FAULT: Final = "refused"
 
 
 class Recorder:
-    """Watches requests for one endpoint."""
+    """Records the requests of one endpoint."""
 
     def __init__(self, servers: Servers, audit: Audit | None, tracing: "Tracing | None") -> None:
-        """One of the two may be None."""
+        """Either of `audit` and `tracing` may be None."""
         self._servers = servers
         self._audit = audit
         self._tracing = tracing
 
     def begin(self, request_id: RequestId, method: str, params: Mapping[str, Any], call: Call) -> "CallRecord":
-        """Begin with a request."""
+        """Begin the record of a request."""
         audit = self._audit if method in NAMED_BY else None
         return CallRecord(request_id, method, params, call, self._server_of(method, params), audit, self._tracing)
 
@@ -45,7 +45,7 @@ class Recorder:
 
 
 class CallRecord:
-    """One request while it runs."""
+    """The record of one request while it runs."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class CallRecord:
         return self._outcome
 
     def end(self, bytes_out: int) -> None:
-        """The answer is made; a cancelled request has none."""
+        """Finish the record: the answer has been made. Not called for a cancelled request, which has no answer."""
         outcome = self._outcome
         self._write(bytes_out, _FAULT if outcome is None else outcome.ended, outcome)
 
@@ -88,7 +88,7 @@ class CallRecord:
         self._audit.record(
             AuditLine(
                 principal=self._call.principal.name,
-                face="mcp-stdio" if self._call.headers is None else "mcp-http",
+                endpoint="mcp-stdio" if self._call.headers is None else "mcp-http",
                 method=self._method,
                 outcome=ended,
                 server=self._server,

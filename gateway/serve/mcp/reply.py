@@ -1,8 +1,8 @@
-"""The answer to one POST of either era: JSON where nothing was pushed before it, else a stream that ends with it.
+"""The answer to one POST of either era: JSON if nothing was pushed before it, else a stream that ends with it.
 
-Turns what is said while a request runs into the events of its response. The request runs in the task that it came in,
-and goes on there where its client has left and may come back; only a stream needs a task more, which writes it. It
-knows no era and no session.
+Turns what is sent while a request runs into the events of its response. The request runs in the task in which it came,
+and goes on there after its client has left if the client may come back; only a stream needs another task, which writes
+it. It knows no era and no session.
 """
 
 import asyncio
@@ -20,24 +20,24 @@ class Pushes(Events, Protocol):
 
     @property
     def stream(self) -> Stream:
-        """Where what is pushed goes."""
+        """Takes what is pushed."""
         ...
 
     def finish(self, frame: bytes | None) -> None:
-        """The last frame, if there is one."""
+        """End the events, with a last frame if there is one."""
         ...
 
     def leave(self) -> bool:
-        """Its client is gone; gives whether it may come back for the rest."""
+        """Record that the client is gone. Returns whether it may come back for the rest."""
         ...
 
     def detach(self) -> None:
-        """The response is over."""
+        """Record that the response is over."""
         ...
 
 
 class Reply(Watch):
-    """Where the answer to one POST goes, and what is pushed before it. A context for the task that makes the answer."""
+    """Sends the answer to one POST, and what is pushed before it. A context for the task that makes the answer."""
 
     __slots__ = ("_gone", "_open", "_over", "_pushes", "_request", "_task", "_writer")
 
@@ -50,7 +50,7 @@ class Reply(Watch):
         self._over = False
         self._gone = False
         self._task = cast("asyncio.Task[Any]", asyncio.current_task(deadlines.loop))
-        # `super()` takes twice the time of the name.
+        # Calling by `super()` takes twice the time of calling by the class's name.
         Watch.__init__(self, request.receive, deadlines)
 
     def __enter__(self) -> Self:
@@ -59,27 +59,27 @@ class Reply(Watch):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """Nothing is owed any more. Takes back the cancellation with which a client's going ended its request."""
+        """Stop the watch and the writer. Withdraws our own cancellation of a request whose client left."""
         self.stop()
         if self._pushes is not None and self._writer is not None:
             if not self._over:
                 self._pushes.finish(None)
             self._writer.cancel()
         self._over = True
-        # Nothing outside knows of ours; if it is not the only one, somebody else's goes on.
+        # Our own cancellation is private. If it was not the only one, somebody else's must go on.
         return self._gone and self._task.uncancel() == 0 and kind is asyncio.CancelledError
 
     def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
-        """A notification; it begins the stream."""
+        """Send a notification; this begins the stream."""
         if not self._over:
             self._begun().stream.tell(method, params, key)
 
     def offer(self, data: bytes) -> bool:
-        """A request of ours, if there is room; it begins the stream."""
+        """Send a request of the gateway's, if there is room; this begins the stream. Returns whether it was sent."""
         return not self._over and self._begun().stream.offer(data)
 
     def put(self, data: bytes) -> None:
-        """A frame that must arrive; it begins the stream."""
+        """Send a frame that must arrive; this begins the stream."""
         if not self._over:
             self._begun().stream.put(data)
 
@@ -88,20 +88,20 @@ class Reply(Watch):
         self._begun()
 
     def late(self) -> None:
-        """Its client is to hear of us: a stream begins, with pings."""
+        """Begin a stream, whose pings show the client that we are still there."""
         self._begun()
 
     def left(self) -> None:
-        """Its client left: nobody needs the answer, unless the stream can be taken up again."""
+        """Cancel the request: its client left, so nobody needs the answer, unless the stream can be resumed."""
         if self._over and self._writer is not None and self._writer.done():
-            # It has all: a response that is complete looks as if its client had left.
+            # The client has everything: after a complete response, it looks as if the client had left.
             return
         if self._pushes is None or not self._pushes.leave():
             self._gone = True
             self._task.cancel()
 
     async def finish(self, frame: bytes | None, status: int = 200) -> None:
-        """Write the answer. `frame`: the last one; None: a stream has had them all. `status`: of one in JSON."""
+        """Write the answer. `frame`: the last one; None: the stream has had all. `status`: of an answer in JSON."""
         self._over = True
         if self._pushes is None or self._writer is None:
             self.stop()

@@ -1,6 +1,6 @@
-"""What the endpoints need of the servers behind us, as one Protocol.
+"""What the endpoints need of the servers behind the gateway, as one Protocol.
 
-`gateway.proxy.Proxy` is the implementation; tests may have a smaller one. Nothing of HTTP or of lines stands here.
+`gateway.proxy.Proxy` is the implementation; tests may have a smaller one. It knows neither HTTP nor lines.
 """
 
 from collections.abc import Callable, Collection, Coroutine
@@ -12,21 +12,21 @@ from gateway.proxy.results import CallOutcome
 
 
 class Change(Protocol):
-    """A list of one server is another one now."""
+    """A change of one of a server's lists."""
 
     @property
     def kind(self) -> Literal["tools", "prompts", "resources"]:
-        """Which list."""
+        """Which list changed."""
         ...
 
     @property
     def server(self) -> str:
-        """Whose."""
+        """The name of the server whose list changed."""
         ...
 
     @property
     def session(self) -> ClientSession | None:
-        """Set where only this client's view of it changed."""
+        """The only client for which the list changed; None: it changed for all."""
         ...
 
 
@@ -34,7 +34,7 @@ class Servers(Protocol):
     """Many MCP servers as one."""
 
     async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """The raw result of a client's request but `tools/call`, in the caller's era. Raises RpcError."""
+        """The raw result of a client's request other than `tools/call`, in the caller's era. Raises RpcError."""
         ...
 
     def call_tool(self, params: dict[str, Any], caller: Caller) -> Coroutine[Any, Any, CallOutcome]:
@@ -42,49 +42,49 @@ class Servers(Protocol):
         ...
 
     async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
-        """A client's notification that servers should hear."""
+        """Pass on a client's notification to the servers that should get it."""
         ...
 
     def capabilities(self, principal: Principal, *, modern: bool) -> dict[str, Any]:
-        """What is truly forwarded, as `ServerCapabilities`."""
+        """The `ServerCapabilities` to announce: only what is really forwarded."""
         ...
 
     def instructions(self, principal: Principal) -> str | None:
-        """What a model should know of the servers."""
+        """What a model should know about the servers; None: nothing."""
         ...
 
     @property
     def waits_for_clients(self) -> bool:
-        """Whether a call waits for its client, who has to answer what the server asked."""
+        """Whether any call waits for its client to answer a question of the server's."""
         ...
 
     async def ready(self) -> None:
-        """Wait, not for ever, until every server that starts at once is up or has failed once."""
+        """Wait, but not for ever, until every server that starts by itself is up or has failed once."""
         ...
 
     def adopt(self, session: ClientSession) -> None:
-        """This is the only client there will be: what it can be asked for is announced to the servers. Called before
-        they start."""
+        """Announce to the servers what this client can be asked for: it is the only one there will be. To be called
+        before they start."""
         ...
 
     def session_ended(self, session: ClientSession) -> None:
-        """Free what was opened for it."""
+        """Release everything that was opened for this session."""
         ...
 
     def on_change(self, callback: Callable[[Any], None]) -> Callable[[], None]:
-        """Call `callback` with each `Change`; the returned function ends that."""
+        """Call `callback` with each `Change`, until the returned function is called."""
         ...
 
     async def watch(
         self, uris: Collection[str], principal: Principal, updated: Callable[[str], None]
     ) -> Callable[[], None]:
-        """Call `updated` with each of these resources that changed; the returned function ends that."""
+        """Call `updated` with each of these resources when it changes, until the returned function is called."""
         ...
 
     def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
-        """The arguments of a tool, by its public name, that headers repeat."""
+        """The arguments of a tool that HTTP headers repeat. `name`: the tool's public name."""
         ...
 
     def server_of(self, tool: str) -> str | None:
-        """The server that owns a tool, by the tool's public name; None: nobody is known to."""
+        """The server that owns a tool, by the tool's public name; None: no server is known to."""
         ...

@@ -1,19 +1,19 @@
-"""Which token map a client speaks, by the three ways in which it may say so.
+"""Which token map a client uses, as it says in a header, in its `initialize` or in a single request.
 
 Turns an `X-Codec-Map` header or an `ai.codec/map` value into one of the maps that this gateway holds, or into a refusal
-that names them. Only the hash counts: a URL beside it is never fetched, nor even looked at. Pure; it knows no request.
+that lists them. Only the hash counts: a URL beside it is never fetched or even read. Pure; it knows no transport.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from gateway.errors import MapUnknown
 from gateway.observe.escape import escape_text
+from gateway.protocol.eras import MAP_KEY, meta_of
 from leaf_sdk.errors import MapHashMalformed
 from leaf_sdk.vocab import TokenMap, normalise_hash
 
 MAP_HEADER: Final = "x-codec-map"
-MAP_META_KEY: Final = "ai.codec/map"
 _SHOWN: Final = 100
 _MOST_SPELLED: Final = 64
 
@@ -22,13 +22,13 @@ class SessionMaps:
     """The maps that clients may name."""
 
     def __init__(self, maps: Mapping[str, TokenMap]) -> None:
-        """`maps`: map id to map; the allow-list, complete."""
+        """`maps`: the complete allow-list, by map id."""
         self._maps = maps
         self._spelled: dict[str, TokenMap] = {}
-        """Headers that were read before."""
+        """By header value, the maps that were found before."""
 
     def from_header(self, value: str) -> TokenMap:
-        """The map of `sha256:<hex>`, or of `<url>;sha256=<hex>` in any order (Codec, "Vocab negotiation").
+        """The map for the header `sha256:<hex>`, or `<url>;sha256=<hex>` in any order (Codec, "Vocab negotiation").
 
         Raises:
             MapUnknown: the header is malformed, or names a map that is not held here.
@@ -48,14 +48,19 @@ class SessionMaps:
             self._spelled[value] = found
         return found
 
+    def choose(self, params: Mapping[str, Any], otherwise: TokenMap | None) -> TokenMap | None:
+        """The map that the `_meta` of these params names; `otherwise` if it names none. Raises `MapUnknown`."""
+        meta = meta_of(params)
+        return self.from_meta(meta[MAP_KEY]) if MAP_KEY in meta else otherwise
+
     def from_meta(self, value: object) -> TokenMap:
-        """The map of an `ai.codec/map` value, `sha256:<hex>`.
+        """The map for an `ai.codec/map` value, `sha256:<hex>`.
 
         Raises:
-            MapUnknown: the value is not text, or names a map that is not held here.
+            MapUnknown: the value is not a string, or names a map that is not held here.
         """
         if not isinstance(value, str):
-            raise MapUnknown(f"{MAP_META_KEY} must be a text 'sha256:<hex>'; {self._offer()}")
+            raise MapUnknown(f"{MAP_KEY} must be a string 'sha256:<hex>'; {self._offer()}")
         return self._find(value)
 
     def _find(self, map_id: str) -> TokenMap:
@@ -64,8 +69,8 @@ class SessionMaps:
         except MapHashMalformed:
             found = None
         if found is None:
-            raise MapUnknown(f"map {escape_text(map_id, _SHOWN)!r} is not held here; {self._offer()}")
+            raise MapUnknown(f"map {escape_text(map_id, _SHOWN)!r} is not accepted here; {self._offer()}")
         return found
 
     def _offer(self) -> str:
-        return f"accepted: {', '.join(sorted(self._maps))}" if self._maps else "this gateway holds no map: name none"
+        return f"accepted: {', '.join(sorted(self._maps))}" if self._maps else "this gateway has no maps: name none"

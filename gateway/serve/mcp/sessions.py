@@ -1,7 +1,7 @@
-"""Who speaks to us: a client of the handshake era from its `initialize` on, and any one request while it runs.
+"""Who is talking to us: a client of the handshake era from its `initialize` on, and any one request while it runs.
 
-Implements what the proxy knows of a client (`ClientSession`, `Caller`) over a `Stream`, whatever that is written to. It
-knows no method and no transport.
+Implements what the proxy knows about a client (`ClientSession`, `Caller`) over a `Stream`, regardless of the transport.
+It knows no methods.
 """
 
 from collections.abc import Mapping
@@ -30,12 +30,12 @@ class Session:
         stream: Stream,
         session_id: str = "",
     ) -> None:
-        """What its `initialize` said.
+        """Make a session from what its `initialize` said.
 
         Args:
-            session_id: its name in HTTP's headers.
-            version: the negotiated one.
-            stream: where goes what belongs to no request of the client's.
+            session_id: its id in HTTP's headers; empty on other transports.
+            version: the negotiated protocol version.
+            stream: gets everything that belongs to no request of the client's.
         """
         self.version = version
         self.capabilities = capabilities
@@ -49,15 +49,15 @@ class Session:
 
     @property
     def idle_since(self) -> float | None:
-        """One that is connected all the time is never idle."""
+        """Always None: a client that stays connected is never idle."""
         return None
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
-        """A notification for the client, outside of any request."""
+        """Send the client a notification, outside of any request."""
         self.stream.tell(method, params)
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """A request to the client, outside of any request of its own. Raises RpcError."""
+        """Send the client a request, outside of any request of its own; returns its result. Raises RpcError."""
         return await self.asks.ask(self.stream, method, params)
 
 
@@ -71,22 +71,26 @@ class Call:
     principal: Principal
     session: Session | None
     token_map: TokenMap | None
-    """The map that its result is to speak."""
+    """The map whose ids its result is to carry; None: no ids."""
     stream: Stream
-    """Where goes what belongs to this request."""
+    """Gets everything that belongs to this request."""
     size: int
-    """Bytes that it came in."""
+    """Size of the request in bytes."""
     headers: Mapping[str, str] | None
-    """Those of HTTP; None: it came over none."""
+    """The HTTP headers; None: it did not come over HTTP."""
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
-        """A notification that belongs to this request. A modern client hears log messages only if it asked for them."""
+        """Send a notification that belongs to this request. A modern client gets log messages only if it asked for
+        them.
+        """
         if self.modern and self.log_level is None and method == "notifications/message":
             return
         self.stream.tell(method, params)
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """A request that belongs to this one. Raises RpcError, always in the modern era: nobody can be asked there."""
+        """Ask the client something that belongs to this request. Raises RpcError, always so in the modern era, whose
+        clients can't be asked.
+        """
         if self.session is None:
             raise RpcError({"code": METHOD_NOT_FOUND, "message": f"a client of 2026-07-28 can't be asked {method!r}"})
         return await self.session.asks.ask(self.stream, method, params)
@@ -99,9 +103,9 @@ def session_call(
     headers: Mapping[str, str] | None = None,
     token_map: TokenMap | None = None,
 ) -> Call:
-    """A request in a session of the handshake era; `token_map`: where it names another than its session did."""
+    """The call of a request in a session of the handshake era. `token_map`: overrides the session's map."""
     is_modern = False
-    # By position, here and below: by name it takes twice the time.
+    # Arguments by position, here and below: by name the call takes twice the time.
     return Call(
         is_modern,
         session.capabilities,
@@ -123,7 +127,7 @@ def enveloped_call(
     size: int,
     headers: Mapping[str, str] | None = None,
 ) -> Call:
-    """A request of 2026-07-28, whose envelope is in order: what it says of its client stands in its `_meta`."""
+    """The call of a 2026-07-28 request whose envelope was checked. Its `_meta` describes the client."""
     meta = meta_of(params)
     level: object = meta.get(LOG_LEVEL_KEY)
     is_modern, log_level, session = True, level if isinstance(level, str) else None, None

@@ -1,8 +1,8 @@
 """One client on standard input and output, in whichever era it speaks.
 
-Turns lines into requests, each in a task of its own, and answers into lines. Each request says by itself which era it
-belongs to: one with an envelope is served as of 2026-07-28, any other needs a session, which `initialize` opens. What
-is due in one turn of the event loop leaves in one write.
+Turns lines into requests, each in a task of its own, and answers into lines. Each request shows which era it belongs
+to: one with an envelope is served by the rules of 2026-07-28, any other needs a session, which `initialize` opens. All
+frames of one turn of the event loop leave in one write.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
 from gateway.protocol.batches import VERSIONS as BATCH_VERSIONS
 from gateway.protocol.batches import split_batch
-from gateway.protocol.eras import MAP_KEY, VERSION_KEY, meta_of
+from gateway.protocol.eras import VERSION_KEY, meta_of
 from gateway.protocol.headers import check_envelope
 from gateway.protocol.lines import LongLine
 from gateway.protocol.messages import (
@@ -35,9 +35,9 @@ from gateway.serve.mcp.sessions import Call, Session, enveloped_call, session_ca
 
 _RUNNING: Final = 1024
 _NOTES: Final = 256
-"""Notifications of the client that are being passed on."""
+"""The most notifications from the client that are being passed on at the same time."""
 _FULL: Final = 8 * 1024 * 1024
-"""Unread bytes from which on the client is not listened to either."""
+"""Unread bytes beyond which nothing more is read from the client either."""
 
 
 class StdioClient:
@@ -59,7 +59,7 @@ class StdioClient:
             drained=self._drained,
         )
         self._outbox = Outbox(self._wake, dropped)
-        # Servers that start may have questions at once; a client is to be asked nothing before it is initialized.
+        # Starting servers may ask something at once, but a client must not be asked before it is initialized.
         self._standing = HeldStream(self._outbox, dropped)
         self._flush_due = False
         self._running: dict[RequestId, asyncio.Task[None]] = {}
@@ -67,18 +67,18 @@ class StdioClient:
         self._session: Session | None = None
         self._opening: asyncio.Task[None] | None = None
         self._opened = asyncio.Event()
-        self.met = asyncio.Event()
-        """Set by its first request, or when it leaves without one."""
+        self.asked_or_left = asyncio.Event()
+        """Set by the client's first request, or when it leaves without one."""
         self.asked = False
-        """Whether it sent a request at all."""
+        """Whether the client has sent a request."""
 
     @property
     def session(self) -> Session | None:
-        """Its session of the handshake era, once it has been greeted."""
+        """The client's session of the handshake era; None before its `initialize` has been answered."""
         return self._session if self._opened.is_set() else None
 
     async def serve(self) -> None:
-        """Serve until its input ends; what is running by then is cancelled, unless the input was a file."""
+        """Serve until the input ends. Requests that still run are then cancelled, unless the input was a file."""
         self._pipe.open()
         try:
             await self._over.wait()
@@ -92,15 +92,15 @@ class StdioClient:
             await self._stop()
 
     def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
-        """A notification, if there is room."""
+        """Send a notification, if there is room."""
         self._outbox.tell(method, params, key)
 
     def offer(self, data: bytes) -> bool:
-        """A request of ours, if there is room."""
+        """Send a request of the gateway's, if there is room. Returns whether there was."""
         return self._outbox.offer(data)
 
     def put(self, data: bytes) -> None:
-        """A frame that must arrive."""
+        """Send a frame that must arrive."""
         self._outbox.put(data)
 
     async def _stop(self) -> None:
@@ -123,7 +123,7 @@ class StdioClient:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Write what waits. While the client leaves the last write unread the rest waits where it can be dropped."""
+        """Write what waits. While the client has not read the last write, the rest stays where it can be dropped."""
         self._flush_due = False
         if self._pipe.unwritten:
             if self._outbox.size > _FULL:
@@ -135,7 +135,7 @@ class StdioClient:
             self._pipe.write(b"\n".join(frames))
 
     def _end(self) -> None:
-        self.met.set()
+        self.asked_or_left.set()
         self._over.set()
 
     def _drained(self) -> None:
@@ -145,7 +145,8 @@ class StdioClient:
 
     def _take_line(self, line: bytes | LongLine) -> None:
         if isinstance(line, LongLine):
-            self._refuse(None, PARSE_ERROR, f"a message of {line.length} bytes is over the limit of {self._line_bound}")
+            detail = f"a message of {line.length} bytes is over the limit of {self._line_bound} (limits.body_bytes)"
+            self._refuse(None, PARSE_ERROR, detail)
             return
         if not line.strip():
             return
@@ -168,13 +169,13 @@ class StdioClient:
     def _take_request(self, message: Request, size: int) -> None:
         self._choose(message, size)
         self.asked = True
-        self.met.set()
+        self.asked_or_left.set()
 
     def _choose(self, message: Request, size: int) -> None:
         if message.id in self._running:
-            self._refuse(message.id, INVALID_REQUEST, f"a request with id {message.id!r} is running")
+            self._refuse(message.id, INVALID_REQUEST, f"a request with id {message.id!r} is already running")
         elif len(self._running) >= _RUNNING:
-            self._refuse(message.id, INTERNAL_ERROR, f"{_RUNNING} requests are running: wait for one")
+            self._refuse(message.id, INTERNAL_ERROR, f"{_RUNNING} requests are running: wait until one ends")
         elif message.method == "initialize":
             self._open(message)
         elif VERSION_KEY in meta_of(message.params):
@@ -207,11 +208,11 @@ class StdioClient:
 
     def _start(self, message: Request, call: Call) -> None:
         task = self._running[message.id] = self._loop.create_task(self._run(message, call))
-        # Not at its own end: one that is cancelled in the turn in which it came never begins.
+        # Not at the end of `_run`: a task that is cancelled in the turn in which it was created never starts.
         task.add_done_callback(lambda _: self._running.pop(message.id, None))
 
     async def _run(self, message: Request, call: Call) -> None:
-        # Who cancelled a request wants no answer (MCP, "Cancellation"): then nothing is written.
+        # A cancelled request gets no answer (MCP, "Cancellation"): nothing is written then.
         if not call.modern and not self._opened.is_set():
             await self._opened.wait()
         frame, _ = await self._core.answer(message.id, message.method, message.params, call)
@@ -219,7 +220,7 @@ class StdioClient:
 
     def _open(self, message: Request) -> None:
         if self._session is not None:
-            self._refuse(message.id, INVALID_REQUEST, "this session is initialized already")
+            self._refuse(message.id, INVALID_REQUEST, "this session is already initialized")
             return
         try:
             self._session = self._make(message.params)
@@ -232,9 +233,7 @@ class StdioClient:
 
     def _make(self, params: Mapping[str, Any]) -> Session:
         version, capabilities = check_greeting(params)
-        token_map = self._core.session_map
-        if MAP_KEY in (meta := meta_of(params)):
-            token_map = self._core.maps.from_meta(meta[MAP_KEY])
+        token_map = self._core.maps.choose(params, self._core.session_map)
         return Session(
             version=version, capabilities=capabilities, principal=ANYBODY, token_map=token_map, stream=self._standing
         )

@@ -1,11 +1,10 @@
-"""Anthropic's messages to messages in the agent's terms.
+"""Anthropic's messages, turned into messages in the agent's terms.
 
 Turns `system` and `messages`, whose contents are texts or lists of typed blocks, into messages with one text each, so
-that an echo of an answer means what the answer meant: the texts of an assistant's blocks are one text, its thinking is
-reasoning, its calls keep their ids. Results of calls stand before other words of their message, whatever their order.
-`cache_control` makes no difference; what the gateway itself ran stands beside the message (`generation/echoed.py`).
-Each refusal names its place. Pure.
-Source: Anthropic's API reference, "Create a Message".
+that an answer that a client sends back means what it meant: the text blocks of an assistant become one text, its
+thinking becomes reasoning, its calls keep their ids. Results of calls come before any text of the same message.
+`cache_control` has no effect on the messages; calls that the gateway ran are kept beside them
+(`generation/echoed.py`). Each error names its place. Pure. Source: Anthropic's API reference, "Create a Message".
 """
 
 import json
@@ -22,11 +21,11 @@ Block = Mapping[str, Any]
 
 _SHOWN: Final = 100
 _UNREAD: Final = 32
-"""Types of blocks that are named as left out."""
+"""Maximum number of block types that are named as left out."""
 
 
 def read_messages(system: object, messages: object) -> tuple[list[Message], tuple[str, ...]]:
-    """The conversation, and the types of blocks in it that were left out.
+    """The conversation, and the types of its blocks that were left out.
 
     Raises `RequestInvalid` that names the place.
     """
@@ -42,12 +41,12 @@ def read_messages(system: object, messages: object) -> tuple[list[Message], tupl
 
 
 def _check_begun(messages: Sequence[Message]) -> None:
-    """Refuse a last message of the assistant's that nothing can go on with."""
+    """Refuse a last message that is the assistant's but can't be continued."""
     last = messages[-1]
     if last["role"] == "assistant" and (len(messages) == 1 or last.get("tool_calls") or not last["content"]):
         raise RequestInvalid(
-            "messages: the last one is the assistant's, so the answer goes on with it: it must have text, no calls, "
-            "and a message before it",
+            "messages: the last message is the assistant's, so the answer continues it: it must have text and no "
+            "calls, and must not be the only message",
             param="messages",
         )
 
@@ -63,7 +62,7 @@ class _Reader:
     def add(self, message: Message, calls: int = 0) -> None:
         self._counted += 1 + calls
         if self._counted > MOST_MESSAGES:
-            words = f"messages: more than {MOST_MESSAGES} messages, calls and results of calls"
+            words = f"messages: more than {MOST_MESSAGES} messages, calls and results in all: shorten the conversation"
             raise RequestInvalid(words, param="messages")
         self.messages.append(message)
 
@@ -77,7 +76,7 @@ class _Reader:
         elif role == "system":
             self.add({"role": "system", "content": _texts(content, place)})
         else:
-            words = f"{where}.role: {_shown(role)} is none of 'user', 'assistant', 'system'"
+            words = f"{where}.role: expected 'user', 'assistant' or 'system'; got {_shown(role)}"
             raise RequestInvalid(words, param=f"{where}.role")
 
     def _read_user(self, content: object, where: str) -> None:
@@ -92,7 +91,7 @@ class _Reader:
         if words:
             self.add({"role": "user", "content": words})
         elif len(self.messages) == counted:
-            raise RequestInvalid(f"{where} is empty", param=where)
+            raise RequestInvalid(f"{where} is empty: send a text or a result of a call", param=where)
 
     def _read_assistant(self, content: object, where: str) -> None:
         answer = EchoedAnswer(where)
@@ -103,7 +102,7 @@ class _Reader:
                 case "text":
                     answer.say("content", _string(block, "text", place))
                 case "thinking":
-                    # Its signature is opaque to clients and says nothing to us: a memory compares the text.
+                    # The signature is not checked: the memory compares the text.
                     answer.say("reasoning_content", _string(block, "thinking", place))
                 case "tool_use":
                     calls += 1
@@ -121,13 +120,15 @@ class _Reader:
 
     def _leave_out(self, kind: object, where: str) -> None:
         if not isinstance(kind, str):
-            raise RequestInvalid(f"{where}.type: {_shown(kind)} is no type of a block", param=f"{where}.type")
+            raise RequestInvalid(
+                f"{where}.type: expected the type of a block; got {_shown(kind)}", param=f"{where}.type"
+            )
         if kind != "redacted_thinking" and len(self.unread) < _UNREAD:
             self.unread[escape_text(kind, _SHOWN)] = None
 
 
 def _blocks(content: object, where: str) -> Sequence[tuple[Block, str]]:
-    """The blocks of a content with their places."""
+    """The blocks of a message's content, with their places."""
     if isinstance(content, str):
         return [({"type": "text", "text": content}, where)]
     if not isinstance(content, list):
@@ -141,7 +142,7 @@ def _texts(content: object, where: str) -> str:
 
 
 def _text(block: Block, where: str) -> str:
-    """What a block says, if it is text in one of its forms."""
+    """The text of a block that holds text in some form."""
     match block.get("type"):
         case "text":
             return _string(block, "text", where)
@@ -150,7 +151,7 @@ def _text(block: Block, where: str) -> str:
         case "tool_reference":
             return _string(block, "tool_name", where)
         case kind:
-            words = f"{where}: a block of type {_shown(kind)} can't be read here; this model reads text only"
+            words = f"{where}: a block of type {_shown(kind)} can't be read here: this model reads only text"
             raise RequestInvalid(words, param=where)
 
 
@@ -162,14 +163,14 @@ def _document(block: Block, where: str) -> str:
         case "content":
             return _texts(source.get("content"), f"{where}.source.content")
         case kind:
-            words = f"{where}.source: a document of type {_shown(kind)} can't be read here; this model reads text only"
+            words = f"{where}.source: a document of type {_shown(kind)} can't be read here: this model reads only text"
             raise RequestInvalid(words, param=f"{where}.source")
 
 
 def _result(block: Block, where: str) -> Message:
     content = block.get("content")
     words = "" if content is None else _texts(content, f"{where}.content")
-    # The templates of models have no other place for it.
+    # Chat templates have no other place for `is_error`.
     return {"content": f"Error: {words}" if block.get("is_error") is True else words}
 
 

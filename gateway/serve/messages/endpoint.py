@@ -1,8 +1,8 @@
 """The endpoint of Anthropic's API: `POST /v1/messages`, `/v1/messages/count_tokens` and its `GET /v1/models`.
 
-Turns requests into turns of the agent; how an answer is shown is `serve/generation/answers.py`'s. `anthropic-version`
-is not compared with anything: there is one version, and a client that names none, or a later one, is better served by
-it than by an error.
+Turns requests into turns of the agent; `serve/generation/answers.py` sends the answers. The value of
+`anthropic-version` is not checked: only one version is served, and a client that names none, or a later one, is better
+served by it than by an error.
 """
 
 from datetime import UTC, datetime
@@ -27,16 +27,16 @@ from gateway.serve.http.anthropic import speaks_anthropic
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.http.request_id import new_request_id
 from gateway.serve.messages.form import form_of
-from gateway.serve.messages.reply import Manner, MessagesReply, Thinking
-from gateway.serve.messages.request import Conversed, MessagesRequest
+from gateway.serve.messages.reply import MessagesReply, ReplyOptions, Thinking
+from gateway.serve.messages.request import MessagesRequest, PromptFields
 
 _MCP = "mcp-client"
 _EAGER = "fine-grained-tool-streaming"
-"""What the header `anthropic-beta` asks for, whatever the date behind it."""
+"""Features that the header `anthropic-beta` asks for, without the date that ends their names."""
 
 
 class MessagesEndpoint:
-    """Routes of Anthropic's API over one agent."""
+    """The routes of Anthropic's API, over one agent."""
 
     def __init__(self, agent: Agent, engines: EnginePool, limits: LimitsConfig, metrics: Metrics) -> None:
         self._agent = agent
@@ -46,7 +46,7 @@ class MessagesEndpoint:
         self._started = datetime.now(UTC).replace(microsecond=0)
 
     def routes(self) -> list[Route]:
-        """What `app/process.py` mounts, before the routes of other APIs."""
+        """The routes that `app/process.py` mounts, before those of other APIs."""
         return [
             Route("/v1/messages", self._messages, methods=["POST"]),
             Route("/v1/messages/count_tokens", self._count, methods=["POST"]),
@@ -64,9 +64,9 @@ class MessagesEndpoint:
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
             return form.refused(error)
-        return self._answered(asked, conversation, form, _manner(request, asked, conversation), named)
+        return self._answered(asked, conversation, form, _reply_options(request, asked, conversation), named)
 
-    async def _open(self, request: Request, asked: Conversed) -> Conversation:
+    async def _open(self, request: Request, asked: PromptFields) -> Conversation:
         principal = principal_of(request.scope)
         asked.sorted_tools.check_servers(self._agent.offers.servers(principal))
         return await self._agent.open(
@@ -81,7 +81,7 @@ class MessagesEndpoint:
         )
 
     def _answered(
-        self, asked: MessagesRequest, conversation: Conversation, form: ApiForm, manner: Manner, named: str
+        self, asked: MessagesRequest, conversation: Conversation, form: ApiForm, options: ReplyOptions, named: str
     ) -> Response:
         async def make(emit: Emit) -> Finished:
             return await self._agent.answer(conversation, asked.options(), emit)
@@ -90,7 +90,7 @@ class MessagesEndpoint:
             MessagesReply,
             conversation.ready.facts.model,
             len(conversation.ids),
-            manner,
+            options,
             request_id=named,
             server_of=self._agent.offers.server_of,
             room=lambda: conversation.room,
@@ -100,11 +100,11 @@ class MessagesEndpoint:
         return answer(answering, new_reply, form)
 
     async def _count(self, request: Request) -> Response:
-        """The ids that the engine would be given."""
+        """Count the ids that the engine would get as a prompt."""
         form = form_of(new_request_id())
         try:
             must_be_json(request)
-            asked = Conversed.of_body(await read_body(request, self._limits.body_bytes))
+            asked = PromptFields.of_body(await read_body(request, self._limits.body_bytes))
             counted = len((await self._open(request, asked)).ids)
         except ContextExceeded as error:
             counted = error.tokens
@@ -122,7 +122,7 @@ class MessagesEndpoint:
         return form.whole({"data": models, "has_more": False, **ends})
 
     async def _model(self, request: Request) -> Response:
-        """Where there is one, any name is its name."""
+        """Describe a model. Where there is only one, any name means it."""
         form = form_of(new_request_id())
         try:
             return form.whole(self._described(self._engines.ready(request.path_params["model"])))
@@ -142,17 +142,17 @@ class MessagesEndpoint:
 
 
 class _VersionedRoute(Route):
-    """A path that OpenAI's API has too: it is ours for who names a version of Anthropic's."""
+    """A path that OpenAI's API also has: it belongs to Anthropic's for requests that send `anthropic-version`."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         return super().matches(scope) if speaks_anthropic(scope) else (Match.NONE, {})
 
 
-def _manner(request: Request, asked: MessagesRequest, conversation: Conversation) -> Manner:
+def _reply_options(request: Request, asked: MessagesRequest, conversation: Conversation) -> ReplyOptions:
     betas = ",".join(request.headers.getlist("anthropic-beta"))
     eager = asked.sorted_tools.eager
     every = _EAGER in betas
-    return Manner(
+    return ReplyOptions(
         thinking=_thinking(asked),
         ran=_MCP in betas,
         marked=asked.marks_cache,

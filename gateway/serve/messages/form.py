@@ -1,4 +1,4 @@
-"""How Anthropic's API writes its streams, its errors, and arguments of calls inside a whole answer."""
+"""How Anthropic's API writes its streams, its errors, and the arguments of calls in a whole answer."""
 
 import json
 import secrets
@@ -14,13 +14,13 @@ from gateway.serve.http.errors import error_answer
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """JSON as the model wrote it, which an answer shows without reading it: `1000.0` and `1e3` stay what they are."""
+    """JSON as the model wrote it, copied into an answer without parsing it: `1000.0` and `1e3` stay as they are."""
 
     text: str
 
 
 def form_of(request_id: str) -> ApiForm:
-    """How the request of this name is answered."""
+    """The form of the answer to the request with this id."""
     return ApiForm(
         refuse=partial(refused, request_id),
         names_events=True,
@@ -31,17 +31,17 @@ def form_of(request_id: str) -> ApiForm:
 
 
 def refused(request_id: str, error: Exception) -> tuple[int, Chunk]:
-    """Status and body of an error."""
+    """The status and the body of an error."""
     status, body = error_answer(error)
     message = body["error"]["message"]
     if isinstance(error, ContextExceeded):
-        # By these words clients tell that they have to shorten the conversation.
+        # Clients recognise by this wording that they have to shorten the conversation.
         message = f"prompt is too long: {error.tokens} tokens > {error.context} maximum; {message}"
     return anthropic_error(status, message, request_id)
 
 
 def written(chunk: Chunk) -> bytes:
-    """The JSON of an answer, its `Verbatim` parts as they are."""
+    """The JSON of an answer, with its `Verbatim` parts copied into it unchanged."""
     texts: dict[str, str] = {}
 
     def keep(part: Any) -> str:
@@ -52,7 +52,7 @@ def written(chunk: Chunk) -> bytes:
         return mark
 
     text = json.dumps(chunk, ensure_ascii=False, separators=(",", ":"), default=keep)
-    # Nothing that a model or a tool wrote can hold a mark that was drawn after it.
+    # Nothing that a model or a tool wrote can contain a mark, which was drawn at random after it was written.
     for mark, part in texts.items():
         text = text.replace(f'"{mark}"', part, 1)
     return text.encode()

@@ -1,9 +1,10 @@
-"""Agent events in the shape of Anthropic's API: typed events while they come, or one whole message.
+"""Agent events in the shape of Anthropic's API: typed events as they arrive, or one whole message.
 
-`MessagesReply` sees each event once, keeps the blocks of the message and returns the stream's events for it;
-`completion()` is the same message whole. What the shape has no place for travels under the additive key `codec`. A call
-is shown once it is whole, unless its tool asks for the pieces (`eager_input_streaming`): one that breaks off is then
-never seen. Pure: it knows no HTTP and no engine. Source: Anthropic's API reference, "Streaming Messages".
+`MessagesReply` is given each event once, collects the blocks of the message and returns the stream's events;
+`completion()` is the same message, whole. What the shape has no place for goes under the additional key `codec`. A call
+is shown when it is complete, so that one that breaks off is never shown, unless its tool asks for the pieces
+(`eager_input_streaming`). Pure: it knows no HTTP and no engine. Source: Anthropic's API reference, "Streaming
+Messages".
 """
 
 import secrets
@@ -22,35 +23,35 @@ from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, D
 Thinking = Literal["shown", "omitted", "hidden"]
 
 _GATEWAY: Final = "codec-gateway"
-"""The server of what the gateway itself runs (its search of tools)."""
+"""Server name shown for the gateway's own tools, such as its search for tools."""
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How one request wants its answer to be shown."""
+class ReplyOptions:
+    """How a request wants its answer to be shown."""
 
     thinking: Thinking = "hidden"
     ran: bool = False
-    """Whether calls that the gateway ran are shown, in blocks of their own."""
+    """Whether calls that the gateway ran are shown, in their own blocks."""
     marked: bool = False
-    """Whether the client asked for something to be cached: it counts what was processed as such."""
+    """Whether the client asked for anything to be cached: processed ids are then counted as written to the cache."""
     eager: Callable[[str], bool] = lambda name: False
-    """Whether a tool's arguments are shown piece by piece, whole or not."""
+    """Returns whether a tool's arguments are shown piece by piece, before they are complete."""
     ignored: Sequence[str] = ()
-    """All of the request that has no effect."""
+    """Everything in the request that has no effect."""
     edits_context: bool = False
-    """Whether the client asked for the context to be edited, and is told that it was not."""
+    """Whether the client asked for edits of the context; the answer then says that there were none."""
 
 
 @dataclass(slots=True)
 class _Block:
-    """A block of the message; its text comes in pieces."""
+    """A block of the message, whose text arrives in pieces."""
 
     head: Chunk
     key: str
-    """Where its text stands."""
+    """The key that holds its text; "" for a block without text."""
     delta: str
-    """The type of the events that bring it."""
+    """The type of the deltas that carry its text."""
     pieces: list[str] = field(default_factory=list[str])
 
     @property
@@ -65,34 +66,38 @@ class MessagesReply:
         self,
         model: str,
         prompt: int,
-        manner: Manner,
+        options: ReplyOptions,
         *,
         request_id: str = "",
         server_of: Callable[[str], str | None] = lambda name: None,
         room: Callable[[], int] = lambda: 1,
     ) -> None:
-        """`prompt`: its ids. `server_of`: who runs a tool of the gateway's. `room`: ids that still fit the context."""
+        """Start a reply.
+
+        `prompt`: how many ids the prompt has. `server_of` returns the server of a gateway's tool; `room`, how many ids
+        still fit the context.
+        """
         self._model = model
         self._id = f"msg_{secrets.token_hex(12)}"
         self._request_id = request_id
         self._prompt = prompt
-        self._manner = manner
+        self._options = options
         self._server_of = server_of
         self._room = room
-        self._account = Account(manner.ignored)
+        self._account = Account(options.ignored)
         self._content: list[Chunk] = []
         self._open: _Block | None = None
         self._call: CallStarted | None = None
-        """The call that is being written, where it is shown piece by piece."""
+        """The call that is being shown piece by piece; None where there is none."""
         self._finished: Finished | None = None
 
     def begin(self) -> list[Chunk]:
-        """The first event. What the cache held is not known yet: the last but one has the true figures."""
+        """The first event. How much was cached is not known yet: the last but one event has the final figures."""
         usage = self._usage(self._prompt, 0, 0)
         return [{"type": "message_start", "message": self._message([], None, None, usage)}]
 
     def feed(self, event: AgentEvent) -> list[Chunk]:
-        """Events of the stream for one of the agent's."""
+        """Events of the stream for an event of the agent."""
         match event:
             case Reasoning(text):
                 return self._think(text)
@@ -106,7 +111,7 @@ class MessagesReply:
                 return self._end_call(event)
             case ToolFinished():
                 self._account.add_result(event)
-                return self._show_ran(event) if self._manner.ran else []
+                return self._show_ran(event) if self._options.ran else []
             case Diagnostic():
                 self._account.add(event)
                 return self._break_off() if event.index is not None else []
@@ -120,7 +125,7 @@ class MessagesReply:
                 return []
 
     def completion(self) -> Chunk:
-        """The whole message. Call it after `Finished` was fed."""
+        """The whole message. Call it after feeding `Finished`."""
         finished = self._finished
         if finished is None:
             raise RuntimeError("completion() before the answer was finished")
@@ -128,7 +133,7 @@ class MessagesReply:
         return {**message, **self._beside()}
 
     def fail(self, error: Exception) -> list[Chunk]:
-        """The event that ends a stream which broke."""
+        """The event that ends a stream after an error."""
         return [refused(self._request_id, error)[1]]
 
     def _message(self, content: list[Chunk], reason: str | None, stop: str | None, usage: Chunk) -> Chunk:
@@ -144,13 +149,13 @@ class MessagesReply:
         }
 
     def _think(self, text: str) -> list[Chunk]:
-        if self._manner.thinking == "hidden":
+        if self._options.thinking == "hidden":
             return []
         head = {"type": "thinking", "thinking": "", "signature": ""}
         return self._write(_Block(head, "thinking", "thinking_delta"), text)
 
     def _begin_call(self, call: CallStarted) -> list[Chunk]:
-        if not self._manner.eager(call.name):
+        if not self._options.eager(call.name):
             return []
         self._call = call
         return self._start(_tool_block("tool_use", call.id, call.name))
@@ -162,7 +167,7 @@ class MessagesReply:
         return self._whole(_tool_block("tool_use", call.id, call.name), call.arguments)
 
     def _break_off(self) -> list[Chunk]:
-        """The call that was being written is none: a stream can't take it back, a whole message leaves it out."""
+        """Drop the call that was being shown: a stream can't take it back, but a whole message leaves it out."""
         if self._call is None:
             return []
         self._call = None
@@ -184,7 +189,7 @@ class MessagesReply:
         return [*chunks, *self._start(_Block(block, "", "")), *self._close()]
 
     def _write(self, block: _Block, text: str) -> list[Chunk]:
-        """Go on with the open block if it is of the kind of `block`, else with that."""
+        """Add text to the open block if it is of the same kind as `block`; start `block` otherwise."""
         begun = self._open is not None and self._open.delta == block.delta
         return [*([] if begun else self._start(block)), *self._add(text)]
 
@@ -201,13 +206,13 @@ class MessagesReply:
         if block is None or not text:
             return []
         block.pieces.append(text)
-        if block.key == "thinking" and self._manner.thinking == "omitted":
+        if block.key == "thinking" and self._options.thinking == "omitted":
             return []
         key = "partial_json" if block.key == "input" else block.key
         return [self._delta({"type": block.delta, key: text})]
 
     def _close(self) -> list[Chunk]:
-        """End the open block, and keep it as the whole message shows it."""
+        """End the open block, and keep it for the whole message."""
         block = self._open
         if block is None:
             return []
@@ -217,7 +222,7 @@ class MessagesReply:
         if block.key == "thinking":
             signature = _signature(block.text)
             chunks = [self._delta({"type": "signature_delta", "signature": signature})]
-            shown = "" if self._manner.thinking == "omitted" else block.text
+            shown = "" if self._options.thinking == "omitted" else block.text
             kept |= {"thinking": shown, "signature": signature}
         elif block.key:
             kept[block.key] = Verbatim(block.text) if block.key == "input" else block.text
@@ -236,13 +241,13 @@ class MessagesReply:
         return [*chunks, last, {"type": "message_stop"}]
 
     def _beside(self) -> Chunk:
-        """What the shape of a message has no place for, and what was not done to the context."""
+        """What the message's shape has no place for; and that no context edits were made, where they were asked for."""
         no_edits: list[Chunk] = []
-        edits = {"context_management": {"applied_edits": no_edits}} if self._manner.edits_context else {}
+        edits = {"context_management": {"applied_edits": no_edits}} if self._options.edits_context else {}
         return {**edits, "codec": self._account.codec()}
 
     def _stop(self, finished: Finished) -> tuple[str, str | None]:
-        """Why it ended, and the stop sequence that ended it."""
+        """Why the answer ended, and the stop sequence that ended it, if one did."""
         match finished.reason:
             case "tool_calls":
                 return "tool_use", None
@@ -256,8 +261,8 @@ class MessagesReply:
         return {**usage, "output_tokens_details": {"thinking_tokens": finished.reasoning_ids}}
 
     def _usage(self, processed: int, cached: int, written: int) -> Chunk:
-        """All that the engine processes it holds afterwards: it is counted as cached where the client asks for that."""
-        marked = self._manner.marked
+        """Usage in the API's shape. The engine caches all that it processes: if `marked`, it is counted as cached."""
+        marked = self._options.marked
         return {
             "input_tokens": 0 if marked else processed,
             "cache_creation_input_tokens": processed if marked else 0,
@@ -276,5 +281,5 @@ def _tool_block(kind: str, call_id: str, name: str) -> _Block:
 
 
 def _signature(text: str) -> str:
-    """What clients keep beside a thought and send back with it. It says which text it is, and opens nothing."""
+    """The signature that clients keep with a thinking block and send back: a plain hash of its text, no secret."""
     return b64encode(sha256(text.encode("utf-8", "surrogatepass")).digest()).decode()

@@ -1,7 +1,7 @@
 """What a client may send to `POST /v1/messages`, checked and turned into the agent's terms.
 
-Anthropic's shape. Fields are of the three classes of `RequestModel`; of those that hold others, parts without effect
-are named by their path (`thinking.budget_tokens`). Knows nothing of HTTP.
+Anthropic's shape. Fields are of the three classes of `RequestModel`; nested fields without effect are named by their
+path (`thinking.budget_tokens`). Knows nothing of HTTP.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -13,8 +13,14 @@ from pydantic import Field
 from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.engine.interface import Message, Sampling
 from gateway.serve.generation.fields import ApiModel, RequestModel
+from gateway.serve.generation.request_options import (
+    GatewayTools,
+    check_continuation,
+    ignores_effort,
+    scope_of,
+    thinking_options,
+)
 from gateway.serve.generation.schemas import MOST_TOOLS
-from gateway.serve.generation.wishes import GatewayTools, is_unheard, must_begin_freely, scope_of, thinking_options
 from gateway.serve.messages.blocks import read_messages
 from gateway.serve.messages.tools import SortedTools, Tool
 from gateway.toolcalls import AnswerForm
@@ -45,13 +51,13 @@ class _OutputConfig(ApiModel):
     format: _OutputFormat | None = None
 
 
-class Conversed(RequestModel):
-    """What a request says of the conversation: all that `/v1/messages/count_tokens` looks at."""
+class PromptFields(RequestModel):
+    """The fields that determine the prompt: all that `/v1/messages/count_tokens` reads."""
 
     refused: ClassVar[Mapping[str, str]] = {
-        "mcp_servers": "the gateway's servers are those of its configuration; name one by a tool of type mcp_toolset",
-        "container": "nothing runs in containers here",
-        "output_format": "it is `output_config.format` now",
+        "mcp_servers": "only configured servers can be used: choose one with a tool of type `mcp_toolset`",
+        "container": "nothing runs in a container here",
+        "output_format": "use `output_config.format`",
     }
     hints: ClassVar[frozenset[str]] = frozenset(
         {
@@ -72,28 +78,28 @@ class Conversed(RequestModel):
 
     @cached_property
     def conversation(self) -> tuple[Sequence[Message], tuple[str, ...]]:
-        """The messages in the agent's terms, and the types of blocks that were left out."""
+        """The messages in the agent's terms, and the types of blocks that were left out. Raises `RequestInvalid`."""
         return read_messages(self.system, self.messages)
 
     @cached_property
     def sorted_tools(self) -> SortedTools:
-        """The tools, by who runs them."""
+        """The tools, sorted by who runs them. Raises `RequestInvalid`."""
         return SortedTools(self.tools)
 
     @property
     def template_options(self) -> dict[str, str | bool]:
-        """What the chat template is to be told."""
+        """Options for the chat template."""
         said = {"enabled": True, "disabled": False}
         thinks = None if self.thinking is None else said.get(self.thinking.type)
         return thinking_options(self.output_config.effort, thinks=thinks)
 
     @property
     def continues(self) -> bool:
-        """Whether the last message is the beginning of the answer."""
+        """Whether the last message is the assistant's, so that the answer continues it."""
         return self.conversation[0][-1]["role"] == "assistant"
 
     def gateway_scope(self) -> ToolScope:
-        """The gateway's tools that the request wants to see."""
+        """The gateway's tools that the request wants."""
         return scope_of(self.gateway_tools, self.sorted_tools.servers or None)
 
     def choice(self) -> ToolChoice:
@@ -107,7 +113,7 @@ class Conversed(RequestModel):
                 return ToolChoice(kind)
 
 
-class MessagesRequest(Conversed):
+class MessagesRequest(PromptFields):
     """One request, checked."""
 
     max_tokens: Annotated[int, Field(ge=1)]
@@ -121,12 +127,12 @@ class MessagesRequest(Conversed):
 
     @property
     def thinks(self) -> bool:
-        """Whether the client wants to see what the model thinks."""
+        """Whether the client wants to see the model's reasoning."""
         return self.thinking is not None and self.thinking.type != "disabled"
 
     @property
     def marks_cache(self) -> bool:
-        """Whether the client asks that something be cached. For a request whose `conversation` could be read."""
+        """Whether the client asks for anything to be cached. Only for a request whose `conversation` could be read."""
         contents: list[object] = [self.system, *(message.get("content") for message in self.messages)]
         return (
             self.cache_control is not None
@@ -136,24 +142,24 @@ class MessagesRequest(Conversed):
 
     @classmethod
     def checked(cls, body: bytes) -> Self:
-        """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
+        """Read a request from an HTTP body. Raises `RequestInvalid` that names the first invalid field."""
         request = cls.of_body(body)
-        # Whether it can be held is known before anything is generated.
+        # An invalid schema is reported here, before anything is generated.
         form = request.form
         if request.continues:
-            must_begin_freely(form, request.choice(), "messages", "end the messages with a user message")
+            check_continuation(form, request.choice(), "messages", "end the messages with a user message")
         return request
 
     @cached_property
     def form(self) -> AnswerForm | None:
-        """What the answer's text must be. Raises `RequestInvalid` for a schema that it can't be held to."""
+        """The form that the answer's text must have; None: any. Raises `RequestInvalid` for an unenforceable schema."""
         asked = self.output_config.format
         return None if asked is None else AnswerForm.of_schema(asked.schema_, "output_config.format")
 
     def without_effect(self, used: Container[str]) -> list[str]:
-        """Name all without effect: fields, parts of them, tools, blocks. `used`: options that the template knows."""
+        """Names of fields, nested fields, tools and blocks without effect. `used`: options that the template knows."""
         named = ["thinking.budget_tokens"] if self.thinking and self.thinking.budget_tokens is not None else []
-        if is_unheard(self.output_config.effort, used):
+        if ignores_effort(self.output_config.effort, used):
             named.append("output_config.effort")
         blocks = [f"messages: {kind}" for kind in self.conversation[1]]
         return [*self.ignored, *named, *self.sorted_tools.left_out, *blocks]
@@ -168,13 +174,13 @@ class MessagesRequest(Conversed):
             stops=self.stop_sequences,
             parallel=None if single is None else not single,
             form=self.form,
-            # They have blocks of their own.
+            # Calls that the gateway runs are shown in their own blocks (`mcp_tool_use`).
             show_calls=False,
         )
 
 
 def _is_marked(content: object) -> bool:
-    """Whether a block of a content is where something is to be cached up to."""
+    """Whether any block of a content has `cache_control`."""
     if not isinstance(content, list):
         return False
     return any(

@@ -1,8 +1,8 @@
 """The tools of a request to `/v1/messages`, sorted by who runs them.
 
-Turns the list into the client's own tools, the gateway's servers that the request narrows itself to (`mcp_toolset`),
-and the names of what is left out: tools that Anthropic's servers run, and those whose form its models know without a
-schema. The model here is told of none of these. Pure.
+Turns the list into the client's own tools, the gateway's servers that the request restricts itself to (`mcp_toolset`),
+and the names of tools that are left out: those that Anthropic's servers run, and those that its models know without a
+schema. The model here does not get these. Pure.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -42,10 +42,10 @@ class SortedTools:
     """The tools of one request."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
-        """Raises `RequestInvalid` that names the entry."""
+        """Sort the tools. Raises `RequestInvalid` that names the entry."""
         self.client: list[ToolSpec] = []
         self.eager: set[str] = set()
-        """Names of those whose arguments the client wants piece by piece."""
+        """Names of the client's tools whose arguments it wants piece by piece."""
         self.servers: dict[str, frozenset[str] | None] = {}
         self.left_out: list[str] = []
         for number, tool in enumerate(tools):
@@ -53,10 +53,10 @@ class SortedTools:
         check_schemas(tool.parameters for tool in self.client)
 
     def check_servers(self, known: Collection[str]) -> None:
-        """Raise `RequestInvalid` for a server that is none of the `known`."""
+        """Raise `RequestInvalid` for a server that is not one of `known`."""
         for name in self.servers:
             if name not in known:
-                words = f"tools: {escape_text(name, _SHOWN)!r} is no server of the gateway that may be used here"
+                words = f"tools: {escape_text(name, _SHOWN)!r} is not one of the gateway's servers that you may use"
                 raise RequestInvalid(words, param="tools")
 
     def _sort(self, tool: Tool, where: str) -> None:
@@ -86,8 +86,8 @@ class SortedTools:
             self.servers[tool.mcp_server_name] = enabled
         elif any(config.enabled is False for config in tool.configs.values()):
             raise RequestInvalid(
-                f"{where}.configs: tools can't be taken out one by one; say "
-                "'default_config': {'enabled': false}, and enable those that are wanted",
+                f"{where}.configs: tools can't be disabled one by one: set "
+                "'default_config': {'enabled': false}, and enable the tools that you want",
                 param=f"{where}.configs",
             )
         else:

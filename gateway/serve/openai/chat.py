@@ -1,7 +1,7 @@
 """The OpenAI endpoint: `POST /v1/chat/completions`.
 
-Turns requests into turns of the agent; how an answer is shown is `serve/generation/answers.py`'s, and as frames the
-Codec endpoint's. Plain completions are `completions.py`'s, what can be asked of the model besides is `model.py`'s.
+Turns requests into turns of the agent. `serve/generation/answers.py` sends the answers as JSON, `serve/codec` as
+frames. Plain completions are in `completions.py`, requests about the model itself in `model.py`.
 """
 
 import time
@@ -31,7 +31,7 @@ from gateway.serve.openai.form import event_bytes, openai_form
 
 
 class ChatEndpoint:
-    """The route of chats over one agent."""
+    """The route of chat completions, over one agent."""
 
     def __init__(self, agent: Agent, limits: LimitsConfig, metrics: Metrics, frames: FrameResponder) -> None:
         self._agent = agent
@@ -40,7 +40,7 @@ class ChatEndpoint:
         self._frames = frames
 
     def routes(self) -> list[Route]:
-        """What `app/process.py` mounts."""
+        """The routes that `app/process.py` mounts."""
         return [
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
         ]
@@ -77,7 +77,7 @@ class ChatEndpoint:
         created = int(time.time())  # noqa: TID251
         if chat.stream_format != "json":
             token_map = conversation.ready.token_map
-            # Results of tools come on top: how long the stream may be is known only where there are none.
+            # Results of tools add ids: the stream has a known bound only where there are no tools.
             most = None if conversation.tools else chat.most
             plain = ChatReply(
                 conversation.ready.facts.model, created, usage_chunk=False, answer_id=conversation.answer_id
@@ -96,7 +96,7 @@ def _reply(
     chat: ChatRequest, conversations: Sequence[Conversation], prompt: Sequence[int], created: int
 ) -> ChatReply | ChoicesReply:
     ready = conversations[0].ready
-    unused = chat.unused(ready.template.options)
+    unused = chat.without_effect(ready.template.options)
     replies = [
         ChatReply(
             ready.facts.model,
@@ -115,7 +115,7 @@ def _reply(
 
 
 async def open_chat(agent: Agent, principal: Principal, chat: ChatRequest, messages: Sequence[Message]) -> Conversation:
-    """The conversation of a request. Raises `GatewayError`."""
+    """Open the conversation of a request. Raises `GatewayError`."""
     return await agent.open(
         messages,
         choice=chat.choice(),
@@ -129,7 +129,7 @@ async def open_chat(agent: Agent, principal: Principal, chat: ChatRequest, messa
 
 
 def _drawn_anew(options: AnswerOptions, number: int) -> AnswerOptions:
-    """Answers to one request with a seed are drawn by seeds that follow it: they would all be the same."""
+    """Add the answer's number to the seed, if the request has one: with one seed all answers would be the same."""
     seed = options.sampling.seed
     if seed is None or not number:
         return options

@@ -1,8 +1,9 @@
-"""Agent events in OpenAI's shape: chunks while they come, or one whole completion.
+"""Agent events in OpenAI's shape: chunks as the events arrive, or one whole completion.
 
-`ChatReply` sees each event once and returns the chunks for it; `completion()` is the same answer whole. What OpenAI's
-shape has no place for (where a result's ids came from, what the KV cache saved) travels under the additive key `codec`;
-ids, where they are wanted, as vLLM spells them (`token_ids`, `prompt_token_ids`). Pure: it knows no HTTP and no engine.
+`ChatReply` is given each event once and returns the chunks for it; `completion()` is the same answer, whole. What
+OpenAI's shape has no place for (where a result's ids came from, what the KV cache saved) goes under the additional key
+`codec`; ids, where the client wants them, under vLLM's keys (`token_ids`, `prompt_token_ids`). Pure: it knows no HTTP
+and no engine.
 """
 
 from collections.abc import Sequence
@@ -19,12 +20,11 @@ from gateway.agent.events import (
     ToolFinished,
 )
 from gateway.serve.generation.account import Account
-from gateway.serve.generation.weights import Spell, weighed
+from gateway.serve.generation.form import Chunk
+from gateway.serve.generation.logprobs import Spell, logprob_entry
 from gateway.serve.openai.form import OpenAiReply
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Event, Reasoning
 from gateway.toolcalls.stream.deltas import event_delta
-
-Chunk = dict[str, Any]
 
 
 class ChatReply(OpenAiReply):
@@ -41,13 +41,14 @@ class ChatReply(OpenAiReply):
         answer_id: str = "",
         spell: Spell | None = None,
     ) -> None:
-        """`prompt_ids`: given where the client wants ids, None where it does not. `ignored`: fields without effect.
+        """Start a reply.
 
-        `spell` gives an id's bytes, where probabilities are told.
+        `prompt_ids`: None unless the client wants ids. `ignored`: fields without effect. `spell` returns an id's bytes;
+        None unless the client wants log probabilities.
         """
         self._spell = spell
-        self._weighed: list[Chunk] = []
-        self._unsent: list[Chunk] = []
+        self._sent_logprobs: list[Chunk] = []
+        self._unsent_logprobs: list[Chunk] = []
         self._head: Chunk = {"id": f"chatcmpl-{answer_id}", "created": created, "model": model}
         self._usage_chunk = usage_chunk
         self._prompt_ids = prompt_ids
@@ -61,7 +62,7 @@ class ChatReply(OpenAiReply):
         self._finished: Finished | None = None
 
     def begin(self) -> list[Chunk]:
-        """The first chunk: who speaks, and after which ids."""
+        """The first chunk: the role, and the ids of the prompt where they are wanted."""
         first = self._chunk({"role": "assistant", "content": ""})
         return [first if self._prompt_ids is None else {**first, "prompt_token_ids": list(self._prompt_ids)}]
 
@@ -75,7 +76,7 @@ class ChatReply(OpenAiReply):
                 self._ids += ids
                 return []
             case ContentSampled(tokens):
-                self._unsent += [weighed(token, self._spell) for token in tokens] if self._spell else []
+                self._unsent_logprobs += [logprob_entry(token, self._spell) for token in tokens] if self._spell else []
                 return []
             case IdsSpliced():
                 return [{**self._chunk({}), "codec": {"spliced": self._splice(event)}}]
@@ -96,7 +97,7 @@ class ChatReply(OpenAiReply):
         return [] if delta is None else [self._chunk(delta)]
 
     def _splice(self, event: IdsSpliced) -> list[dict[str, Any]]:
-        """Ids that the model did not write, and where in `token_ids` they stand."""
+        """Ids that the model did not write, and where they belong in `token_ids`."""
         spliced: list[dict[str, Any]] = [
             {"at": len(self._ids), "ids": list(part.ids), "source": part.source, "call_id": part.call_id}
             for part in event.parts
@@ -105,7 +106,7 @@ class ChatReply(OpenAiReply):
         return spliced
 
     def _keep(self, event: Event) -> None:
-        """What the whole answer needs of the parser's events."""
+        """Keep what the whole answer needs of the parser's events."""
         match event:
             case Content(text):
                 self._texts["content"].append(text)
@@ -121,19 +122,19 @@ class ChatReply(OpenAiReply):
                 self._account.add(event)
 
     def completion(self) -> Chunk:
-        """The whole answer. Call it after `Finished` was fed."""
+        """The whole answer. Call it after feeding `Finished`."""
         finished = self._finished
         if finished is None:
             raise RuntimeError("completion() before the answer was finished")
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._texts["content"]) or None}
         if reasoning := "".join(self._texts["reasoning_content"]):
             message["reasoning_content"] = reasoning
-        # A call that broke off is told in `codec.diagnostics`; its arguments are no JSON, and nobody could run it.
+        # A call that broke off is left out, and reported in `codec.diagnostics`: its arguments are not valid JSON.
         if whole := [call for call in self._calls if call["id"] in self._closed]:
             message["tool_calls"] = whole
         choice: Chunk = {"index": 0, "message": message, "finish_reason": finished.reason, "logprobs": None}
         if self._spell is not None:
-            choice["logprobs"] = {"content": [*self._weighed, *self._unsent], "refusal": None}
+            choice["logprobs"] = {"content": [*self._sent_logprobs, *self._unsent_logprobs], "refusal": None}
         prompt = {} if self._prompt_ids is None else {"prompt_token_ids": list(self._prompt_ids)}
         if self._prompt_ids is not None:
             choice["token_ids"] = self._ids
@@ -158,10 +159,10 @@ class ChatReply(OpenAiReply):
         choice: Chunk = {"index": 0, "delta": delta, "finish_reason": reason}
         if self._prompt_ids is not None:
             choice["token_ids"], self._pending = self._pending, []
-        if self._unsent:
-            choice["logprobs"] = {"content": self._unsent, "refusal": None}
-            self._weighed += self._unsent
-            self._unsent = []
+        if self._unsent_logprobs:
+            choice["logprobs"] = {"content": self._unsent_logprobs, "refusal": None}
+            self._sent_logprobs += self._unsent_logprobs
+            self._unsent_logprobs = []
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
 
     def _codec(self) -> dict[str, Any]:

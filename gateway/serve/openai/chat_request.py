@@ -1,8 +1,8 @@
 """What a client may send to `POST /v1/chat/completions`, checked and turned into the agent's terms.
 
 OpenAI's shape (API reference, "Create chat completion"). Fields that we don't know are ignored, as OpenAI's servers do;
-fields that we know and can't honour are refused by name, so that nobody gets another answer than the one asked for.
-Knows nothing of HTTP. The fields that are not chat's own stand in `serve/generation/fields.py`.
+fields that we know and can't honour are refused by name, so that nobody gets a different answer from the one they asked
+for. Knows nothing of HTTP. Fields that are not specific to chats are in `serve/generation/fields.py`.
 """
 
 from collections.abc import Container, Mapping
@@ -15,13 +15,19 @@ from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.agent.history import checked_messages
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, ApiModel, GenerationFields
+from gateway.serve.generation.request_options import (
+    GatewayTools,
+    check_continuation,
+    ignores_effort,
+    scope_of,
+    thinking_options,
+)
 from gateway.serve.generation.schemas import MOST_TOOLS, check_schemas
-from gateway.serve.generation.wishes import GatewayTools, is_unheard, must_begin_freely, scope_of, thinking_options
 from gateway.toolcalls import AnswerForm, ToolSpec
 from leaf_sdk.vocab import TokenMap
 
 _CHOICES: Final = 16
-"""Answers to one request (OpenAI takes 128): they are made one after another."""
+"""Maximum number of answers to one request (OpenAI takes 128): they are made one after another."""
 
 
 class _Function(ApiModel):
@@ -64,7 +70,7 @@ class _JsonObject(ApiModel):
 
 class _NamedSchema(ApiModel):
     name: str = ""
-    # The field is called so, and a model has a method of that name.
+    # The API's name for the field is that of a method of pydantic's models.
     schema_: Annotated[dict[str, Any], Field(alias="schema")]
 
 
@@ -74,13 +80,13 @@ class _JsonSchema(ApiModel):
 
 
 class ChatRequest(GenerationFields):
-    """One request, checked. `messages` is checked apart (`checked`), with places that a person finds."""
+    """One request, checked. `checked` checks `messages` separately, so that its errors name a place people can find."""
 
     refused: ClassVar[Mapping[str, str]] = {
-        "audio": "this model reads and writes text",
-        "function_call": "say `tool_choice`",
-        "functions": "say `tools`",
-        "web_search_options": "nothing is searched here but by tools",
+        "audio": "this model reads and writes only text",
+        "function_call": "use `tool_choice`",
+        "functions": "use `tools`",
+        "web_search_options": "only tools can search here",
         **OTHER_GRAMMARS,
     }
     hints: ClassVar[frozenset[str]] = HINTS | {"prediction", "verbosity"}
@@ -104,27 +110,27 @@ class ChatRequest(GenerationFields):
 
     @classmethod
     def checked(cls, body: bytes) -> tuple["ChatRequest", list[dict[str, Any]]]:
-        """The request of an HTTP body, and its messages. Raises `RequestInvalid` naming the first field at fault."""
+        """Read a request and its messages from an HTTP body. Raises `RequestInvalid` with the first invalid field."""
         request = cls.of_body(body)
         check_schemas(tool.function.parameters for tool in request.tools)
         if request.top_logprobs and not request.logprobs:
-            raise RequestInvalid("top_logprobs: say logprobs: true with it", param="top_logprobs")
+            raise RequestInvalid("top_logprobs: requires logprobs: true", param="top_logprobs")
         request.check_prefill()
         for name, asked in (("n", request.n > 1), ("logprobs", request.logprobs)):
             if asked and request.stream_format != "json":
-                raise RequestInvalid(f"{name}: frames have no place for it; leave stream_format out", param=name)
-        # Named here, before anything is asked of anybody.
+                raise RequestInvalid(f"{name}: not supported in frames: leave out {name} or stream_format", param=name)
+        # An invalid schema is reported here, before the engine or a tool is asked for anything.
         _ = request.form
         return request, checked_messages(request.messages)
 
     def check_prefill(self) -> None:
-        """Raise `RequestInvalid` where the answer can't begin as the request says."""
+        """Raise `RequestInvalid` where the answer can't begin as the request asks."""
         if self.add_generation_prompt not in (None, not self.continue_final_message):
-            words = "add_generation_prompt: false goes with continue_final_message: true, and with nothing else"
+            words = "add_generation_prompt: must be false with continue_final_message: true, and true without it"
             raise RequestInvalid(words, param="add_generation_prompt")
         if self.continue_final_message:
-            way_out = "leave the one or the other out"
-            must_begin_freely(self.form, self.choice(), "continue_final_message", way_out)
+            way_out = "leave out one of the two"
+            check_continuation(self.form, self.choice(), "continue_final_message", way_out)
 
     def client_tools(self) -> list[ToolSpec]:
         """The tools that the client runs itself."""
@@ -134,7 +140,7 @@ class ChatRequest(GenerationFields):
         ]
 
     def gateway_scope(self) -> ToolScope:
-        """The gateway's tools that the request wants to see."""
+        """The gateway's tools that the request wants."""
         return scope_of(self.gateway_tools, None)
 
     def choice(self) -> ToolChoice:
@@ -149,7 +155,7 @@ class ChatRequest(GenerationFields):
 
     @cached_property
     def form(self) -> AnswerForm | None:
-        """What the answer's text must be. Raises `RequestInvalid` for a schema that it can't be held to."""
+        """The form that the answer's text must have; None: any. Raises `RequestInvalid` for an unenforceable schema."""
         match self.response_format:
             case _JsonObject():
                 return AnswerForm()
@@ -159,7 +165,7 @@ class ChatRequest(GenerationFields):
                 return None
 
     def options(self, token_map: TokenMap) -> AnswerOptions:
-        """How the answer is to be made. Raises `RequestInvalid` for what the map has no id of."""
+        """How the answer is to be made. Raises `RequestInvalid` for a bias on anything but the map's ordinary ids."""
         return AnswerOptions(
             choice=self.choice(),
             max_tokens=self.most,
@@ -174,17 +180,17 @@ class ChatRequest(GenerationFields):
 
     @property
     def template_options(self) -> dict[str, Any]:
-        """What the chat template is to be told."""
+        """Options for the chat template."""
         return {**thinking_options(self.reasoning_effort), **(self.chat_template_kwargs or {})}
 
-    def unused(self, used: Container[str]) -> tuple[str, ...]:
-        """Name the fields without effect. `used`: options that the template knows."""
+    def without_effect(self, used: Container[str]) -> tuple[str, ...]:
+        """Names of the fields without effect. `used`: the options that the template knows."""
         given = self.chat_template_kwargs or {}
         options = [f"chat_template_kwargs.{name}" for name in sorted(given) if name not in used]
-        effort = ["reasoning_effort"] if is_unheard(self.reasoning_effort, used) else []
+        effort = ["reasoning_effort"] if ignores_effort(self.reasoning_effort, used) else []
         return (*self.ignored, *options, *effort)
 
     @property
     def most(self) -> int | None:
-        """Ids that may be generated at most, where the client says."""
+        """Maximum number of ids to generate; None where the client does not say."""
         return self.max_completion_tokens or self.max_tokens

@@ -1,24 +1,25 @@
-"""Several answers to one request (`n`), in OpenAI's shape: chunks of each with its index, or one completion with all.
+"""Several answers to one request (`n`), in OpenAI's shape: chunks with the answer's index, or one completion with all.
 
-The answers are made one after another; each has a `ChatReply` of its own, and this joins what they say. Pure.
+The answers are made one after another. Each has its own `ChatReply`; this combines them. Pure.
 """
 
 from collections.abc import Sequence
 
 from gateway.agent.events import AgentEvent, Finished
-from gateway.serve.openai.chat_reply import ChatReply, Chunk, usage_of
+from gateway.serve.generation.form import Chunk
+from gateway.serve.openai.chat_reply import ChatReply, usage_of
 from gateway.serve.openai.form import OpenAiReply
 
 
 class ChoicesReply(OpenAiReply):
-    """The reply to one request for several answers. `prompt`: ids that they have in common, which count once."""
+    """The reply to one request for several answers. `prompt`: how many ids the prompt has, which are counted once."""
 
     def __init__(self, replies: Sequence[ChatReply], prompt: int, *, usage_chunk: bool) -> None:
         self._replies = replies
         self._prompt = prompt
         self._usage_chunk = usage_chunk
         self._at = 0
-        """The answer that is being made."""
+        """Number of the answer that is being made."""
         self._finished: list[Finished] = []
 
     def begin(self) -> list[Chunk]:
@@ -40,7 +41,7 @@ class ChoicesReply(OpenAiReply):
         return [*chunks, {**chunks[-1], "choices": [], "usage": self._usage()}]
 
     def completion(self) -> Chunk:
-        """All answers. What `codec` says is of the first; `codec.choices` has that of the others."""
+        """All answers. `codec` describes the first one; `codec.choices` has one entry for each of the others."""
         first, *others = (reply.completion() for reply in self._replies)
         choices = [{**one["choices"][0], "index": number} for number, one in enumerate((first, *others))]
         codec = {**first["codec"], "choices": [other["codec"] for other in others]}
@@ -60,6 +61,6 @@ class ChoicesReply(OpenAiReply):
 
 
 def _numbered(chunks: Sequence[Chunk], number: int) -> list[Chunk]:
-    """Chunks of one answer, which leave the account to all of them."""
+    """The chunks of one answer with its index, without its own usage: usage is reported for all answers together."""
     told = ({key: value for key, value in chunk.items() if key != "usage"} for chunk in chunks if chunk["choices"])
     return [{**chunk, "choices": [{**chunk["choices"][0], "index": number}]} for chunk in told]

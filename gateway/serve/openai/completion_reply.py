@@ -1,26 +1,24 @@
-"""A completion in OpenAI's older shape (`text_completion`): chunks while it comes, or whole.
+"""A completion in OpenAI's older shape (`text_completion`): chunks as it is generated, or whole.
 
-With `return_token_ids` a choice also has `token_ids`, and the first one `prompt_token_ids`, as vLLM spells them; ids
-travel with the text that follows them. Pure.
+With `return_token_ids` a choice also has `token_ids`, and the first one `prompt_token_ids`, named as in vLLM; ids are
+sent with the text that follows them. Pure.
 """
 
 import secrets
 from collections.abc import Sequence
-from typing import Any
 
 from gateway.agent.events import AgentEvent, Finished, IdsGenerated
+from gateway.serve.generation.form import Chunk
 from gateway.serve.openai.chat_reply import usage_of
 from gateway.serve.openai.form import OpenAiReply
 from gateway.toolcalls import Content
-
-Chunk = dict[str, Any]
 
 
 class CompletionReply(OpenAiReply):
     """The reply to one request. `created`: seconds since the epoch."""
 
     def __init__(self, model: str, created: int, *, usage_chunk: bool, prompt_ids: Sequence[int] | None = None) -> None:
-        """`prompt_ids`: given where the client wants ids, None where it does not."""
+        """`prompt_ids`: None unless the client wants ids."""
         self._head: Chunk = {
             "id": f"cmpl-{secrets.token_hex(12)}",
             "object": "text_completion",
@@ -36,7 +34,7 @@ class CompletionReply(OpenAiReply):
         self._finished: Finished | None = None
 
     def begin(self) -> list[Chunk]:
-        """Nothing comes before the first text."""
+        """Return no chunks: nothing comes before the first text."""
         return []
 
     def feed(self, event: AgentEvent) -> list[Chunk]:
@@ -56,7 +54,7 @@ class CompletionReply(OpenAiReply):
                 return []
 
     def completion(self) -> Chunk:
-        """The whole answer. Call it after `Finished` was fed."""
+        """The whole answer. Call it after feeding `Finished`."""
         if self._finished is None:
             raise RuntimeError("completion() before the answer was finished")
         choice: Chunk = {

@@ -1,7 +1,7 @@
 """What a client may send to `POST /v1/completions`, checked and turned into the agent's terms.
 
-OpenAI's older shape, whose prompt is a text or ids; what of it we can't honour is refused by name. Knows nothing of
-HTTP. The fields that are not its own stand in `serve/generation/fields.py`.
+OpenAI's older shape, whose prompt is a text or ids; fields that we can't honour are refused by name. Knows nothing of
+HTTP. Fields that it shares with chats are in `serve/generation/fields.py`.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ class CompletionRequest(GenerationFields):
 
     prompt: str | Ids
     refused: ClassVar[Mapping[str, str]] = {
-        "echo": "put the prompt before the text yourself",
-        "suffix": "the model only goes on from a prompt",
-        "logprobs": "chats tell them; leave it out here",
+        "echo": "put the prompt in front of the text yourself",
+        "suffix": "the model only continues a prompt",
+        "logprobs": "only `/v1/chat/completions` returns them",
         **OTHER_GRAMMARS,
     }
     hints: ClassVar[frozenset[str]] = HINTS
@@ -28,7 +28,7 @@ class CompletionRequest(GenerationFields):
     best_of: Literal[1] | None = None
 
     def options(self, token_map: TokenMap) -> CompletionOptions:
-        """How the completion is to be made. Raises `RequestInvalid` for what the map has no id of."""
+        """How to make the completion. Raises `RequestInvalid` for a bias on anything but the map's ordinary ids."""
         frames = self.stream_format != "json"
         return CompletionOptions(
             max_tokens=self.max_tokens,

@@ -1,7 +1,7 @@
-"""`POST /v1/completions`: a prompt as text or ids, continued, as JSON, as an event stream or as frames.
+"""`POST /v1/completions`: continues a prompt of text or ids; the answer is JSON, an event stream or frames.
 
 `/v1/completions/codec` is the same with its request in msgpack or protobuf. Turns requests into runs of the completer.
-How an answer is shown is `serve/generation/answers.py`'s and the Codec endpoint's.
+`serve/generation/answers.py` sends the answers as JSON, `serve/codec` as frames.
 """
 
 import time
@@ -30,7 +30,7 @@ from gateway.serve.openai.form import event_bytes, openai_form
 
 
 class CompletionsEndpoint:
-    """The route of plain completions."""
+    """The routes of plain completions."""
 
     def __init__(self, engines: EnginePool, limits: LimitsConfig, metrics: Metrics, frames: FrameResponder) -> None:
         self._completer = Completer(engines, limits, metrics)
@@ -39,7 +39,7 @@ class CompletionsEndpoint:
         self._frames = frames
 
     def routes(self) -> list[Route]:
-        """What `app/process.py` mounts."""
+        """The routes that `app/process.py` mounts."""
         return [
             Route("/v1/completions", self._complete, methods=["POST"]),
             Route("/v1/completions/codec", self._complete_codec, methods=["POST"]),

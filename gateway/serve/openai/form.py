@@ -12,18 +12,18 @@ OPENAI: Final = ApiForm(error_answer, last=b"data: [DONE]\n\n")
 
 
 class OpenAiReply:
-    """A reply in one of OpenAI's older shapes."""
+    """What replies in OpenAI's older shapes (completions, chat completions) share."""
 
     def fail(self, error: Exception) -> list[Chunk]:
-        """The chunk that ends a stream which broke."""
+        """The chunk that ends a stream after an error."""
         return [error_answer(error)[1]]
 
 
 def openai_form() -> ApiForm:
-    """Give the form of one answer, whose request gets an id."""
+    """Return the form of one answer, with a new request id."""
     return replace(OPENAI, headers={"x-request-id": new_request_id()})
 
 
 def event_bytes(reply: Reply) -> int:
-    """Bytes of the event in which this reply shows one text, without the text. It is a reply of no use afterwards."""
+    """How many bytes this reply's event for a text has besides the text. The reply can't be used afterwards."""
     return len(OPENAI.events(reply.feed(Content(""))))

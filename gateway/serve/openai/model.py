@@ -1,8 +1,8 @@
-"""What can be asked of the model besides answers: what it is, how it cuts a text into ids, and vectors of texts.
+"""Requests about the model itself: its description, tokenization, and embeddings.
 
 `GET /v1/models` and `/v1/models/{id}`, `POST /tokenize` and `/detokenize` as vLLM has them, and `POST /v1/embeddings`,
-which goes to an engine that serves it. Texts are ordinary text, also those that a control token is spelled as, unless
-the request says otherwise.
+which goes to an engine that serves it. Texts are tokenized as ordinary text, even where they spell a control token,
+unless the request says otherwise.
 """
 
 import time
@@ -31,17 +31,20 @@ from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.openai.form import openai_form
 
 _INPUTS = 2048
-"""Texts of one request for vectors, as OpenAI has it."""
+"""Maximum number of texts in one request for embeddings; OpenAI's limit."""
 
 
 class TokenizeRequest(RequestModel):
-    """What `POST /tokenize` takes: a text; or messages, and all else that a chat takes (`ChatRequest`)."""
+    """What `POST /tokenize` takes: a text; or messages, with any other field of a chat (`ChatRequest`)."""
 
     model: str | None = None
     prompt: str | None = None
     messages: Any = None
     add_special_tokens: bool = False
-    """Whether what the engine puts before a text is counted, and control tokens that the text spells are such."""
+    """Whether to add the ids that the engine puts before a text, and to read spelled control tokens as such.
+
+    Applies to `prompt` only.
+    """
     return_token_strs: bool = False
 
 
@@ -68,7 +71,7 @@ class EmbeddingsRequest(RequestModel):
 
     @property
     def parts(self) -> "list[str] | list[Ids]":
-        """The texts, or what stands for them."""
+        """The inputs as a list: texts, or lists of ids."""
         if isinstance(self.input, str):
             return [self.input]
         ids: Any = self.input
@@ -76,7 +79,7 @@ class EmbeddingsRequest(RequestModel):
 
 
 class ModelEndpoint:
-    """Routes of the models."""
+    """The routes of requests about the model."""
 
     def __init__(self, agent: Agent, engines: EnginePool, limits: LimitsConfig) -> None:
         self._agent = agent
@@ -85,7 +88,7 @@ class ModelEndpoint:
         self._started = int(time.time())  # noqa: TID251 - the API wants a date
 
     def routes(self) -> list[Route]:
-        """What `app/process.py` mounts."""
+        """The routes that `app/process.py` mounts."""
         return [
             Route("/v1/models", self._models, methods=["GET"]),
             Route("/v1/models/{model:path}", self._model, methods=["GET"]),
@@ -127,7 +130,7 @@ class ModelEndpoint:
             asked = TokenizeRequest.of_body(body)
             ready = self._engines.ready(asked.model)
             if (asked.prompt is None) == (asked.messages is None):
-                raise RequestInvalid("expected either 'prompt' or 'messages'", param="prompt")
+                raise RequestInvalid("expected either 'prompt' or 'messages', not both", param="prompt")
             if asked.prompt is None:
                 ids = await self._prompt(request, body)
             else:
@@ -141,7 +144,7 @@ class ModelEndpoint:
         return form.whole({**counted, "tokens": ids, "token_strs": strings})
 
     async def _prompt(self, request: Request, body: bytes) -> list[int]:
-        """The ids that the engine would be given for a chat."""
+        """The prompt ids that the engine would get for a chat."""
         chat, messages = ChatRequest.checked(body)
         return (await open_chat(self._agent, principal_of(request.scope), chat, messages)).ids
 
@@ -170,7 +173,7 @@ class ModelEndpoint:
         except EngineRefused as error:
             if error.status != 501:
                 return form.refused(error)
-            words = f"the engine serves no vectors of texts ({error.message}); start it with an embedding model"
+            words = f"the engine does not serve embeddings ({error.message}): start it with an embedding model"
             return form.whole(error_body(words, "invalid_request_error", "not_supported", None), 501)
         except GatewayError as error:
             return form.refused(error)
@@ -178,7 +181,7 @@ class ModelEndpoint:
 
 
 async def _input(ready: ReadyEngine, asked: EmbeddingsRequest) -> list[Ids]:
-    """Ids, since the engine would read control tokens out of texts. Others have their turn between two texts."""
+    """The inputs as ids, since the engine would read control tokens in texts. Other tasks may run before each input."""
     found: list[Ids] = []
     for part in asked.parts:
         check_length(len(part), ready.facts.context, "input")
@@ -194,4 +197,4 @@ def _must_have(ready: ReadyEngine, ids: Ids, param: str) -> None:
     if unknown is not None:
         raise RequestInvalid(f"{param}: the map {ready.token_map.map_id!r} has no id {unknown}", param=param)
     if not ids:
-        raise RequestInvalid(f"{param}: expected a text or ids, got none", param=param)
+        raise RequestInvalid(f"{param}: expected a text or ids; got nothing", param=param)

@@ -1,1 +1,1 @@
-"""`/v1/responses`: answers as items, and what is stored of them."""
+"""`/v1/responses`: answers as items, and the responses that are stored."""

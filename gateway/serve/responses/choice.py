@@ -12,7 +12,7 @@ _MODES: Final = ("auto", "none", "required")
 
 
 def read_choice(given: object, tools: RequestTools) -> ToolChoice:
-    """Which tools may be called, and whether one must. Raises `RequestInvalid` for what names no such thing."""
+    """Which tools may be called, and whether one must be. Raises `RequestInvalid` for anything that is not a choice."""
     if given == "none":
         return ToolChoice("none")
     if given in ("auto", "required"):
@@ -23,7 +23,8 @@ def read_choice(given: object, tools: RequestTools) -> ToolChoice:
     names = _names(fields, tools)
     if names is None:
         raise RequestInvalid(
-            f"tool_choice: expected one of {', '.join(_MODES)}, or a function, custom, mcp or allowed_tools object",
+            f"tool_choice: expected one of {', '.join(_MODES)}, or an object of type function, custom, mcp or "
+            "allowed_tools",
             param="tool_choice",
         )
     return ToolChoice("required", names, lasts=False)
@@ -35,13 +36,16 @@ def _allowed(fields: Mapping[str, Any], tools: RequestTools) -> ToolChoice:
         raise RequestInvalid("tool_choice.mode: expected auto or required", param="tool_choice.mode")
     named: list[object] = cast("list[object]", listed) if isinstance(listed, list) else []
     if len(named) > MOST_TOOLS:
-        raise RequestInvalid(f"tool_choice.tools: more than {MOST_TOOLS}", param="tool_choice.tools")
+        raise RequestInvalid(f"tool_choice.tools: expected at most {MOST_TOOLS} tools", param="tool_choice.tools")
     names: list[str] = []
     for number, each in enumerate(named):
         found = _names(_fields(each), tools)
         if found is None:
             place = f"tool_choice.tools[{number}]"
-            raise RequestInvalid(f"{place}: expected a function, custom or mcp object with its name", param=place)
+            raise RequestInvalid(
+                f"{place}: expected a function or custom object with its name, or an mcp object with its server_label",
+                param=place,
+            )
         names += found
     return ToolChoice("required" if mode == "required" else "auto", tuple(dict.fromkeys(names)))
 
@@ -51,7 +55,7 @@ def _fields(value: object) -> Mapping[str, Any]:
 
 
 def _names(fields: Mapping[str, Any], tools: RequestTools) -> tuple[str, ...] | None:
-    """The names that the model knows of what is named; None where nothing is."""
+    """The model's names of the tools that an object names; None where it names none."""
     kind, name = fields.get("type"), fields.get("name")
     if kind in ("function", "custom") and isinstance(name, str):
         namespace = fields.get("namespace")

@@ -1,6 +1,6 @@
-"""`POST /v1/responses`, and the stored responses behind it: GET, DELETE and their input items.
+"""`POST /v1/responses`, and its stored responses: GET, DELETE and their input items.
 
-What one request is and how it is answered is `exchange.py`'s.
+`exchange.py` reads one request and answers it.
 """
 
 import time
@@ -21,9 +21,9 @@ from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
-from gateway.serve.http.elsewhere import Elsewhere
-from gateway.serve.responses.approvals import Approvals
-from gateway.serve.responses.exchange import Exchange, Held
+from gateway.serve.http.replica_answer import ReplicaAnswer
+from gateway.serve.responses.approvals import ApprovedCalls
+from gateway.serve.responses.exchange import Exchange, ResponsesState
 from gateway.serve.responses.form import RESPONSES, NotStored, broken_off
 from gateway.serve.responses.history import shown
 from gateway.serve.responses.listing import page_of
@@ -38,11 +38,11 @@ Tell = Callable[[StoredResponse], Awaitable[dict[str, Any]]]
 
 _SHOWN = 100
 _CLIENT_LEFT = 499
-"""Of an answer that nobody reads."""
+"""Status of an answer whose client has disconnected, so that nobody reads it."""
 
 
 class ResponsesEndpoint:
-    """Routes under /v1/responses over one agent."""
+    """The routes under /v1/responses, over one agent."""
 
     def __init__(
         self,
@@ -52,16 +52,16 @@ class ResponsesEndpoint:
         replicas: Replicas = ALONE,
         shared: Shared | None = None,
     ) -> None:
-        """`replicas`: have the responses that are not here; `shared`: those of replicas that are gone."""
+        """`replicas` have the responses that are not stored here; `shared` has those of replicas that are gone."""
         self._agent = agent
         self._limits = limits
         self._metrics = metrics
         store = ResponseStore(limits.responses_bytes, limits.responses_ttl, limits.principal_share, time.monotonic)
         responses = Responses(store, shared, limits)
-        self._held = Held(responses, Seal(replicas.shared_keys("reasoning")), Approvals(), replicas)
+        self._state = ResponsesState(responses, Seal(replicas.shared_keys("reasoning")), ApprovedCalls(), replicas)
 
     def routes(self) -> list[Route]:
-        """What `app/process.py` mounts."""
+        """The routes that `app/process.py` mounts."""
         one = "/v1/responses/{response_id}"
         return [
             Route("/v1/responses", self._create, methods=["POST"]),
@@ -78,16 +78,16 @@ class ResponsesEndpoint:
         except GatewayError as error:
             return self._refused(error)
         named = named_by(asked.previous_response_id, asked.input)
-        if named.place is None or (owner := self._owner(named.place, request)) is None:
+        if named.routing_id is None or (owner := self._owner(named.routing_id, request)) is None:
             return await self._answer(asked, named.items, request)
         return self._elsewhere(owner, body, lambda: self._answer(asked, named.items, request))
 
     async def _answer(self, asked: ResponsesRequest, referred: Sequence[str], request: Request) -> Response:
         try:
             principal = principal_of(request.scope)
-            stored = await self._held.store.having(principal.name, asked.previous_response_id, referred)
-            exchange = Exchange(self._agent, asked, principal, self._held, stored, self._limits.body_bytes)
-            if not await _is_wanted(exchange, request):
+            stored = await self._state.store.having(principal.name, asked.previous_response_id, referred)
+            exchange = Exchange(self._agent, asked, principal, self._state, stored, self._limits.body_bytes)
+            if not await _opened(exchange, request):
                 self._metrics.chat_request("cancelled")
                 return Response(status_code=_CLIENT_LEFT)
         except GatewayError as error:
@@ -102,19 +102,19 @@ class ResponsesEndpoint:
 
     def _owner(self, an_id: str, request: Request) -> Replica | None:
         principal = principal_of(request.scope)
-        return self._held.replicas.owner("response", name_in(an_id), principal.name, request.scope)
+        return self._state.replicas.owner("response", name_in(an_id), principal.name, request.scope)
 
     def _elsewhere(self, owner: Replica, body: bytes | None, here: Callable[[], Awaitable[Response]]) -> Response:
-        """What it names can be found nowhere but there: where the owner is gone, we say that it is not stored."""
+        """Send the request on to the replica that owns what it names; answer with `here` where that replica is gone."""
 
         async def unanswered(error: NotAnswered) -> Response:
             return RESPONSES.refused(error) if isinstance(error, ReplicaBusy) else await here()
 
-        return Elsewhere(self._held.replicas, owner, body, unanswered=unanswered, broken=broken_off)
+        return ReplicaAnswer(self._state.replicas, owner, body, unanswered=unanswered, broken=broken_off)
 
     async def _retrieve(self, request: Request) -> Response:
         if request.query_params.get("stream", "false") != "false":
-            words = "stream: a response is streamed while it is made, and told whole afterwards"
+            words = "stream: a stored response can't be streamed: leave stream out to get it whole"
             return RESPONSES.refused(RequestInvalid(words, param="stream"))
         return await self._of_stored(request, _show)
 
@@ -126,7 +126,7 @@ class ResponsesEndpoint:
 
     async def _delete(self, request: Request) -> Response:
         async def delete(stored: StoredResponse) -> dict[str, Any]:
-            await self._held.store.delete(stored.owner, stored.id)
+            await self._state.store.delete(stored.owner, stored.id)
             return {"id": stored.id, "object": "response", "deleted": True}
 
         return await self._of_stored(request, delete)
@@ -141,9 +141,9 @@ class ResponsesEndpoint:
         return await told() if owner is None else self._elsewhere(owner, None, told)
 
     async def _told(self, request: Request, response_id: str, tell: Tell) -> Response:
-        stored = await self._held.store.get(principal_of(request.scope).name, response_id)
+        stored = await self._state.store.get(principal_of(request.scope).name, response_id)
         if stored is None:
-            words = f"the response {escape_text(response_id, _SHOWN)!r} is not stored (any more)"
+            words = f"there is no stored response {escape_text(response_id, _SHOWN)!r}: it may have expired"
             return RESPONSES.refused(NotStored(words, "response_not_found"))
         try:
             return RESPONSES.whole(await tell(stored))
@@ -151,13 +151,13 @@ class ResponsesEndpoint:
             return RESPONSES.refused(error)
 
 
-async def _is_wanted(exchange: Exchange, request: Request) -> bool:
-    """Begin; a client that leaves takes the calls with it that it has approved: False. Raises `GatewayError`."""
+async def _opened(exchange: Exchange, request: Request) -> bool:
+    """Open the exchange. False: the client disconnected, which cancels approved calls. Raises `GatewayError`."""
     if not exchange.approves:
         await exchange.open()
         return True
     opening = Answering(lambda _: exchange.open(), lambda _: None)
-    failure = await opening.run(request.scope, request.receive, _unheard)
+    failure = await opening.run(request.scope, request.receive, _drop_event)
     if failure is not None:
         raise failure
     return not opening.client_left
@@ -167,5 +167,5 @@ async def _show(stored: StoredResponse) -> dict[str, Any]:
     return shown(stored)
 
 
-async def _unheard(_event: AgentEvent) -> None:
-    """Of calls that were approved, their results are all that is told."""
+async def _drop_event(_event: AgentEvent) -> None:
+    """Drop an event: of approved calls, only the results are shown."""

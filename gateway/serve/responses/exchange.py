@@ -1,4 +1,4 @@
-"""One request to `/v1/responses` and its answer: what it goes on from, the calls that it approves, how it is told.
+"""One request to `/v1/responses` and its answer: what it continues, the calls that it approves, and how it is shown.
 
 Turns a checked request into a turn of the agent. It knows no HTTP.
 """
@@ -14,8 +14,8 @@ from gateway.agent.turn import NO_MORE
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import Principal
 from gateway.replicas import Replicas
-from gateway.serve.generation.wishes import scope_of
-from gateway.serve.responses.approvals import Approvals, Made
+from gateway.serve.generation.request_options import scope_of
+from gateway.serve.responses.approvals import ApprovedCalls, MadeCall
 from gateway.serve.responses.choice import read_choice
 from gateway.serve.responses.history import Gathered, gather, kept
 from gateway.serve.responses.reply import ReplyOptions, ResponseReply
@@ -23,17 +23,17 @@ from gateway.serve.responses.request import ResponsesRequest
 from gateway.serve.responses.seal import Seal
 from gateway.serve.responses.shared_responses import Responses, Stored
 from gateway.serve.responses.tools import RequestTools, read_tools
-from gateway.serve.responses.transcript import Asked, Reader, Transcript
+from gateway.serve.responses.transcript import CallToApprove, Reader, Transcript
 from gateway.toolcalls import CallClosed
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What this process holds from request to request."""
+class ResponsesState:
+    """What this process keeps between requests."""
 
     store: Responses
     seal: Seal
-    approvals: Approvals
+    approvals: ApprovedCalls
     replicas: Replicas
 
 
@@ -43,39 +43,49 @@ class Exchange:
     conversation: Conversation
 
     def __init__(
-        self, agent: Agent, asked: ResponsesRequest, principal: Principal, held: Held, stored: Stored, most: int
+        self,
+        agent: Agent,
+        asked: ResponsesRequest,
+        principal: Principal,
+        state: ResponsesState,
+        stored: Stored,
+        most: int,
     ) -> None:
-        """`stored`: has what it refers to; `most`: bytes of these items. Raises `RequestInvalid`."""
+        """Read the request. Raises `RequestInvalid`.
+
+        `stored` has the responses and items that it refers to; `most`: bytes that these items may have.
+        """
         self._agent = agent
         self._asked = asked
         self._principal = principal
-        self._held = held
-        self._name = partial(held.replicas.name, "response", principal.name)
+        self._state = state
+        self._name = partial(state.replicas.name, "response", principal.name)
         offers = agent.offers
         servers = partial(offers.servers, principal)
         self._tools: RequestTools = read_tools(asked.tools, offers.entries(principal), servers)
         if asked.gateway_tools == "none" and self._tools.servers is not None:
             raise RequestInvalid(
-                "gateway_tools is 'none', but tools name servers of the gateway", param="gateway_tools"
+                "gateway_tools: 'none' excludes the gateway's servers, but tools name some: leave out one of the two",
+                param="gateway_tools",
             )
         self._scope: ToolScope = scope_of(asked.gateway_tools, self._tools.servers)
         self._choice: ToolChoice = read_choice(asked.tool_choice, self._tools)
         self._items: Gathered = gather(asked, stored, principal.name, most)
-        unseal, sign = partial(held.seal.open, principal.name), partial(held.seal.sign, principal.name)
+        unseal, sign = partial(state.seal.open, principal.name), partial(state.seal.sign, principal.name)
         self._read: Transcript = Reader(self._tools, unseal, sign).read(self._items.placed)
-        self._made: list[Made] = []
+        self._made: list[MadeCall] = []
         self._called = 0
-        """Calls that were made before the answer."""
+        """How many calls were made before the answer."""
 
     @property
     def approves(self) -> bool:
-        """Whether calls are to be made before it begins."""
+        """Whether approved calls have to be made before the answer begins."""
         return bool(self._read.approved)
 
     async def open(self) -> None:
         """Make the calls that were approved, and begin the conversation. Raises `GatewayError`."""
         if self.approves:
-            # Nothing is called for a request that is refused.
+            # Opened once before the calls as well, so that a request that is refused makes none.
             await self._begin()
             self._made = await self._make_approved(self._read.approved)
         await self._begin()
@@ -96,13 +106,13 @@ class Exchange:
 
     @property
     def _calls_left(self) -> int | None:
-        """Calls that may still be made for this request."""
+        """How many calls may still be made for this request; None: any number."""
         most = self._asked.max_tool_calls
         return None if most is None else max(most - self._called, 0)
 
-    async def _make_approved(self, approved: list[Asked]) -> list[Made]:
-        """What became of each call, each made once, however often its client says yes."""
-        approvals = self._held.approvals
+    async def _make_approved(self, approved: list[CallToApprove]) -> list[MadeCall]:
+        """Make the approved calls that were not made before; return all results, and put them into their messages."""
+        approvals = self._state.approvals
         fresh = [each for each in approved if approvals.made(each.item) is None][: self._calls_left]
         for each in fresh:
             approvals.begin(each.item)
@@ -110,10 +120,10 @@ class Exchange:
         outcomes = await self._agent.call(calls, self.conversation, self._scope)
         self._called = len(fresh)
         for each, (text, finished) in zip(fresh, outcomes, strict=True):
-            approvals.note(Made(each.item, text, finished.is_error))
-        made: list[Made] = []
+            approvals.note(MadeCall(each.item, text, finished.is_error))
+        made: list[MadeCall] = []
         for each in approved:
-            made.append(approvals.made(each.item) or Made(each.item, f"error: {NO_MORE}", is_error=True))
+            made.append(approvals.made(each.item) or MadeCall(each.item, f"error: {NO_MORE}", is_error=True))
             if each.place is not None:
                 self._read.messages[each.place]["content"] = made[-1].text
         return made
@@ -135,19 +145,19 @@ class Exchange:
         return await self._agent.answer(self.conversation, options, emit)
 
     def reply(self) -> ResponseReply:
-        """How the answer is told."""
-        asked, items, held = self._asked, self._items, self._held
+        """Start the reply that shows the answer."""
+        asked, items, state = self._asked, self._items, self._state
         owner = self._principal.name
 
         def keep(response: dict[str, Any]) -> None:
-            held.store.put(kept(response, asked.previous_response_id, items, owner, self._name))
+            state.store.put(kept(response, asked.previous_response_id, items, owner, self._name))
 
         options = ReplyOptions(
             now=_now,
             summarized=asked.summarized,
-            seal=partial(held.seal.close, owner) if asked.sealed else None,
+            seal=partial(state.seal.close, owner) if asked.sealed else None,
             name=self._name,
-            sign=partial(held.seal.sign, owner),
+            sign=partial(state.seal.sign, owner),
             spell=None if asked.logprobs is None else self.conversation.ready.token_map.token_bytes,
             keep=keep if asked.store else _nothing,
         )
@@ -195,4 +205,4 @@ def _now() -> int:
 
 
 def _nothing(_response: dict[str, Any]) -> None:
-    """Not stored."""
+    """Do nothing: the client asked not to store the response."""

@@ -8,7 +8,7 @@ from gateway.serve.http.errors import error_answer
 
 
 class NotStored(RequestInvalid):
-    """An id that names nothing kept for this caller: it is unknown, gone, or somebody else's; which, nobody learns."""
+    """An id that names nothing kept for this caller: unknown, gone or somebody else's; the error does not say which."""
 
     def __init__(self, message: str, code: str, param: str | None = None) -> None:
         super().__init__(message, param=param)
@@ -16,18 +16,18 @@ class NotStored(RequestInvalid):
 
 
 def refused(error: Exception) -> tuple[int, dict[str, Any]]:
-    """Status and body for an error."""
+    """The status and the body of an error."""
     status, body = error_answer(error)
     if isinstance(error, NotStored):
         return 404, {"error": {**body["error"], "code": error.code}}
     if body["error"]["param"] == "messages":
-        # The agent's word for what the model reads.
+        # The agent calls the conversation `messages`; in this API it is `input`.
         return status, {"error": {**body["error"], "param": "input"}}
     return status, body
 
 
 def broken_off(error: Exception, events: int) -> bytes:
-    """The event that ends a stream which broke off behind so many, where the response so far is not at hand."""
+    """The event that ends a stream which broke off after `events` events, where the response so far is not known."""
     said = refused(error)[1]["error"]
     told = {"type": "error", "code": "server_error", "message": said["message"], "param": None}
     return RESPONSES.events([{**told, "sequence_number": events}])

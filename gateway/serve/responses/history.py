@@ -1,6 +1,6 @@
-"""What a request goes on from: stored responses that it follows, and its own items, references among them resolved.
+"""The items of a request: those of the stored responses that it follows, and its own, with references resolved.
 
-Knows nothing of messages: items come out in their one form, each with where it stands.
+Knows nothing of messages: it returns items in their canonical form, each with its place in the request.
 """
 
 import json
@@ -37,41 +37,43 @@ class Gathered:
     """The items of one request."""
 
     earlier: list[Item] = field(default_factory=list[Item])
-    """Those of the responses that it follows."""
+    """Items of the responses that it follows."""
     own: list[tuple[str, Item]] = field(default_factory=list[tuple[str, Item]])
-    """Its own, each with where it stands in the request."""
+    """Its own items, each with its place in the request."""
     ignored: list[str] = field(default_factory=list[str])
 
     @property
     def placed(self) -> list[tuple[str, Item]]:
-        """All of them, in order."""
+        """All items with their places, in order."""
         return [*(("previous_response_id", item) for item in self.earlier), *self.own]
 
 
 class _Loader:
-    """Reads what is stored: for one request as many bytes as one may have that sends it all itself."""
+    """Reads stored items: for one request no more bytes than a request may send itself."""
 
     def __init__(self, most: int) -> None:
         self._left = most
 
     def load(self, items: Sequence[bytes], where: str) -> list[Item]:
-        """These items. Raises `RequestInvalid`, before it makes anything of them."""
+        """Parse stored items. Raises `RequestInvalid` for too many bytes, before parsing any."""
         self._left -= sum(map(len, items))
         if self._left < 0:
-            words = f"{where}: the items that are referred to are longer than a request may be (limits.body_bytes)"
+            words = (
+                f"{where}: the stored items have more bytes than a request may have (limits.body_bytes): refer to fewer"
+            )
             raise RequestInvalid(words, param=where)
         return [json.loads(item) for item in items]
 
 
 def gather(request: ResponsesRequest, store: Stored, owner: str, most: int) -> Gathered:
-    """The items of a request.
+    """Gather the items of a request.
 
     Args:
-        most: bytes of all items that are only referred to: one may be named often, and a chain be long.
+        most: maximum bytes of stored items: one may be referred to many times, and a chain of responses may be long.
 
     Raises:
-        RequestInvalid: names the item at fault.
-        NotStored: what it refers to is not kept for this owner.
+        RequestInvalid: names the invalid item.
+        NotStored: what the request refers to is not kept for this owner.
     """
     loader = _Loader(most)
     before = request.previous_response_id
@@ -81,7 +83,7 @@ def gather(request: ResponsesRequest, store: Stored, owner: str, most: int) -> G
         found.own.append(("input[0]", user_message(request.input)))
     given = _listed(request.input)
     if len(found.earlier) + len(found.own) + len(given) > MOST_MESSAGES:
-        raise RequestInvalid(f"input: the conversation holds more than {MOST_MESSAGES} items", param="input")
+        raise RequestInvalid(f"input: the conversation has more than {MOST_MESSAGES} items: shorten it", param="input")
     for number, each in enumerate(given):
         where = f"input[{number}]"
         item = clean_item(each, where)
@@ -92,18 +94,18 @@ def gather(request: ResponsesRequest, store: Stored, owner: str, most: int) -> G
             (item,) = loader.load([_resolved(item["id"], where, store, owner)], where)
         found.own.append((where, item))
     if not found.own and not found.earlier:
-        raise RequestInvalid("input must be a text, or a list of at least one item", param="input")
+        raise RequestInvalid("input: expected a text, or a list of at least one item", param="input")
     return found
 
 
 def kept(response: dict[str, Any], before: str | None, gathered: Gathered, owner: str, name: NewName) -> StoredResponse:
-    """A response as it is stored. `name`: of items that have none."""
+    """A response in the form in which it is stored. `name` makes ids for input items without one."""
     own: list[Item] = []
     input_ids: list[str] = []
     for _, item in gathered.own:
         given = "id" in item
         own.append(item if given else {**item, "id": f"{_PREFIXES.get(item['type'], 'item')}_{name()}"})
-        # What a client names itself, or refers to, is not found by that here.
+        # By an id that the client chose itself, or referred to, the item can't be found in this response.
         input_ids.append("" if given else own[-1]["id"])
     output: list[Item] = response["output"]
     return StoredResponse(
@@ -118,25 +120,25 @@ def kept(response: dict[str, Any], before: str | None, gathered: Gathered, owner
 
 
 def shown(stored: StoredResponse) -> dict[str, Any]:
-    """A stored response as it was."""
+    """A stored response as it was sent."""
     return {**json.loads(stored.head), "output": [json.loads(item) for item in stored.output]}
 
 
 def _listed(given: object) -> Sequence[object]:
-    """Items that are to be read; a text is none."""
+    """The listed items of an input; none where the input is a text. Raises `RequestInvalid`."""
     if isinstance(given, str):
         return ()
     if isinstance(given, list | tuple):
         return cast("Sequence[object]", given)
-    raise RequestInvalid("input must be a text, or a list of items", param="input")
+    raise RequestInvalid("input: expected a text, or a list of items", param="input")
 
 
 def _earlier(response_id: str, store: Stored, owner: str) -> list[bytes]:
     chain = store.chain(owner, response_id)
     if chain is None:
         raise NotStored(
-            f"the response {escape_text(response_id, _SHOWN)!r}, or one that it follows, is not stored (any more); "
-            "send the conversation's items",
+            f"the response {escape_text(response_id, _SHOWN)!r}, or one that it follows, is not stored, or no longer: "
+            "send the conversation's items instead",
             "previous_response_not_found",
             "previous_response_id",
         )
@@ -147,7 +149,7 @@ def _resolved(item_id: str, where: str, store: Stored, owner: str) -> bytes:
     found = store.item(owner, item_id)
     if found is None:
         raise NotStored(
-            f"{where}: the item {escape_text(item_id, _SHOWN)!r} is not stored (any more); send the item itself",
+            f"{where}: the item {escape_text(item_id, _SHOWN)!r} is not stored, or no longer: send the item itself",
             "item_not_found",
             where,
         )

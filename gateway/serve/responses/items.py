@@ -1,8 +1,8 @@
-"""Items of a request's input, checked and brought into the one form in which they are read, kept and listed.
+"""Items of a request's input, checked and converted to the canonical form in which they are read, stored and listed.
 
-What a client wrote short is written out, and what no reader here knows is left out. Items of OpenAI's own tools that a
-conversation brings along are named, anything else is refused by name. Source: OpenAI's API reference, "Create a
-response", `input`, and "List input items".
+Short forms are expanded, and unknown fields are dropped. Items of OpenAI's own hosted tools are left out, and the
+answer names them; any other unknown type is refused by name. Source: OpenAI's API reference, "Create a response",
+`input`, and "List input items".
 """
 
 from collections.abc import Callable, Mapping
@@ -20,29 +20,29 @@ _TEXTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "s
     "refusal": "refusal",
 }
 _HOSTED: Final = frozenset({"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"})
-"""Calls that OpenAI's servers run: the model reads none of them."""
+"""Calls that OpenAI's servers run: they are left out."""
 
 
 class Place:
-    """Where an item stands, for who has to mend it."""
+    """The place of an item in the request, for error messages."""
 
     def __init__(self, where: str) -> None:
         self.where = where
 
     def error(self, words: str, field: str = "") -> RequestInvalid:
-        """What is wrong there."""
+        """Return an error about the item, or about one of its fields."""
         place = f"{self.where}.{field}" if field else self.where
         return RequestInvalid(f"{place} {words}", param=place)
 
     def text(self, item: Mapping[str, Any], field: str) -> str:
-        """A field that is a text."""
+        """Return a field that must be a string. Raises `RequestInvalid`."""
         value = item.get(field)
         if not isinstance(value, str):
             raise self.error(f"is {_repr(value)}; expected a string", field)
         return value
 
     def texts(self, value: object, field: str) -> list[str]:
-        """The texts of a content: a string, or a list of parts of text."""
+        """Return the texts of a content: a string, or a list of text parts. Raises `RequestInvalid`."""
         if isinstance(value, str):
             return [value]
         if not isinstance(value, list):
@@ -54,15 +54,15 @@ class Place:
         kind = fields.get("type")
         key = _TEXTS.get(kind) if isinstance(kind, str) else None
         if key is None:
-            raise self.error(f"holds a part of type {_repr(kind)}; this model reads text only", field)
+            raise self.error(f"has a part of type {_repr(kind)}, but this model reads only text", field)
         text = fields.get(key)
         if not isinstance(text, str):
-            raise self.error(f"holds a part of type {kind} whose {key} is no string", field)
+            raise self.error(f"has a part of type {kind} whose {key} is not a string", field)
         return text
 
 
 def clean_item(item: object, where: str) -> Item | None:
-    """An item in its one form; None where no model reads it. Raises `RequestInvalid` that names the place."""
+    """An item in its canonical form; None for one to leave out. Raises `RequestInvalid` that names the place."""
     place = Place(where)
     if not isinstance(item, dict):
         raise place.error("must be an object")
@@ -74,14 +74,14 @@ def clean_item(item: object, where: str) -> Item | None:
     if read is None:
         if kind in _HOSTED:
             return None
-        raise place.error(f"is {_repr(kind)}, which is not read here; leave it out", "type")
+        raise place.error(f"is {_repr(kind)}, which is not supported: leave the item out", "type")
     cleaned = {"type": kind, **read(fields, place)}
     given = fields.get("id")
     return {**cleaned, "id": given} if isinstance(given, str) and given else cleaned
 
 
 def name_of_hosted(item: object) -> str:
-    """How an item is named that no model reads."""
+    """The name under which the answer reports an item that was left out."""
     return f"input.{escape_text(str(cast('Mapping[str, Any]', item).get('type')), _SHOWN)}"
 
 
@@ -94,12 +94,12 @@ def _read_message(item: Mapping[str, Any], place: Place) -> Item:
 
 
 def user_message(text: str) -> Item:
-    """What an input that is a text means, in its one form."""
+    """An input that is a plain text, as an item."""
     return {"type": "message", "role": "user", "status": "completed", "content": [text_part("user", text)]}
 
 
 def text_part(role: str, text: str) -> Item:
-    """A part of a message."""
+    """A text part of a message by this role."""
     if role != "assistant":
         return {"type": "input_text", "text": text}
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
@@ -154,7 +154,7 @@ def _read_mcp(item: Mapping[str, Any], place: Place) -> Item:
 
 
 def tool_error(text: str) -> Item:
-    """What went wrong with a call of the gateway's."""
+    """The `error` of a call that the gateway ran."""
     return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}], "message": text}
 
 
@@ -176,7 +176,7 @@ def _read_response(item: Mapping[str, Any], place: Place) -> Item:
 
 
 def _read_list(item: Mapping[str, Any], place: Place) -> Item:
-    # Only that it was told is of interest; the tools are not the client's to say.
+    # It matters only that the client was shown the list; what tools there are, the client can't say.
     no_tools: list[Item] = []
     return {"server_label": place.text(item, "server_label"), "tools": no_tools}
 

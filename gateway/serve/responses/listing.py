@@ -1,4 +1,4 @@
-"""`GET /v1/responses/{id}/input_items`: a page of the items of a response's request.
+"""`GET /v1/responses/{id}/input_items`: a page of the input items of a stored response.
 
 Source: OpenAI's API reference, "List input items".
 """
@@ -15,7 +15,7 @@ _DEFAULT: Final = "20"
 
 
 def page_of(stored: StoredResponse, query: Mapping[str, str]) -> dict[str, Any]:
-    """One page of the items, the newest first unless `order` says otherwise. Raises `RequestInvalid`."""
+    """One page of the items, the newest first unless `order` is `asc`. Raises `RequestInvalid`."""
     order, limit, after = query.get("order", "desc"), query.get("limit", _DEFAULT), query.get("after")
     if order not in ("asc", "desc"):
         raise RequestInvalid("order: expected asc or desc", param="order")
@@ -35,5 +35,5 @@ def page_of(stored: StoredResponse, query: Mapping[str, str]) -> dict[str, Any]:
 def _place(items: list[dict[str, Any]], after: str) -> int:
     place = next((number for number, item in enumerate(items) if item["id"] == after), None)
     if place is None:
-        raise RequestInvalid("after: there is no such item", param="after")
+        raise RequestInvalid("after: the response has no input item with this id", param="after")
     return place

@@ -1,7 +1,7 @@
-"""Items of an answer while they are written, and the typed events that tell of it.
+"""Items of an answer while they are written, and the typed events that report it.
 
-A writer knows one item: what it says when it begins, with each piece, and when it is whole. Numbers of events are the
-reply's (`reply.py`). Source: OpenAI's API reference, "Streaming events" of the Responses API.
+A writer builds one item, and returns its events when it begins, for each piece, and when it is complete. The reply
+numbers them (`reply.py`). Source: OpenAI's API reference, "Streaming events" of the Responses API.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, cast
 
 from gateway.serve.responses.items import Item, text_part, tool_error
-from gateway.serve.responses.tools import ClientTool
+from gateway.serve.responses.tools import DeferredTool
 
 Event = dict[str, Any]
 
@@ -25,7 +25,7 @@ class _Item:
         self._pieces: list[str] = []
 
     def named(self, name: str) -> None:
-        """It gets its id, before anything is told of it."""
+        """Set the item's id, before its first event."""
         self.item["id"] = f"{self._prefix}_{name}"
 
     def _tell(self, kind: str, **fields: Any) -> Event:
@@ -39,16 +39,16 @@ class _Item:
         return {"type": "response.output_item.done", "output_index": self.index, "item": self.item}
 
     def break_off(self) -> list[Event]:
-        """It ends as far as it came: what has begun is ended, or clients wait for it in silence."""
+        """End the item as incomplete: clients would wait forever for an item that has begun but never ends."""
         self.item["status"] = "incomplete"
         return [self._ended()]
 
 
 class TextWriter(_Item):
-    """A message, or what the model thinks: one text."""
+    """A message or reasoning, with one text."""
 
     def __init__(self, index: int, kind: Literal["message", "summary", "thought"]) -> None:
-        """`summary`, `thought`: what it thinks, told as a summary or as it is."""
+        """`summary`, `thought`: reasoning, shown as a summary or as reasoning text."""
         no_parts: list[Item] = []
         if kind == "message":
             item: Item = {"type": "message", "role": "assistant", "status": "in_progress", "content": no_parts}
@@ -59,25 +59,25 @@ class TextWriter(_Item):
         self._text_event = _TEXT_EVENTS[kind]
         self._part_event = "reasoning_summary_part" if kind == "summary" else "content_part"
         self._place = {"summary_index": 0} if kind == "summary" else {"content_index": 0}
-        self._weights: list[Item] = []
+        self._logprobs: list[Item] = []
 
     def begin(self) -> list[Event]:
-        """It is there."""
+        """Begin the item and its only part."""
         return [self._added(), self._tell(f"{self._part_event}.added", **self._place, part=self._part(""))]
 
-    def add(self, piece: str, weights: Sequence[Item] = ()) -> list[Event]:
-        """Its next piece. `weights`: the ids of it, where their probabilities are told."""
+    def add(self, piece: str, logprobs: Sequence[Item] = ()) -> list[Event]:
+        """Add a piece of text. `logprobs`: its ids with log probabilities, where the client wants them."""
         self._pieces.append(piece)
-        self._weights += weights
-        return [self._tell(f"{self._text_event}.delta", **self._place, delta=piece, **self._weighed(weights))]
+        self._logprobs += logprobs
+        return [self._tell(f"{self._text_event}.delta", **self._place, delta=piece, **self._logprobs_field(logprobs))]
 
-    def _weighed(self, weights: Sequence[Item]) -> Item:
-        return {"logprobs": [*weights]} if self.kind == "message" else {}
+    def _logprobs_field(self, logprobs: Sequence[Item]) -> Item:
+        return {"logprobs": [*logprobs]} if self.kind == "message" else {}
 
     def end(self, *, whole: bool, seal: Callable[[str], str] | None) -> list[Event]:
-        """It is over. `whole`: no limit cut it; `seal`: seals what the model thought, where a client keeps it."""
+        """End the item. `whole`: no limit cut it; `seal`: seals reasoning, where the client keeps it."""
         text = "".join(self._pieces)
-        part = {**self._part(text), **self._weighed(self._weights)}
+        part = {**self._part(text), **self._logprobs_field(self._logprobs)}
         if self.kind == "message":
             self.item |= {"content": [part], "status": "completed" if whole else "incomplete"}
         else:
@@ -85,7 +85,7 @@ class TextWriter(_Item):
             if seal is not None:
                 self.item["encrypted_content"] = seal(text)
         return [
-            self._tell(f"{self._text_event}.done", **self._place, text=text, **self._weighed(self._weights)),
+            self._tell(f"{self._text_event}.done", **self._place, text=text, **self._logprobs_field(self._logprobs)),
             self._tell(f"{self._part_event}.done", **self._place, part=part),
             self._ended(),
         ]
@@ -97,51 +97,47 @@ class TextWriter(_Item):
 
 
 class CallWriter(_Item):
-    """A call of a function of the client's."""
+    """A call of one of the client's functions."""
 
-    def __init__(self, index: int, call_id: str, tool: ClientTool) -> None:
-        namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
-        item = {"type": "function_call", "call_id": call_id, "name": tool.name, **namespace, "arguments": ""}
-        super().__init__(index, "fc", {**item, "status": "in_progress"})
+    def __init__(self, index: int, call_id: str, tool: DeferredTool) -> None:
+        super().__init__(index, "fc", _client_call("function_call", call_id, tool, "arguments"))
 
     def begin(self) -> list[Event]:
-        """It is there."""
+        """Begin the item."""
         return [self._added()]
 
     def add(self, piece: str) -> list[Event]:
-        """The next piece of its arguments."""
+        """Add a piece of its arguments."""
         self._pieces.append(piece)
         return [self._tell("function_call_arguments.delta", delta=piece)]
 
     def end(self, arguments: str) -> list[Event]:
-        """It is whole."""
+        """End the complete call."""
         self.item |= {"arguments": arguments, "status": "completed"}
         return [self._tell("function_call_arguments.done", arguments=arguments), self._ended()]
 
     def break_off(self) -> list[Event]:
-        """It is not whole: its arguments are as far as they came."""
+        """End the incomplete call, with its arguments as far as they came."""
         self.item["arguments"] = "".join(self._pieces)
         return super().break_off()
 
 
 class CustomWriter(_Item):
-    """A call of a free-form tool of the client's, whose input is known when it is whole."""
+    """A call of one of the client's free-form tools, whose input is known only when the call is complete."""
 
-    def __init__(self, index: int, call_id: str, tool: ClientTool) -> None:
-        namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
-        item = {"type": "custom_tool_call", "call_id": call_id, "name": tool.name, **namespace, "input": ""}
-        super().__init__(index, "ctc", {**item, "status": "in_progress"})
+    def __init__(self, index: int, call_id: str, tool: DeferredTool) -> None:
+        super().__init__(index, "ctc", _client_call("custom_tool_call", call_id, tool, "input"))
 
     def begin(self) -> list[Event]:
-        """It is there."""
+        """Begin the item."""
         return [self._added()]
 
     def add(self, piece: str) -> list[Event]:
-        """The next piece of the JSON in which the input stands."""
+        """Return no events: a piece is JSON that encodes the input, not the input itself."""
         return []
 
     def end(self, arguments: str) -> list[Event]:
-        """It is whole."""
+        """End the complete call, with its input in one piece."""
         text = _input_of(arguments)
         self.item |= {"input": text, "status": "completed"}
         return [
@@ -151,36 +147,36 @@ class CustomWriter(_Item):
         ]
 
 
-class QuestionWriter(_Item):
-    """A call of one of the gateway's tools that the client is to approve: told when it is whole."""
+class ApprovalWriter(_Item):
+    """The approval request for a call of one of the gateway's tools, shown when the call is complete."""
 
-    def __init__(self, index: int, tool: ClientTool, ask: Callable[[str, Item], str]) -> None:
-        """`ask` gives its id, of a name and of what it is when it is whole."""
+    def __init__(self, index: int, tool: DeferredTool, ask: Callable[[str, Item], str]) -> None:
+        """`ask` returns its id, given a name and the complete item."""
         item = {"type": "mcp_approval_request", "server_label": tool.namespace, "name": tool.name, "arguments": ""}
         super().__init__(index, "", item)
         self._ask = ask
         self._name = ""
 
     def named(self, name: str) -> None:
-        """Its id is known when it is whole."""
+        """Keep the name for its id, which is made when the call is complete."""
         self._name = name
 
     def begin(self) -> list[Event]:
-        """Nothing can be asked yet."""
+        """Return no events: the item is shown when it is complete."""
         return []
 
     def add(self, piece: str) -> list[Event]:
-        """Nor now."""
+        """Return no events."""
         return []
 
     def end(self, arguments: str) -> list[Event]:
-        """It is whole."""
+        """Show the complete item."""
         self.item["arguments"] = arguments
         self.item["id"] = self._ask(self._name, self.item)
         return [self._added(), self._ended()]
 
     def break_off(self) -> list[Event]:
-        """Nothing is asked."""
+        """Return no events: an incomplete call is not shown."""
         return []
 
 
@@ -193,28 +189,28 @@ class RunWriter(_Item):
         super().__init__(index, "mcp", item)
 
     def begin(self) -> list[Event]:
-        """It is there."""
+        """Begin the item."""
         return [self._added(), self._tell("mcp_call.in_progress")]
 
     def add(self, piece: str) -> list[Event]:
-        """The next piece of its arguments."""
+        """Add a piece of its arguments."""
         self._pieces.append(piece)
         return [self._tell("mcp_call_arguments.delta", delta=piece)]
 
     def end(self, arguments: str) -> list[Event]:
-        """Its arguments are whole."""
+        """End its arguments, which are complete."""
         self.item["arguments"] = arguments
         return [self._tell("mcp_call_arguments.done", arguments=arguments)]
 
     def finish(self, text: str, *, is_error: bool) -> list[Event]:
-        """It was run."""
+        """End the call that was run, with its result."""
         status = "failed" if is_error else "completed"
         self.item |= {"error": tool_error(text)} if is_error else {"output": text}
         self.item["status"] = status
         return [self._tell(f"mcp_call.{status}"), self._ended()]
 
     def break_off(self) -> list[Event]:
-        """It was not run, and may not even be whole."""
+        """End a call that was not run, and that may be incomplete."""
         self.item["arguments"] = self.item["arguments"] or "".join(self._pieces)
         return [self._tell("mcp_call.failed"), *super().break_off()]
 
@@ -228,18 +224,25 @@ class ListWriter(_Item):
         self._tools = tools
 
     def whole(self) -> list[Event]:
-        """All that is told of it."""
+        """All events of the list."""
         begun = [self._added(), self._tell("mcp_list_tools.in_progress")]
         self.item["tools"] = self._tools
         return [*begun, self._tell("mcp_list_tools.completed"), self._ended()]
 
 
+def _client_call(kind: str, call_id: str, tool: DeferredTool, content: str) -> Item:
+    """A call that the client makes, at its beginning. `content`: the key of its arguments or its input."""
+    namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
+    call = {"type": kind, "call_id": call_id, "name": tool.name, **namespace}
+    return {**call, content: "", "status": "in_progress"}
+
+
 def _input_of(arguments: str) -> str:
-    """The input of a free-form tool; all that was written, where it is not to be told."""
+    """The input in a free-form tool's arguments; all of the arguments where they are not as expected."""
     try:
         value: object = json.loads(arguments)
     except (ValueError, RecursionError):
         return arguments
     text = cast("dict[str, Any]", value).get("input") if isinstance(value, dict) else None
-    # JSON may spell half a character, which no stream can carry.
+    # JSON can spell a lone surrogate, which can't be encoded for a stream.
     return text.encode("utf-8", "replace").decode() if isinstance(text, str) else arguments

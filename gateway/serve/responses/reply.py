@@ -1,8 +1,8 @@
-"""Agent events in the shape of the Responses API: typed events while they come, and one whole response.
+"""Agent events in the shape of the Responses API: typed events as they arrive, and one whole response.
 
-Each event of the agent is seen once and gives the events for it; the response that ends the stream, or is the whole
-answer, is made of the same items. What OpenAI's shape has no place for stands under the additive key `codec`. Pure: it
-knows no HTTP and no engine.
+The reply is given each event of the agent once and returns the events for it; the response that ends the stream, or is
+the whole answer, is made of the same items. What OpenAI's shape has no place for goes under the additional key `codec`.
+Pure: it knows no HTTP and no engine.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,17 +22,17 @@ from gateway.agent.events import (
 )
 from gateway.observe.escape import cut_text
 from gateway.serve.generation.account import Account
-from gateway.serve.generation.weights import Spell, weighed
+from gateway.serve.generation.logprobs import Spell, logprob_entry
 from gateway.serve.http.errors import error_answer
-from gateway.serve.responses.approvals import Made, Sign, question_id
+from gateway.serve.responses.approvals import MadeCall, Sign, approval_request_id
 from gateway.serve.responses.items import Item
 from gateway.serve.responses.names import NewName
 from gateway.serve.responses.output import (
+    ApprovalWriter,
     CallWriter,
     CustomWriter,
     Event,
     ListWriter,
-    QuestionWriter,
     RunWriter,
     TextWriter,
 )
@@ -40,31 +40,31 @@ from gateway.serve.responses.tools import RequestTools
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
 
 _RESULT_TEXT: Final = 100_000
-"""Characters of a tool's result that its item shows; the model has its own limit, in ids."""
+"""Maximum characters of a tool's result that its item shows. What the model gets has its own limit, in ids."""
 
 Kind = Literal["message", "summary", "thought"]
-_Writer = TextWriter | CallWriter | CustomWriter | QuestionWriter | RunWriter | ListWriter
+_Writer = TextWriter | CallWriter | CustomWriter | ApprovalWriter | RunWriter | ListWriter
 W = TypeVar("W", bound=_Writer)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyOptions:
-    """How one answer is told."""
+    """How one answer is shown."""
 
     now: Callable[[], int]
-    """Seconds since the epoch."""
+    """Returns the time, in seconds since the epoch."""
     summarized: bool = False
-    """Whether what the model thinks is told as a summary."""
+    """Whether reasoning is shown as a summary."""
     seal: Callable[[str], str] | None = None
-    """Seals it, where the client keeps the conversation itself."""
+    """Seals reasoning, where the client keeps the conversation itself; None elsewhere."""
     name: NewName = token_urlsafe
-    """Names its items."""
+    """Makes names for its items."""
     sign: Sign = lambda name, call_id, server, tool, arguments: ""
-    """Signs a question whether a call may be made (`question_id`)."""
+    """Signs approval requests (`approval_request_id`)."""
     spell: Spell | None = None
-    """Where probabilities of ids are told."""
+    """Returns an id's bytes; None unless the client wants log probabilities."""
     keep: Callable[[dict[str, Any]], None] = lambda response: None
-    """Hears of the whole response before its client does."""
+    """Called with the whole response before the client gets it."""
 
 
 class ResponseReply:
@@ -78,9 +78,9 @@ class ResponseReply:
         *,
         ignored: Sequence[str] = (),
         lists: Sequence[str] = (),
-        made: Sequence[Made] = (),
+        made: Sequence[MadeCall] = (),
     ) -> None:
-        """`head`: the response without what is only known at its end; `lists`: servers whose tools are told first."""
+        """`head`: the response without what is known only at its end; `lists`: servers whose tools are listed first."""
         self._head = head
         self._tools = tools
         self._options = options
@@ -89,36 +89,36 @@ class ResponseReply:
         self._written: list[_Writer] = []
         self._text: TextWriter | None = None
         self._held = {"message": "", "thought": ""}
-        self._weights: list[Item] = []
-        """Ids of the message that are not told yet, with their probabilities."""
-        self._calls: dict[int, CallWriter | CustomWriter | QuestionWriter | RunWriter] = {}
+        self._logprobs: list[Item] = []
+        """Ids of the message, with log probabilities, that have not been sent yet."""
+        self._calls: dict[int, CallWriter | CustomWriter | ApprovalWriter | RunWriter] = {}
         self._runs: dict[str, RunWriter] = {}
         self._response: dict[str, Any] | None = None
-        # Numbered now: what is fed is numbered before anybody asks for the beginning.
+        # Numbered now: events may be fed before `begin` is called, and the beginning has the first numbers.
         self._beginning = self._begin(lists, made)
 
     def begin(self) -> list[Event]:
-        """What comes before the first event of the agent's."""
+        """Events that come before those of the agent's first event."""
         return self._beginning
 
     def feed(self, event: AgentEvent) -> list[Event]:
-        """Events to send for one of the agent's."""
+        """Events to send for an event of the agent."""
         return self._numbered(self._told(event))
 
     def completion(self) -> Event:
-        """The whole response. Call it after `Finished` was fed."""
+        """The whole response. Call it after feeding `Finished`."""
         if self._response is None:
             raise RuntimeError("completion() before the answer was finished")
         return self._response
 
     def fail(self, error: Exception) -> list[Event]:
-        """The event that ends a stream which broke."""
+        """The event that ends a stream after an error."""
         said = error_answer(error)[1]["error"]
         failure = {"code": "server_error", "message": said["message"]}
         response = {**self._now("failed"), "error": failure, "codec": self._account.codec()}
         return self._numbered([{"type": "response.failed", "response": response}])
 
-    def _begin(self, lists: Sequence[str], made: Sequence[Made]) -> list[Event]:
+    def _begin(self, lists: Sequence[str], made: Sequence[MadeCall]) -> list[Event]:
         response = self._now("in_progress")
         events: list[Event] = [
             {"type": f"response.{kind}", "response": response} for kind in ("created", "in_progress")
@@ -126,7 +126,7 @@ class ResponseReply:
         for server in lists:
             events += self._new(ListWriter(len(self._written), server, self._tools.listed(server))).whole()
         for call in made:
-            asked = call.question
+            asked = call.approval_request
             run = self._new(RunWriter(len(self._written), asked["server_label"], asked["name"], asked["id"]))
             events += [*run.begin(), *run.add(asked["arguments"]), *run.end(asked["arguments"])]
             events += run.finish(call.text, is_error=call.is_error)
@@ -153,30 +153,30 @@ class ResponseReply:
         return []
 
     def _note(self, event: AgentEvent) -> None:
-        """What is told with other events, or at the end."""
+        """Keep what is shown with later events, or at the end."""
         if isinstance(event, GenerationFinished | PromptCompared | Diagnostic):
             self._account.add(event)
         elif isinstance(event, ContentSampled) and (spell := self._options.spell) is not None:
-            self._weights += [weighed(token, spell) for token in event.tokens]
+            self._logprobs += [logprob_entry(token, spell) for token in event.tokens]
 
     def _say(self, kind: Literal["message", "thought"], text: str) -> list[Event]:
-        """A text goes on, or begins with its first character that is no blank; blanks are kept for the next one."""
+        """Continue a text, or begin one at its first non-blank character: leading blanks are held back until then."""
         told: Kind = "summary" if kind == "thought" and self._options.summarized else kind
         if self._text is not None and self._text.kind == told:
-            return self._text.add(text, self._weights_of(kind))
+            return self._text.add(text, self._take_logprobs(kind))
         self._held[kind] += text
         if not self._held[kind].strip():
             return []
         ended, text = self._end_text(), self._held[kind]
         self._held[kind] = ""
         self._text = self._new(TextWriter(len(self._written), told))
-        return [*ended, *self._text.begin(), *self._text.add(text, self._weights_of(kind))]
+        return [*ended, *self._text.begin(), *self._text.add(text, self._take_logprobs(kind))]
 
-    def _weights_of(self, kind: Literal["message", "thought"]) -> list[Item]:
+    def _take_logprobs(self, kind: Literal["message", "thought"]) -> list[Item]:
         if kind == "thought":
             return []
-        weights, self._weights = self._weights, []
-        return weights
+        logprobs, self._logprobs = self._logprobs, []
+        return logprobs
 
     def _end_text(self, *, whole: bool = True) -> list[Event]:
         if (text := self._text) is None:
@@ -185,13 +185,13 @@ class ResponseReply:
         return text.end(whole=whole, seal=self._options.seal)
 
     def _start(self, index: int, call_id: str, name: str) -> list[Event]:
-        tool, place = self._tools.known.get(name), len(self._written)
+        tool, place = self._tools.deferred.get(name), len(self._written)
         if tool is None:
             writer = self._runs[call_id] = RunWriter(place, *self._tools.origin(name))
         elif tool.kind == "custom":
             writer = CustomWriter(place, call_id, tool)
         elif tool.kind == "approval":
-            writer = QuestionWriter(place, tool, partial(question_id, self._options.sign, call_id))
+            writer = ApprovalWriter(place, tool, partial(approval_request_id, self._options.sign, call_id))
         else:
             writer = CallWriter(place, call_id, tool)
         self._calls[index] = self._new(writer)
@@ -201,7 +201,7 @@ class ResponseReply:
         self._account.add_result(event)
         run, begun = self._runs.get(event.call_id), list[Event]()
         if run is None:
-            # A call that might not be made was not told while it was written.
+            # A call that `tool_choice` does not allow is not shown while it is written.
             run = self._new(RunWriter(len(self._written), *self._tools.origin(event.name)))
             begun = [*self._end_text(), *run.begin(), *run.add(event.arguments), *run.end(event.arguments)]
         return [*begun, *run.finish(cut_text(event.text, _RESULT_TEXT), is_error=event.is_error)]

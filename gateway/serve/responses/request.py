@@ -1,6 +1,6 @@
-"""What a client may send to `POST /v1/responses`, checked; all but its input, its tools and their choice.
+"""What a client may send to `POST /v1/responses`, checked, except for `input`, `tools` and `tool_choice`.
 
-OpenAI's shape (API reference, "Create a response"). `items.py`, `tools.py` and `choice.py` read the rest. Knows no
+OpenAI's shape (API reference, "Create a response"). `items.py`, `tools.py` and `choice.py` check these three. Knows no
 HTTP.
 """
 
@@ -13,8 +13,8 @@ from pydantic_core import PydanticCustomError
 
 from gateway.observe.escape import escape_text
 from gateway.serve.generation.fields import FAIL_FAST, ApiModel, SamplingFields
+from gateway.serve.generation.request_options import GatewayTools, ignores_effort, thinking_options
 from gateway.serve.generation.schemas import MOST_TOOLS
-from gateway.serve.generation.wishes import GatewayTools, is_unheard, thinking_options
 from gateway.toolcalls import AnswerForm
 
 _INCLUDED: Final = 64
@@ -30,7 +30,7 @@ _LOGPROBS: Final = "message.output_text.logprobs"
 def _checked_metadata(metadata: dict[str, str] | None) -> dict[str, str] | None:
     pairs = (metadata or {}).items()
     if len(pairs) > _PAIRS or any(len(key) > _KEY or len(value) > _VALUE for key, value in pairs):
-        words = "expected at most {pairs} pairs, of {key} and {value} characters at most"
+        words = "expected at most {pairs} pairs, with keys of at most {key} and values of at most {value} characters"
         raise PydanticCustomError("metadata", words, {"pairs": _PAIRS, "key": _KEY, "value": _VALUE})
     return metadata
 
@@ -53,7 +53,7 @@ class _JsonSchema(ApiModel):
     type: Literal["json_schema"]
     name: str = ""
     description: str | None = None
-    # The field is called so, and a model has a method of that name.
+    # The API's name for the field is that of a method of pydantic's models.
     schema_: Annotated[dict[str, Any], Field(alias="schema")]
     strict: bool | None = None
 
@@ -64,12 +64,12 @@ class _Text(ApiModel):
 
 
 class ResponsesRequest(SamplingFields):
-    """One request, checked. What `input`, `tools` and `tool_choice` hold is read by others."""
+    """One request, checked. Other modules check what `input`, `tools` and `tool_choice` hold."""
 
     refused: ClassVar[Mapping[str, str]] = {
-        "background": "an answer is made while its client waits; leave it out, and stream",
-        "conversation": "send previous_response_id, or the items themselves",
-        "prompt": "prompts are not kept here; write the text into input or instructions",
+        "background": "an answer is made while the client waits: leave it out, and set `stream`",
+        "conversation": "send `previous_response_id`, or the items themselves",
+        "prompt": "prompts are not stored here: write the text into `input` or `instructions`",
     }
     hints: ClassVar[frozenset[str]] = frozenset(
         {
@@ -98,15 +98,15 @@ class ResponsesRequest(SamplingFields):
 
     @classmethod
     def checked(cls, body: bytes) -> "ResponsesRequest":
-        """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
+        """Read a request from an HTTP body. Raises `RequestInvalid` that names the first invalid field."""
         request = cls.of_body(body)
-        # Named here, before anything is asked of anybody.
+        # An invalid schema is reported here, before the engine or a tool is asked for anything.
         _ = request.form
         return request
 
     @cached_property
     def form(self) -> AnswerForm | None:
-        """What the answer's text must be. Raises `RequestInvalid` for a schema that it can't be held to."""
+        """The form that the answer's text must have; None: any. Raises `RequestInvalid` for an unenforceable schema."""
         match self.text.format:
             case _JsonObject():
                 return AnswerForm()
@@ -123,27 +123,27 @@ class ResponsesRequest(SamplingFields):
 
     @property
     def summarized(self) -> bool:
-        """Whether what the model thinks is told as a summary, which is what clients show."""
+        """Whether reasoning is shown as a summary, which is what clients display."""
         return (self.reasoning.summary or self.reasoning.generate_summary) is not None
 
     @property
     def sealed(self) -> bool:
-        """Whether what the model thinks is given to the client to keep."""
+        """Whether the client gets the reasoning sealed, to keep it and send it back."""
         return SEALED in self.include
 
     @property
     def logprobs(self) -> int | None:
-        """How many of the likeliest ids are told with each; None: nothing of it is."""
+        """How many of the likeliest ids to give with each id; None: no log probabilities at all."""
         return (self.top_logprobs or 0) if _LOGPROBS in self.include else self.top_logprobs
 
     @property
     def template_options(self) -> dict[str, str | bool]:
-        """What the chat template is to be told."""
+        """Options for the chat template."""
         return thinking_options(self.reasoning.effort)
 
     def without_effect(self, used: Container[str]) -> tuple[str, ...]:
-        """Name fields without effect, and those within fields. `used`: options that the template knows."""
-        effort = ("reasoning.effort",) if is_unheard(self.reasoning.effort, used) else ()
+        """Names of fields and nested fields without effect. `used`: the options that the template knows."""
+        effort = ("reasoning.effort",) if ignores_effort(self.reasoning.effort, used) else ()
         verbosity = ("text.verbosity",) if self.text.verbosity is not None else ()
         included = (f"include.{escape_text(each, _SHOWN)}" for each in self.include if each not in (SEALED, _LOGPROBS))
         return (*self.ignored, *effort, *verbosity, *included)

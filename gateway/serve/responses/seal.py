@@ -1,8 +1,8 @@
-"""Text of ours that a client keeps for us: what its model thought, where the client keeps the conversation itself.
+"""Text that a client keeps for the gateway: the model's reasoning, where the client keeps the conversation itself.
 
-A seal binds a text to the principal that it was given to, under a secret that all replicas have. What is not sealed
-so, or for somebody else, is no text at all. It hides nothing: its holder has seen the text. A signature is under a
-secret of this process.
+A seal binds a text to the principal that got it, with a secret that all replicas have. Anything not sealed this way, or
+sealed for somebody else, is not accepted. A seal does not encrypt: its holder has seen the text. Signatures are made
+with a secret of this process.
 """
 
 import secrets
@@ -21,17 +21,17 @@ class Seal:
     """The seals of one process."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        """`keys`: of the seals; the first one makes them."""
+        """`keys`: the keys of seals; the first one makes new seals."""
         self._keys = keys
         self._key = secrets.token_bytes(32)
 
     def close(self, owner: str, text: str) -> str:
-        """Seal a text for somebody."""
+        """Seal a text for its owner."""
         content = text.encode("utf-8", "surrogatepass")
         return _MARK + urlsafe_b64encode(_digest(self._keys[0], owner, content) + content).decode()
 
     def open(self, owner: str, sealed: str) -> str | None:
-        """The text of a seal that was made for this owner; None for anything else."""
+        """The text in a seal that was made for this owner; None for anything else."""
         if not sealed.startswith(_MARK):
             return None
         try:
@@ -44,12 +44,12 @@ class Seal:
         return content.decode("utf-8", "surrogatepass")
 
     def sign(self, owner: str, *texts: str) -> str:
-        """What shows that this process gave these texts to this owner: 32 characters."""
+        """A signature that shows that this process gave these texts to this owner: 32 characters."""
         content = dumps([owner, *texts]).encode()
         return blake2b(content, key=self._key, digest_size=_DIGEST, person=b"signature").hexdigest()
 
 
 def _digest(key: bytes, owner: str, content: bytes) -> bytes:
     name = owner.encode("utf-8", "surrogatepass")
-    # The length first: no name can move into the text.
+    # Preceded by the name's length, so that no part of the name can be taken for text.
     return blake2b(b"%d:%b%b" % (len(name), name, content), key=key, digest_size=_DIGEST).digest()

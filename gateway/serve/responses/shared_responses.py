@@ -1,7 +1,8 @@
-"""Stored responses of this replica, and behind them those that a replica which is gone has left in the shared store.
+"""Stored responses of this replica, and those that a replica which is gone has left in the shared store.
 
-Each response that is kept here is written there too, behind its answer. The store is asked for what is named and not
-here, in one step; what it gives holds for the request alone, so that what one replica deletes lives on in no other.
+Each response that is kept here is also written to the shared store, after its answer. For what a request names and this
+replica lacks, the shared store is asked, in one step. What it returns is used for that request only, so that a response
+which one replica deletes does not survive in another.
 """
 
 import asyncio
@@ -15,26 +16,26 @@ from gateway.shared import Bounds, Record, Shared
 from gateway.shared.packing import packed, unpacked
 
 _REFERENCES: Final = 16
-"""Items of which the store is asked for one request."""
+"""Maximum number of items that the shared store is asked for, per request."""
 
 
 class Stored(Protocol):
-    """What a request may go on from."""
+    """Stored responses and items that a request may refer to."""
 
     def chain(self, owner: str, response_id: str) -> list[StoredResponse] | None:
-        """The response and all that it follows, the first one first; None where one of them is not there."""
+        """The response and all that it follows, oldest first; None where one of them is missing."""
         ...
 
     def item(self, owner: str, item_id: str) -> bytes | None:
-        """An item of one of this owner's responses."""
+        """An item of one of this owner's responses; None where there is none."""
         ...
 
 
 class Responses:
-    """The responses that can be had here."""
+    """All responses that this replica has access to."""
 
     def __init__(self, store: ResponseStore, shared: Shared | None, limits: LimitsConfig) -> None:
-        """`store`: those of this replica."""
+        """`store`: the responses of this replica."""
         self._store = store
         self._shared = shared
         self._bounds = Bounds.of(limits.responses_bytes, limits.principal_share, limits.responses_ttl)
@@ -47,7 +48,7 @@ class Responses:
             self._shared.keep("response", response.owner, _record(response), self._bounds, before)
 
     async def get(self, owner: str, response_id: str) -> StoredResponse | None:
-        """A response of this owner's."""
+        """A response of this owner; None where there is none."""
         found = self._store.get(owner, response_id)
         if found is not None or self._shared is None:
             return found
@@ -55,13 +56,16 @@ class Responses:
         return _response(owner, records[0]) if records else None
 
     async def delete(self, owner: str, response_id: str) -> None:
-        """Forget a response of this owner's, wherever it is."""
+        """Delete a response of this owner, here and in the shared store."""
         self._store.delete(owner, response_id)
         if self._shared is not None:
             await self._shared.drop("response", owner, response_id)
 
     async def having(self, owner: str, previous: str | None, items: Sequence[str]) -> Stored:
-        """What is here, with what the store has of these."""
+        """The responses that are here, and those of the named ones that the shared store has.
+
+        `previous`: id of the response that a request follows; `items`: ids of items that it refers to.
+        """
         if self._shared is None:
             return self._store
         missing = None if previous is None else followed(partial(self._store.get, owner), previous)[1]
@@ -81,7 +85,7 @@ class Responses:
 
 
 class _Both:
-    """The stored responses of this process, and those that were found for one request."""
+    """The stored responses of this replica, and those that the shared store returned for one request."""
 
     def __init__(self, store: ResponseStore, owner: str, found: Sequence[StoredResponse]) -> None:
         self._store = store
@@ -90,7 +94,7 @@ class _Both:
         self._items = {name: (each, n) for each in found for n, name in enumerate(each.item_ids) if name}
 
     def chain(self, owner: str, response_id: str) -> list[StoredResponse] | None:
-        """As in `ResponseStore`."""
+        """See `Stored.chain`."""
 
         def get(each: str) -> StoredResponse | None:
             return self._store.get(owner, each) or (self._found.get(each) if owner == self._owner else None)
@@ -99,7 +103,7 @@ class _Both:
         return found if missing is None else None
 
     def item(self, owner: str, item_id: str) -> bytes | None:
-        """As in `ResponseStore`."""
+        """See `Stored.item`."""
         if (here := self._store.item(owner, item_id)) is not None or owner != self._owner:
             return here
         response, place = self._items.get(item_id, (None, 0))

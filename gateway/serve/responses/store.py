@@ -1,8 +1,9 @@
-"""Answers that clients may come back to by id: whole responses, and their items.
+"""Answers that clients may refer to by id: whole responses, and their items.
 
-A response is kept with the items of its own request, and names the one that it follows. Bounded in bytes and in
-time: one that nobody has used for `ttl` is gone, what was used longest ago gives way first, of the principal that has
-the most. To anybody but its owner it does not exist. No IO; the clock is given.
+A response is kept with the items of its own request, and names the response that it follows. Bounded in time and in
+bytes: a response expires when it has not been used for `ttl` seconds; when the store is full, the least recently used
+responses of the principal with the most bytes are dropped. To anybody but its owner a response does not exist. No IO;
+the clock is given.
 """
 
 from collections import Counter, OrderedDict
@@ -13,7 +14,7 @@ from typing import Final
 
 _RESPONSE_BYTES: Final = 1200
 _ITEM_BYTES: Final = 250
-"""What a response and an item take beside their JSON, measured."""
+"""Bytes that a response and an item take besides their JSON, measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,29 +24,29 @@ class StoredResponse:
     owner: str
     id: str
     before: str | None
-    """The response that it follows."""
+    """Id of the response that it follows; None where it follows none."""
     head: bytes
     """The response without its output."""
     input: tuple[bytes, ...]
     """Items of its own request, each with an id."""
     output: tuple[bytes, ...]
     item_ids: tuple[str, ...]
-    """Ids by which its items are found, those of its input first; "" where an item is not."""
+    """Ids by which its items are found, those of its input first; "" for an item that can't be found by id."""
 
     @property
     def size(self) -> int:
-        """Bytes that it takes, roughly."""
+        """Bytes that the response takes, roughly."""
         items = (*self.input, *self.output)
         texts = (self.id, self.head, *items, *self.item_ids)
         return _RESPONSE_BYTES + sum(map(len, texts)) + _ITEM_BYTES * len(items)
 
     def item(self, place: int) -> bytes:
-        """One of its items, counted as `item_ids` are."""
+        """One of its items, by its position in `item_ids`."""
         return self.input[place] if place < len(self.input) else self.output[place - len(self.input)]
 
 
 def followed(get: Callable[[str], StoredResponse | None], response_id: str) -> tuple[list[StoredResponse], str | None]:
-    """A response and what it follows, the first one first, and the id at which that ends because it is not there."""
+    """A response and all that it follows, oldest first; and the id of the one that is missing, None if none is."""
     found: list[StoredResponse] = []
     each: str | None = response_id
     while each is not None and (response := get(each)) is not None:
@@ -68,22 +69,25 @@ class ResponseStore:
     """The responses of one gateway."""
 
     def __init__(self, most: int, ttl: float, share: float, clock: Callable[[], float]) -> None:
-        """`most`: bytes in all. `share`: part of them that one principal may fill, once there are several."""
+        """`most`: bytes in all; `share`: the part of them that one principal may fill, once there are several."""
         self._most = most
         self._ttl = ttl
         self._share = int(most * share)
         self._clock = clock
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        """By id; the one used longest ago first, which is also the one that ends first."""
+        """By id; the least recently used first, which also expires first."""
         self._owned: dict[str, OrderedDict[str, None]] = {}
-        """Ids of each owner's, in the same order."""
+        """Ids of each owner's responses, in the same order."""
         self._items: dict[tuple[str, str], tuple[str, int]] = {}
-        """Owner and id of an item to its response's id and its place there: some ids hold words of a model's."""
+        """Owner and id of an item, to the id of its response and its position there.
+
+        The owner is part of the key, since some ids contain text of a model.
+        """
         self._sizes: Counter[str] = Counter()
 
     @property
     def size(self) -> int:
-        """Bytes that are taken."""
+        """Bytes that all responses take."""
         return self._sizes.total()
 
     def put(self, response: StoredResponse) -> None:
@@ -99,7 +103,7 @@ class ResponseStore:
         self._make_room(response.owner)
 
     def get(self, owner: str, response_id: str) -> StoredResponse | None:
-        """A response of this owner's; it counts as used."""
+        """A response of this owner, which counts as used; None where there is none."""
         self._expire()
         kept = self._kept.get(response_id)
         if kept is None or kept.response.owner != owner:
@@ -108,18 +112,18 @@ class ResponseStore:
         return kept.response
 
     def item(self, owner: str, item_id: str) -> bytes | None:
-        """An item of one of this owner's responses, which counts as used."""
+        """An item of one of this owner's responses, which counts as used; None where there is none."""
         found = self._items.get((owner, item_id))
         response = None if found is None else self.get(owner, found[0])
         return None if found is None or response is None else response.item(found[1])
 
     def chain(self, owner: str, response_id: str) -> list[StoredResponse] | None:
-        """The response and all that it follows, the first one first; None where one of them is not there."""
+        """The response and all that it follows, oldest first; None where one of them is missing."""
         found, missing = followed(partial(self.get, owner), response_id)
         return found if missing is None else None
 
     def delete(self, owner: str, response_id: str) -> bool:
-        """Forget a response of this owner's; False where there is none."""
+        """Delete a response of this owner; False where there is none."""
         if self.get(owner, response_id) is None:
             return False
         self._drop(response_id)

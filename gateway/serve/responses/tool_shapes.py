@@ -1,6 +1,6 @@
 """The shapes of tools in a request to `/v1/responses`.
 
-Source: OpenAI's API reference, "Create a response", `tools`. What is not said here of a tool has no effect.
+Source: OpenAI's API reference, "Create a response", `tools`. Fields of a tool that are not listed here have no effect.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from pydantic import Field
 
 from gateway.proxy import ToolEntry
 from gateway.serve.generation.fields import FAIL_FAST, ApiModel
+from gateway.serve.generation.schemas import MOST_TOOLS
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 _Names = Annotated[frozenset[str], FAIL_FAST]
@@ -26,7 +27,7 @@ class FunctionShape(ApiModel):
 
 
 class Syntax(ApiModel):
-    """What the input of a free-form tool looks like."""
+    """The format of a free-form tool's input."""
 
     type: str
     syntax: str | None = None
@@ -34,7 +35,7 @@ class Syntax(ApiModel):
 
 
 class CustomShape(ApiModel):
-    """A free-form tool of the client's: its input is one text."""
+    """A free-form tool of the client, whose input is one text."""
 
     type: Literal["custom"]
     name: Name
@@ -43,52 +44,52 @@ class CustomShape(ApiModel):
 
 
 class NamespaceShape(ApiModel):
-    """Tools of the client's under a name of their own."""
+    """Several tools of the client, grouped under a name."""
 
     type: Literal["namespace"]
     name: Name
     description: str = ""
-    tools: Annotated[tuple[dict[str, Any], ...], Field(max_length=1024, fail_fast=True)] = ()
+    tools: Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_TOOLS, fail_fast=True)] = ()
 
 
 class Filter(ApiModel):
-    """Some tools of a server."""
+    """Selects tools of a server."""
 
     tool_names: _Names | None = None
     read_only: bool | None = None
 
     def holds(self, entry: ToolEntry) -> bool:
-        """Whether a tool is among them."""
+        """Whether a tool is selected."""
         if self.tool_names is not None and self.tool_names.isdisjoint((entry.name, entry.tool)):
             return False
         return self.read_only is None or self.read_only == _reads_only(entry)
 
 
-class Approvals(ApiModel):
-    """Which calls are to be approved first."""
+class ApprovalFilter(ApiModel):
+    """Which tools' calls need approval."""
 
     always: Filter | None = None
     never: Filter | None = None
 
 
 class McpShape(ApiModel):
-    """A server of the configuration."""
+    """One of the gateway's configured servers."""
 
     type: Literal["mcp"]
     server_label: Name
     server_description: str | None = None
     allowed_tools: _Names | Filter | None = None
-    require_approval: Literal["always", "never"] | Approvals = "never"
+    require_approval: Literal["always", "never"] | ApprovalFilter = "never"
 
     def allows(self, entry: ToolEntry) -> bool:
-        """Whether the model sees a tool of the server's."""
+        """Whether the model sees a tool of the server."""
         allowed = self.allowed_tools
         if allowed is None:
             return True
         return (Filter(tool_names=allowed) if isinstance(allowed, frozenset) else allowed).holds(entry)
 
     def asks(self, entry: ToolEntry) -> bool:
-        """Whether a call of it is to be approved first."""
+        """Whether calls of a tool need approval."""
         rule = self.require_approval
         if isinstance(rule, str):
             return rule == "always"
@@ -98,6 +99,6 @@ class McpShape(ApiModel):
 
 
 def _reads_only(entry: ToolEntry) -> bool:
-    """Whether the server says that a tool changes nothing."""
+    """Whether the server annotates a tool as read-only."""
     annotations: object = entry.definition.get("annotations")
     return isinstance(annotations, Mapping) and cast("Mapping[str, Any]", annotations).get("readOnlyHint") is True

@@ -1,8 +1,8 @@
 """The tools of a request to `/v1/responses`, in the agent's terms.
 
-A function, a free-form tool and the tools of a namespace become tools of the client's, each under a name of its own; an
-`mcp` tool narrows what is seen of the gateway's servers, and may ask to be asked before a call. Tools that OpenAI hosts
-are left out, and named.
+Functions, free-form tools and the tools of namespaces become tools of the client, each under a unique name; an `mcp`
+tool restricts which tools of the gateway's servers the model sees, and may require approval of calls. Tools that OpenAI
+hosts are left out, and the answer names them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,17 +31,17 @@ _INPUT: Final[dict[str, Any]] = {
     "additionalProperties": False,
 }
 OURS: Final = "codec"
-"""Label of the gateway's own tools, which find and call the others."""
+"""Server label of the gateway's own tools, which find and call the others."""
 
 
 @dataclass(frozen=True, slots=True)
-class ClientTool:
-    """A tool whose calls end the answer, as its client knows it."""
+class DeferredTool:
+    """A tool whose calls end the answer, since the client makes or approves them; named as the client knows it."""
 
     kind: Literal["function", "custom", "approval"]
     name: str
     namespace: str | None = None
-    """Of a function, the namespace in which it stands; of a tool to be approved, its server."""
+    """The namespace of a function or free-form tool; the server of a tool whose calls need approval."""
 
 
 @dataclass
@@ -49,14 +49,14 @@ class RequestTools:
     """The tools of one request."""
 
     entries: Sequence[ToolEntry]
-    """The gateway's tools that its principal may call."""
+    """The gateway's tools that the principal may call."""
     specs: list[ToolSpec] = field(default_factory=list[ToolSpec])
-    known: dict[str, ClientTool] = field(default_factory=dict[str, ClientTool])
-    """Those whose calls end the answer, by the names that the model knows."""
+    deferred: dict[str, DeferredTool] = field(default_factory=dict[str, DeferredTool])
+    """Tools whose calls end the answer, by the names that the model knows."""
     servers: dict[str, frozenset[str]] | None = None
-    """Servers that the request names, and what it wants of each."""
+    """Servers that the request names, with the tools that it wants of each; None where it names none."""
     shown: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Those that are served, as the answer repeats them."""
+    """Tools that are not left out, as the answer repeats them."""
     ignored: list[str] = field(default_factory=list[str])
 
     @cached_property
@@ -69,15 +69,15 @@ class RequestTools:
 
     @cached_property
     def _bare(self) -> Mapping[str, list[str]]:
-        """By the names that clients know, those that the model knows."""
+        """The names that the model knows, by the names without namespace that clients know."""
         found: dict[str, list[str]] = {}
-        for known, tool in self.known.items():
+        for model_name, tool in self.deferred.items():
             if tool.kind != "approval":
-                found.setdefault(tool.name, []).append(known)
+                found.setdefault(tool.name, []).append(model_name)
         return found
 
     def origin(self, name: str) -> tuple[str, str]:
-        """Server and own name of a tool of the gateway's."""
+        """The server of a gateway's tool, and the tool's own name there."""
         return self._origins.get(name, (OURS, name))
 
     def public(self, server: str, tool: str) -> str | None:
@@ -85,32 +85,32 @@ class RequestTools:
         return self._publics.get((server, tool))
 
     def model_name(self, name: str, namespace: str | None) -> str:
-        """The name under which the model knows a tool of the client's, also where its namespace was lost on the way."""
+        """The name under which the model knows a tool of the client, even where the client has lost its namespace."""
         joined = joined_name(name, namespace)
-        if joined in self.known or namespace is not None:
+        if joined in self.deferred or namespace is not None:
             return joined
         bare = self._bare.get(name, [])
         return bare[0] if len(bare) == 1 else joined
 
     def of_server(self, server: str) -> list[ToolEntry]:
-        """A server's tools that the model sees."""
+        """The tools of a server that the model sees."""
         wanted = (self.servers or {}).get(server, frozenset())
         return [each for each in self.entries if each.server == server and each.name in wanted]
 
     def listed(self, server: str) -> list[dict[str, Any]]:
-        """The same, as a list of the server's tools shows them."""
+        """The same tools, as an `mcp_list_tools` item shows them."""
         return [_listed(entry.tool, entry.definition) for entry in self.of_server(server)]
 
-    def add(self, spec: ToolSpec, tool: ClientTool, where: str) -> None:
-        """One more whose calls end the answer."""
-        if spec.name in self.known:
+    def add(self, spec: ToolSpec, tool: DeferredTool, where: str) -> None:
+        """Add a tool whose calls end the answer. Raises `RequestInvalid` for a name that is taken."""
+        if spec.name in self.deferred:
             raise RequestInvalid(f"{where}.name: two tools are called {spec.name[:_SHOWN]!r}", param=f"{where}.name")
         self.specs.append(spec)
-        self.known[spec.name] = tool
+        self.deferred[spec.name] = tool
 
 
 def joined_name(name: str, namespace: str | None) -> str:
-    """The one name of a function in a namespace."""
+    """The name under which the model knows a tool in a namespace."""
     if not namespace:
         return name
     return f"{namespace}{name}" if namespace.endswith("__") else f"{namespace}__{name}"
@@ -119,14 +119,14 @@ def joined_name(name: str, namespace: str | None) -> str:
 def read_tools(
     given: Sequence[Mapping[str, Any]], entries: Sequence[ToolEntry], servers: Callable[[], frozenset[str]]
 ) -> RequestTools:
-    """The tools of a request.
+    """Read the tools of a request.
 
     Args:
-        entries: the gateway's tools that its principal may call.
-        servers: gives the names of the servers that exist for that principal.
+        entries: the gateway's tools that the principal may call.
+        servers: returns the names of the servers that exist for that principal.
 
     Raises:
-        RequestInvalid: names the first tool at fault.
+        RequestInvalid: names the first invalid tool.
     """
     check_schemas(given)
     tools = RequestTools(entries)
@@ -143,28 +143,31 @@ def read_tools(
         else:
             tools.shown.append({**tool})
     if len(tools.specs) > MOST_TOOLS:
-        raise RequestInvalid(f"tools: more than {MOST_TOOLS} in all", param="tools")
+        raise RequestInvalid(
+            f"tools: expected at most {MOST_TOOLS} in all, counting those in namespaces and those that need approval",
+            param="tools",
+        )
     return tools
 
 
 def _add_own(tools: RequestTools, tool: Mapping[str, Any], where: str, namespace: str | None) -> bool:
-    """A function or a free-form tool of the client's; False where it is neither."""
+    """Add a function or a free-form tool of the client; return False where the tool is neither."""
     if tool.get("type") == "function":
         function = _checked(FunctionShape, tool, where)
         schema = function.parameters or {"type": "object"}
         spec = ToolSpec(joined_name(function.name, namespace), function.description or "", schema)
-        tools.add(spec, ClientTool("function", function.name, namespace), where)
+        tools.add(spec, DeferredTool("function", function.name, namespace), where)
         return True
     if tool.get("type") != "custom":
         return False
     custom = _checked(CustomShape, tool, where)
     words = [custom.description or ""]
     if custom.format is not None and custom.format.definition:
-        # No engine holds such a grammar: the model is told of it.
+        # No engine can enforce such a grammar: it is added to the description for the model.
         words.append(f"The input follows this {custom.format.syntax or ''} grammar:\n{custom.format.definition}")
         tools.ignored.append("tools.custom.format")
     spec = ToolSpec(joined_name(custom.name, namespace), "\n\n".join(filter(None, words)), _INPUT)
-    tools.add(spec, ClientTool("custom", custom.name, namespace), where)
+    tools.add(spec, DeferredTool("custom", custom.name, namespace), where)
     return True
 
 
@@ -180,20 +183,20 @@ def _add_server(
     for name in _ADDRESSES:
         if tool.get(name):
             raise RequestInvalid(
-                f"{where}.{name}: servers are those of the gateway's configuration; name one in server_label",
+                f"{where}.{name}: only servers in the gateway's configuration can be used: name one in server_label",
                 param=f"{where}.{name}",
             )
     server = _checked(McpShape, tool, where)
     label, before = server.server_label, tools.servers or {}
     if label in before or label not in servers():
-        words = "is named twice" if label in before else "is no server of the gateway that may be used here"
+        words = "is named twice" if label in before else "is not one of the gateway's servers that you may use"
         place = f"{where}.server_label"
         raise RequestInvalid(f"{place}: {escape_text(label, _SHOWN)!r} {words}", param=place)
     wanted = [entry for entry in tools.entries if entry.server == label and server.allows(entry)]
     tools.servers = {**before, label: frozenset(entry.name for entry in wanted)}
     for entry in wanted:
-        if server.asks(entry) and entry.name not in tools.known:
-            tools.add(spec_of(entry.definition), ClientTool("approval", entry.tool, label), where)
+        if server.asks(entry) and entry.name not in tools.deferred:
+            tools.add(spec_of(entry.definition), DeferredTool("approval", entry.tool, label), where)
     tools.shown.append({**tool})
 
 

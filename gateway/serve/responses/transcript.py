@@ -1,8 +1,8 @@
-"""From items to messages: what one answer of the model is in several items becomes one message again.
+"""From items to messages: the items of one answer of the model become one message again.
 
-Reasoning, texts and calls that stand together are one answer, and so are calls of one turn whose results stand between
-them. Calls that the gateway ran are told beside it, since the memory brings them back as they were lived; one that its
-client had approved is a call with a result. It reads items in their one form (`items.py`).
+Consecutive reasoning, texts and calls are one answer, and so are calls of one turn with results between them. Calls
+that the gateway ran are kept beside the message, since the memory restores them with their original ids; a call that
+the client approved is a call with a result. It reads items in their canonical form (`items.py`).
 """
 
 import json
@@ -13,44 +13,44 @@ from typing import Any, Final
 
 from gateway.agent.history import checked_message
 from gateway.serve.generation.echoed import EchoedAnswer, Said
-from gateway.serve.responses.approvals import APPROVAL, Sign, question_id
+from gateway.serve.responses.approvals import APPROVAL, Sign, approval_request_id
 from gateway.serve.responses.items import Item, Place
 from gateway.serve.responses.names import name_in
 from gateway.serve.responses.tools import RequestTools
 from gateway.toolcalls import is_of_one_turn
 
 _THOUGHT: Final = re.compile(r"<think>\n(.*)\n</think>", re.DOTALL)
-"""How pydantic-ai sends back what another API's model thought."""
-_QUESTION: Final = re.compile(rf"{APPROVAL}(?:[\w-]+\.[0-9a-f]{{32}}_)?(.*)", re.ASCII | re.DOTALL)
-"""The id of such a question: a name, a signature, and the id of the call."""
+"""How pydantic-ai sends back reasoning that came from another API."""
+_APPROVAL_ID: Final = re.compile(rf"{APPROVAL}(?:[\w-]+\.[0-9a-f]{{32}}_)?(.*)", re.ASCII | re.DOTALL)
+"""The id of an approval request: a name, a signature, and the id of the call."""
 _MOST_APPROVED: Final = 64
-"""Calls that are made for one request: all are made at the same time."""
-_LOST: Final = "error: the result of this call is not known any more"
+"""Maximum number of approved calls of one request: all are made at the same time."""
+_LOST: Final = "error: the result of this call is no longer known"
 
 
 @dataclass(slots=True)
-class Asked:
-    """A call that was to be approved, and what became of it."""
+class CallToApprove:
+    """A call that needs approval, and what became of it."""
 
     call_id: str
     name: str
-    """As the model knows it."""
+    """The tool's name, as the model knows it."""
     item: Item
     place: int | None = None
-    """Which message holds the result, once its client has decided."""
+    """Position of the message that holds the result; None until the client has decided."""
     known: bool = False
-    """Whether the result is there."""
+    """Whether the result is known: also where the client refused the call."""
 
 
 @dataclass(slots=True)
 class Transcript:
-    """What a request's items come to."""
+    """The messages of a request's items, and what else they say."""
 
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    approved: list[Asked] = field(default_factory=list[Asked])
-    """Calls that may be made now; their messages wait for what they say."""
+    approved: list[CallToApprove] = field(default_factory=list[CallToApprove])
+    """Approved calls that are still to be made; their results go into their messages."""
     listed: set[str] = field(default_factory=set[str])
-    """Servers whose tools the client has been told of."""
+    """Servers whose tools the client has been shown (`mcp_list_tools`)."""
     ignored: list[str] = field(default_factory=list[str])
 
 
@@ -58,20 +58,20 @@ class Reader:
     """Reads one request's items, in order."""
 
     def __init__(self, tools: RequestTools, unseal: Callable[[str], str | None], sign: Sign) -> None:
-        """`sign`: see `question_id`."""
+        """`unseal`: see `Seal.open`; `sign`: see `approval_request_id`."""
         self._tools = tools
         self._unseal = unseal
         self._sign = sign
         self._answer: EchoedAnswer | None = None
         """The answer that is being read."""
         self._before: EchoedAnswer | None = None
-        """The one behind which only results have come."""
-        self._asked: dict[str, Asked] = {}
+        """The answer before it, as long as only results have followed."""
+        self._asked: dict[str, CallToApprove] = {}
         self._places: list[str] = []
         self._read = Transcript()
 
     def read(self, items: Iterable[tuple[str, Item]]) -> Transcript:
-        """All items, each with where it stands. Raises `RequestInvalid` that names the place."""
+        """Read all items, each with its place in the request. Raises `RequestInvalid` that names the place."""
         for where, item in items:
             self._add(item, where)
         self._end_answer()
@@ -82,25 +82,27 @@ class Reader:
         return self._read
 
     def _settle(self) -> None:
-        """What becomes of calls that the client has approved and whose results are not known."""
+        """Approve the calls whose results are not known yet; those before the last answer are lost."""
         messages = self._read.messages
         last = max((place for place, message in enumerate(messages) if message["role"] == "assistant"), default=-1)
         for asked in self._asked.values():
             if asked.place is None or asked.known:
                 continue
             if asked.place > last:
-                # Nothing was answered since.
+                # Approved since the last answer.
                 self._approve(asked, Place(self._places[asked.place]))
             else:
                 messages[asked.place]["content"] = _LOST
 
-    def _approve(self, asked: Asked, where: Place) -> None:
+    def _approve(self, asked: CallToApprove, where: Place) -> None:
         asked_as = asked.item["id"]
-        if asked_as != question_id(self._sign, asked.call_id, name_in(asked_as), asked.item):
-            words = "is the id of no question as this gateway has asked it since it was started: ask the model again"
+        if asked_as != approval_request_id(self._sign, asked.call_id, name_in(asked_as), asked.item):
+            words = (
+                "does not match any approval request that this gateway has made since it started: ask the model again"
+            )
             raise where.error(words, "approval_request_id")
         if len(self._read.approved) == _MOST_APPROVED:
-            raise where.error(f"approves more than {_MOST_APPROVED} calls at once")
+            raise where.error(f"approves more than {_MOST_APPROVED} calls at once: approve fewer")
         self._read.approved.append(asked)
 
     def _add(self, item: Item, where: str) -> None:
@@ -151,10 +153,10 @@ class Reader:
     def _mcp(self, item: Item, where: str) -> None:
         match item["type"]:
             case "mcp_approval_request":
-                found = _QUESTION.fullmatch(item["id"])
+                found = _APPROVAL_ID.fullmatch(item["id"])
                 call_id = item["id"] if found is None else found[1]
                 name = self._name_of(item)
-                self._asked[item["id"]] = Asked(call_id, name, item)
+                self._asked[item["id"]] = CallToApprove(call_id, name, item)
                 self._call(call_id, name, item["arguments"], where)
             case "mcp_approval_response":
                 self._approval(item, where)
@@ -163,20 +165,21 @@ class Reader:
 
     def _name_of(self, item: Item) -> str:
         server, tool = item["server_label"], item["name"]
-        # What is not there is no other server's tool: no name holds a slash.
+        # With a slash, which no name contains, a missing tool can't be taken for another server's.
         return self._tools.public(server, tool) or f"{server}/{tool}"
 
     def _approval(self, item: Item, where: str) -> None:
         asked = self._asked.get(item["approval_request_id"])
         if asked is None or asked.place is not None:
-            raise Place(where).error("answers no question of this conversation", "approval_request_id")
+            words = "is not the id of an approval request of this conversation that is still unanswered"
+            raise Place(where).error(words, "approval_request_id")
         reason = f": {item['reason']}" if item.get("reason") else ""
         refused = f"error: the user did not approve this call{reason}"
         asked.place, asked.known = len(self._read.messages), not item["approve"]
         self._result(asked.call_id, refused, where)
 
     def _ran(self, item: Item, where: str) -> None:
-        """A call that the gateway ran: here or, where it had been asked for before, in the answer to that."""
+        """Read a call that the gateway ran: as part of this answer, or as the result of a call that was approved."""
         asked = self._asked.get(item.get("approval_request_id", ""))
         error: Item = item.get("error") or {"message": ""}
         result = item.get("output") or error["message"]
@@ -222,12 +225,12 @@ class Reader:
 
 
 def _written(arguments: str) -> str:
-    """The arguments of a call; of one that broke off, which are no JSON, as text."""
+    """The arguments of a call; those of one that broke off, which are not JSON, are wrapped as a text."""
     try:
         json.loads(arguments or "{}")
     except ValueError:
         return json.dumps({"input": arguments})
     except RecursionError:
-        # Named by who checks messages.
+        # The check of messages reports it.
         return arguments
     return arguments

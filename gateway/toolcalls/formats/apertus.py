@@ -5,9 +5,9 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json import KeyedCall
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.regions import Call, Region
-from gateway.toolcalls.nodes.series import Array, Loose
+from gateway.toolcalls.nodes.series import Array, OptionalMarker
 
-_TOOLS = Region("<|tools_prefix|>", Array(Call(KeyedCall())), Loose("<|tools_suffix|>"))
+_TOOLS = Region("<|tools_prefix|>", Array(Call(KeyedCall())), OptionalMarker("<|tools_suffix|>"))
 
 APERTUS = Format(
     name="apertus",

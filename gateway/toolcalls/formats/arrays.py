@@ -1,7 +1,7 @@
 """Nemotron Nano v2, Apriel, Hunyuan, Jamba, MiniMax M1: a list of calls between two markers, after reasoning.
 
-MiniMax M1 writes one call a line and no array. Apriel 1.6 opens its reasoning in the prompt with a sentence and ends it
-with `[BEGIN FINAL RESPONSE]`; 1.5 used `<thinking>`. Hunyuan puts the answer in `<answer>`.
+MiniMax M1 writes one call on each line instead of an array. Apriel 1.6 opens its reasoning in the prompt with a
+sentence and ends it with `[BEGIN FINAL RESPONSE]`; 1.5 used `<thinking>`. Hunyuan puts the answer in `<answer>`.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -10,19 +10,21 @@ from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Space
 from gateway.toolcalls.nodes.regions import Region
-from gateway.toolcalls.nodes.series import Array, Loose, Series, Spelled
+from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants
 
 _CALL = call_object()
 _ARRAY = Array(_CALL)
 _THINK = Thought("<think>", "</think>")
-_OPENER, _CLOSER = "<tool_calls>", Loose("</tool_calls>")
+_OPENER, _CLOSER = "<tool_calls>", OptionalMarker("</tool_calls>")
 _OBJECT = '{"name": "TOOL", "arguments": {"KEY": "VALUE"}}'
 _SHAPE = f"<tool_calls>[{_OBJECT}]</tool_calls>"
 
-_TOOLCALL = Region("<TOOLCALL>", _ARRAY, Loose("</TOOLCALL>"))
+_TOOLCALL = Region("<TOOLCALL>", _ARRAY, OptionalMarker("</TOOLCALL>"))
 _LIST = Region(_OPENER, _ARRAY, _CLOSER)
 _SPREAD = Region(_OPENER, Array(_CALL, "[\n    ", ",\n    ", "\n]"), _CLOSER)
-_LINES = Region(_OPENER, Space("\n"), Spelled(_ARRAY, writes=Series(_CALL, "\n")), Loose(_CLOSER.text, lead="\n"))
+_LINES = Region(
+    _OPENER, Space("\n"), Variants(_ARRAY, writes=Series(_CALL, "\n")), OptionalMarker(_CLOSER.text, lead="\n")
+)
 
 NEMOTRON_NANO = Format(
     name="nemotron_nano",

@@ -1,8 +1,8 @@
-"""Which format a model's calls are read in, and who teaches it: the chat template, or the gateway in words of its own.
+"""Which format a model's calls are read in, and what teaches it to the model: the chat template, or the gateway's text.
 
-A setting that names a format decides. Else the template does: by what tells its family, or, where llama.cpp says that
-it renders tools, by the call that its text shows. A template that does neither gets `generic`, which the gateway
-teaches. Decided once for a model.
+A setting that names a format decides. Otherwise the template does: by texts that are typical of its family, or, where
+the engine says that it renders tools, by the call that its text shows. A template that has neither gets `generic`,
+which the gateway teaches. Decided once for each model.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class ChosenFormat:
 
     format: Format
     preamble: bool
-    """Whether the gateway puts tools, calls and the way to write them into words: the template does not, or not in a
-    form that could be read."""
+    """Whether the gateway describes tools, and how to call them, in the system text: the template does not, or not in
+    a form that could be read."""
 
 
 def choose_format(jinja_text: str, *, supports_tools: bool, wanted: str = AUTO) -> ChosenFormat:

@@ -1,6 +1,6 @@
 """Command R7B, Command A, Cohere2 MoE: an array of calls with ids in an action block; the answer has its own block.
 
-The ids are small numbers in quotes. Reasoning opens the message, or was opened by the prompt, and may end where the
+The ids are small numbers in quotes. Reasoning opens the message, or the prompt has opened it, and it may end where the
 next block opens.
 """
 
@@ -9,10 +9,10 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.regions import Region
-from gateway.toolcalls.nodes.series import Array, Loose
+from gateway.toolcalls.nodes.series import Array, OptionalMarker
 
 _CALL = call_object(name="tool_name", arguments="parameters", id_first="tool_call_id", id_shape="[0-9]{1,2}")
-_ACTION = Region("<|START_ACTION|>", Array(_CALL, "[\n    ", ",\n    ", "\n]"), Loose("<|END_ACTION|>"))
+_ACTION = Region("<|START_ACTION|>", Array(_CALL, "[\n    ", ",\n    ", "\n]"), OptionalMarker("<|END_ACTION|>"))
 _ANSWER = ("<|START_RESPONSE|>", "<|START_TEXT|>")
 
 COMMAND_R7B = Format(

@@ -1,7 +1,7 @@
 """DeepSeek R1, V3 and V3.1, and the distilled models: calls in a section, the arguments of R1 and V3 in a code fence.
 
-R1's distilled models lack the tokens and spell the section's opening in several ways, or leave it out; the ends of
-calls and of the section go missing. The prompt opens reasoning, or closes it too.
+R1's distilled models lack the tokens and spell the section's opening in several ways, or leave it out. The ends of
+calls and of the section may be missing. The prompt opens reasoning, and may also close it.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -10,11 +10,11 @@ from gateway.toolcalls.nodes.json import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Marker, Space, Start
 from gateway.toolcalls.nodes.regions import Call, Region
-from gateway.toolcalls.nodes.series import Loose, Series
+from gateway.toolcalls.nodes.series import OptionalMarker, Series
 
-_BEGIN, _END = "<｜tool▁call▁begin｜>", Loose("<｜tool▁call▁end｜>")
+_BEGIN, _END = "<｜tool▁call▁begin｜>", OptionalMarker("<｜tool▁call▁end｜>")
 _SEPARATOR = Marker("<｜tool▁sep｜>")
-_CLOSER = Loose("<｜tool▁calls▁end｜>")
+_CLOSER = OptionalMarker("<｜tool▁calls▁end｜>")
 _OPENER = "<｜tool▁calls▁begin｜>"
 _OTHER_OPENERS = (
     "<｜tool_calls_begin｜>",
@@ -27,15 +27,15 @@ _OBJECT = '{"KEY": "VALUE"}'
 
 _FENCED = Call(
     Seq(
-        Loose(_BEGIN),
+        OptionalMarker(_BEGIN),
         "function",
         _SEPARATOR,
         Capture("name", "\n", also=("```",)),
         Start(),
-        Loose("```json", lead="\n"),
+        OptionalMarker("```json", lead="\n"),
         Space("\n"),
         Json(),
-        Loose("```", lead="\n"),
+        OptionalMarker("```", lead="\n"),
         _END,
     )
 )

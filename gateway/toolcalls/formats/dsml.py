@@ -1,10 +1,10 @@
 """DeepSeek V3.2, V4 and V4.1: calls in DSML tags; each argument says whether it is a string.
 
-The sections' names differ and are misspelled (`tool_calls`, `toolcalls`, `tool`); all are read by both. V4.1 writes a
-space before the tags' names; some write a call's arguments as one object, or a tag that closes itself. What is no
-string is JSON; where the tool's schema says otherwise, the schema is right. An argument `arguments` or `input` that the
-tool does not have holds them all. Two newlines before a section are not content. The prompt opens reasoning, or closes
-it; a call ends it too.
+The section's name differs and may be misspelled (`tool_calls`, `toolcalls`, `tool`); both formats read all of them.
+V4.1 writes a space before the tags' names. Some models write a call's arguments as one object, or a self-closing tag. A
+value that is not a string is JSON; where the tool's schema says otherwise, the schema wins. An argument `arguments` or
+`input` that the tool does not have holds all arguments. Two newlines before a section are not content. The prompt opens
+reasoning, or closes it; a call also ends it.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -13,7 +13,7 @@ from gateway.toolcalls.nodes.json import JsonObject
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Marker, Space, Start
 from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region
-from gateway.toolcalls.nodes.series import Loose, Spelled
+from gateway.toolcalls.nodes.series import OptionalMarker, Variants
 from gateway.toolcalls.nodes.tagged import Parameters, TagName
 from gateway.toolcalls.nodes.typed import Ending
 from gateway.toolcalls.schema.kinds import ALL
@@ -24,7 +24,7 @@ _HEAD = r"""(?P<quote>["']?)(?P<key>.*?)(?P=quote)(?:\s+string=["']?(?P<string>t
 
 
 def _call(gap: str, closers: tuple[str, ...]) -> tuple[str, Call]:
-    """Give how a call's tag begins, and the call, whose tags have a `gap` before their names."""
+    """Return the beginning of a call's tag, and the call; its tags have a `gap` before their names."""
     invoke, parameter = f"｜DSML｜{gap}invoke", f"｜DSML｜{gap}parameter"
     parameters = Parameters(
         opener=f"<{parameter} name=",
@@ -41,22 +41,22 @@ def _call(gap: str, closers: tuple[str, ...]) -> tuple[str, Call]:
         wrappers=("arguments", "input"),
     )
     head = f"<{invoke} name="
-    # Some write the arguments as one object, and a call without any as a tag that closes itself.
-    body = Spelled(Seq(Start(), JsonObject()), parameters, writes=parameters)
+    # Some models write the arguments as one object, and a call without any as a self-closing tag.
+    body = Variants(Seq(Start(), JsonObject()), parameters, writes=parameters)
     name = TagName(written='"{name}">', head=_NAME)
-    return head, Call(Seq(head, name, Space("\n"), body, Loose(f"</{invoke}>")))
+    return head, Call(Seq(head, name, Space("\n"), body, OptionalMarker(f"</{invoke}>")))
 
 
 def _family(name: str, section: str, lacks: tuple[str, ...] = ()) -> Format:
     sections = (section, *(other for other in _SECTIONS if other != section))
     openers, closers = zip(*((f"<｜DSML｜{name}>", f"</｜DSML｜{name}>") for name in sections), strict=True)
     (head, plain), (spaced_head, spaced) = (_call(gap, closers) for gap in ("", " "))
-    any_call = Spelled(plain, spaced, writes=plain)
+    any_call = Variants(plain, spaced, writes=plain)
     ending = Choice(*map(Marker, closers))
     regions = [Region(opener, Space("\n"), Calls(Seq(any_call, Space("\n"))), ending) for opener in openers]
-    # The section's opening goes missing; its end is markup even so.
+    # The section's opening may be missing; its end is markup anyway.
     bare = [
-        Bare(head, Calls(Seq(call, Space())), *map(Loose, closers))
+        Bare(head, Calls(Seq(call, Space())), *map(OptionalMarker, closers))
         for head, call in ((head, plain), (spaced_head, spaced))
     ]
     return Format(

@@ -1,7 +1,8 @@
-"""A format: one declaration of how a family of models writes its calls, and all that is made from it.
+"""A format: one declaration of how a family of models writes its calls, and everything that is made from it.
 
-The nodes give the parser and the grammar; the rest says how to know the family by its chat template and how to show the
-shape to a model whose template knows no tools. A format holds no request and no stream, so one serves all.
+The nodes give the parser and the grammar; the rest says how to recognise the family by its chat template and how to
+show the shape to a model whose template does not support tools. A format holds no request and no stream, so one serves
+all.
 """
 
 from collections.abc import Sequence
@@ -26,17 +27,17 @@ class Format:
     body: Node
     """A whole message, from its first character."""
     calls: Node
-    """What a grammar forces: the calls alone."""
+    """What a grammar forces: only the calls."""
     shape: str
     """One call as a system prompt shows it."""
     answer: str = ""
-    """What the family's models write before the text of an answer, where they write anything."""
+    """What the family's models write before the text of an answer, if anything."""
     template_has: tuple[str, ...] = ()
-    """Texts that stand in the chat templates of this family, all of them; none: no template is known by its text."""
+    """Texts that all occur in the chat templates of this family; (): these texts identify no template."""
     template_or: tuple[str, ...] = ()
-    """Texts of which any one tells the family as well: templates that others wrote for its models."""
+    """Texts any one of which also identifies the family: of templates that others wrote for its models."""
     template_lacks: tuple[str, ...] = ()
-    """Texts that tell another family's templates."""
+    """Texts that identify another family's templates."""
 
     @cached_property
     def markers(self) -> tuple[str, ...]:
@@ -45,10 +46,10 @@ class Format:
 
     @cached_property
     def opening(self) -> str:
-        """The marker with which calls begin; "" where they begin in several ways, or with none."""
+        """The marker with which calls begin; "" where they begin in several ways, or without a marker."""
         node: Node | None = self.calls
         while node is not None and not isinstance(node, Marker):
-            # Where a call can begin in several ways, the grammar may write another than the first.
+            # Where a call can begin in several ways, the grammar may write a different one from the first.
             children = () if isinstance(node, Choice) else node.children()
             node = children[0] if children else None
         return node.text if node is not None else ""
@@ -56,19 +57,19 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class CallTrigger:
-    """A special token with which calls begin: from where it comes, a lazy grammar holds."""
+    """A special token with which calls begin: a lazy grammar holds from where it occurs."""
 
     text: str
     token_id: int
 
 
 def call_triggers(fmt: Format, vocabulary: Vocabulary) -> tuple[CallTrigger, ...]:
-    """Give what arms `call_grammar` while a model writes freely; none where that is not safe.
+    """Return the tokens that trigger `call_grammar` while a model writes freely; none where that is not safe.
 
     It is safe where the format's grammar begins with a marker that is one special token: prose can't spell it, and the
-    grammar takes it as it stands. A marker made of ordinary tokens is not a trigger: llama.cpp ends a generation with
-    an error when the token that completes it holds more than the grammar allows (`>"` after `<tool_call`), which is how
-    prose that quotes the marker ends.
+    grammar accepts it as one token. A marker made of ordinary tokens is not a trigger: llama.cpp ends a generation with
+    an error when the token that completes it holds more than the grammar allows (`>"` after `<tool_call`), as happens
+    when prose quotes the marker.
     """
     found = stand_ins(vocabulary, (fmt.opening,)) if fmt.opening else {}
     return tuple(CallTrigger(text, token_id) for text, (token_id, _) in found.items())
@@ -84,14 +85,14 @@ def call_grammar(
     prompt_tail: str | None = None,
     template: str | None = None,
 ) -> str:
-    """Give the GBNF under which a model writes exactly one call, or with `parallel` one to sixteen, and then ends.
+    """Return the GBNF with which a model writes exactly one call, or with `parallel` one to sixteen, and then ends.
 
-    Names, keys and values follow the tools' schemas as far as GBNF can say them (`schema_gbnf`); a value is as long as
-    its schema lets it be, so a model that does not stop is stopped by its token limit alone. `choice` is "required" for
-    any of the tools, or one tool's name. With a `prompt_tail`, the end of the prompt's text, reasoning may come first
-    where the format and `template`, the model's, have any, and must where the prompt has opened it. With a
-    `vocabulary`, markers that are special tokens of it must be written as those (`<[id]>`, which llama.cpp knows since
-    December 2025); without one, any tokens that spell them will do.
+    Names, keys and values follow the tools' schemas as far as GBNF can express them (`grammar/schemas.py`). A value may
+    be as long as its schema allows, so only the token limit stops a model that does not stop. `choice` is "required"
+    for any of the tools, or one tool's name. With a `prompt_tail`, the end of the prompt's text, reasoning may come
+    first where the format and the model's chat `template` have any, and must where the prompt has opened it. With a
+    `vocabulary`, markers that are special tokens of it must be written as those (`<[id]>`, which llama.cpp has
+    supported since December 2025); without one, any tokens that spell them will do.
 
     Raises:
         RequestInvalid: there is no tool to call, or none is named `choice`.
@@ -111,9 +112,9 @@ def call_grammar(
 
 
 def reasoning_rules(fmt: Format, grammar: Grammar, tail: str, template: str | None = None) -> str:
-    """Give what may, or must, come ahead of calls or an answer; "" where the prompt has closed it already.
+    """Return the reasoning that may, or must, come before calls or an answer; "" where the prompt has closed it.
 
-    With a chat template, nothing may come in whose markers the template does not know: its model does not reason.
+    With a chat template, reasoning may not come if its markers are not in the template: the model does not reason.
     """
     nodes = [node for node in walk(fmt.body) if template is None or _stands_in(node, template)]
     found = [reasoned for node in nodes if (reasoned := node.reasoning(grammar, tail))]
@@ -124,5 +125,5 @@ def reasoning_rules(fmt: Format, grammar: Grammar, tail: str, template: str | No
 
 
 def _stands_in(node: Node, template: str) -> bool:
-    """Whether a template has one of the two markers with which a node begins."""
+    """Whether a template has one of a node's first two markers, for reasoning the opening and the closing one."""
     return any(isinstance(marker, Marker) and marker.text in template for marker in node.children()[:2])

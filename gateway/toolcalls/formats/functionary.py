@@ -1,6 +1,6 @@
-"""Functionary 3.1 and 3.2: the name in a tag, or recipients after `>>>` with a line for the name.
+"""Functionary 3.1 and 3.2: the name in a tag, or recipients after `>>>`, each on a line of its own.
 
-3.2 speaks to the person as the recipient `all`; its prompt ends with the first `>>>`.
+3.2 addresses the user as the recipient `all`; its prompt ends with the first `>>>`.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -9,9 +9,11 @@ from gateway.toolcalls.nodes.json import Json, JsonObject
 from gateway.toolcalls.nodes.passages import Prose
 from gateway.toolcalls.nodes.readers import Capture, Lit, Space, Start
 from gateway.toolcalls.nodes.regions import Bare, Beginning, Call, Calls, Region
-from gateway.toolcalls.nodes.series import Loose, Series, Spelled, unwritten
+from gateway.toolcalls.nodes.series import OptionalMarker, Series, Variants, unwritten
 
-_TAGGED = Region("<function=", Call(Seq(Capture("name", ">"), ">", Start(), Space(), Json())), Loose("</function>"))
+_TAGGED = Region(
+    "<function=", Call(Seq(Capture("name", ">"), ">", Start(), Space(), Json())), OptionalMarker("</function>")
+)
 
 FUNCTIONARY_31 = Format(
     name="functionary_31",
@@ -23,7 +25,7 @@ FUNCTIONARY_31 = Format(
 )
 
 _CALL = Call(Seq(Capture("name", "\n"), "\n", Space(), Choice(Seq(Start(), JsonObject()))))
-_RECIPIENT = Spelled(Lit("all\n"), _CALL, writes=_CALL)
+_RECIPIENT = Variants(Lit("all\n"), _CALL, writes=_CALL)
 
 FUNCTIONARY_32 = Format(
     name="functionary_32",

@@ -1,8 +1,8 @@
-"""Gemma 4, FunctionGemma: calls in a syntax of their own, back to back; thoughts in a channel, at any place.
+"""Gemma 4, FunctionGemma: calls in a syntax of their own, back to back; reasoning in a channel, at any place.
 
-Strings stand between markers and hold anything, braces and quotation marks included. The prompt may have closed the
-thought channel, or opened it, and models leave out its name, or `call`; a turn's framing is not content. FunctionGemma
-does not think, and has markers of its own.
+Strings are between markers and may contain anything, including braces and quotation marks. The prompt may have closed
+the reasoning channel, or opened it. Models may leave out the channel's name, or `call`. Markers that frame a turn are
+not content. FunctionGemma does not reason, and has its own markers.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -11,14 +11,14 @@ from gateway.toolcalls.nodes.gemma_object import GemmaObject
 from gateway.toolcalls.nodes.passages import Aside, Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Space
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
-from gateway.toolcalls.nodes.series import Spelled
+from gateway.toolcalls.nodes.series import Variants
 from gateway.toolcalls.values.dialects import FUNCTION_GEMMA as ESCAPED
 
-_CALLED = Spelled(Lit("call:"), Lit(":"), writes=Lit("call:"))
+_CALLED = Variants(Lit("call:"), Lit(":"), writes=Lit("call:"))
 
 
 def _region(opener: str, arguments: GemmaObject, closer: str) -> Region:
-    optional = Spelled(arguments, Seq(), writes=arguments)
+    optional = Variants(arguments, Seq(), writes=arguments)
     call = Call(Seq(_CALLED, Capture("name", "{", also=(closer,)), optional))
     return Region(opener, Space(), call, Space(), Marker(closer))
 

@@ -1,8 +1,8 @@
 """GLM 4.5 to 4.7, Spark 2.5, Ling 3: the tool's name, then each argument as a key tag and a value tag.
 
-Versions differ in their newlines only (4.7 and Spark write none), and a call without arguments is a name alone. Values
-are raw text, typed by the tool's schema; what no schema knows is JSON if it can be read so. Templates open reasoning in
-the prompt, or close it there. Ling spells out the end of its turn.
+Versions differ only in their newlines (4.7 and Spark write none). A call without arguments is just a name. Values are
+raw text, typed by the tool's schema; a value without a schema is JSON if it can be read as JSON. Templates open
+reasoning in the prompt, or close it there. Ling writes the end of its turn as text.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -39,6 +39,6 @@ def _family(name: str, gap: str, has: tuple[str, ...] = (), lacks: tuple[str, ..
     )
 
 
-# GLM 4.5 and 4.6 end the name's line, later templates go straight on.
+# GLM 4.5 and 4.6 write a newline after the name, later templates do not.
 GLM45 = _family("glm45", "\n", lacks=("</arg_key><arg_value>",))
 GLM47 = _family("glm47", "", has=("</arg_key><arg_value>",))

@@ -1,6 +1,6 @@
 """Granite 3.x: an array of calls after `<|tool_call|>`, which `]` ends; 3.1 spells the marker `<tool_call>`.
 
-The answer stands in `<response>` after `<think>` (3.3), or two sentences frame the reasoning (3.2).
+The answer is in `<response>` after `<think>` (3.3), or two sentences frame the reasoning (3.2).
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -8,7 +8,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.regions import Bare, Beginning, Region
-from gateway.toolcalls.nodes.series import Array, Loose
+from gateway.toolcalls.nodes.series import Array, OptionalMarker
 
 _ARRAY = Array(call_object())
 _REGION = Region("<|tool_call|>", _ARRAY)
@@ -20,7 +20,9 @@ GRANITE_3 = Format(
         Thought("Here is my thought process:", "Here is my response:"),
         Thought("Here's my thought process:", "Here's my response:"),
         Beginning(Bare("[", _ARRAY)),
-        Prose(_REGION, Region("<tool_call>", _ARRAY, Loose("</tool_call>")), mutes=("<response>", "</response>")),
+        Prose(
+            _REGION, Region("<tool_call>", _ARRAY, OptionalMarker("</tool_call>")), mutes=("<response>", "</response>")
+        ),
     ),
     calls=_REGION,
     shape='<|tool_call|>[{"name": "TOOL", "arguments": {"KEY": "VALUE"}}]',

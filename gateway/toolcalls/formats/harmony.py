@@ -1,9 +1,9 @@
-"""gpt-oss and LLM-jp 4.1: messages in channels; a recipient in a header makes a call of a message.
+"""gpt-oss and LLM-jp 4.1: messages in channels; a recipient in the header makes a message a call.
 
-Both spellings of the header are read, the recipient before the channel and behind it, and damaged headers by what they
-mention. A preamble in the commentary channel is content; several calls follow one another as messages of their own.
-Messages to the tools that the model was trained with (`python`, `container.exec`) are no calls and no content, unless
-the request offers such a tool or an object is sent.
+Both spellings of the header are read, with the recipient before or after the channel, and damaged headers by what they
+mention. A preamble in the commentary channel is content; each of several calls is a separate message. Messages to the
+tools that the model was trained with (`python`, `container.exec`) are neither calls nor content, unless the request
+offers such a tool or the message is a JSON object.
 """
 
 from gateway.toolcalls.formats.format import Format

@@ -1,9 +1,9 @@
 """Hermes, Qwen2.5, Qwen3, QwQ, Granite 4, Bielik, MiMo-VL: JSON between `<tool_call>` markers, after reasoning if any.
 
-The same shape is the one that we teach to models whose template knows no tools, under the name `generic`. The markers
-are one token each in Qwen2.5 and later, and ordinary text elsewhere (Qwen2, SmolLM2). The closing marker goes missing,
-and models put several calls between two markers, an array, a code fence, nothing, or
-a call as Qwen3-Coder writes it.
+This is also the shape that we teach to models whose template does not support tools, under the name `generic`. The
+markers are one token each in Qwen2.5 and later, and ordinary text elsewhere (Qwen2, SmolLM2). The closing marker may be
+missing, and between the markers models may put several calls, an array, a code fence, nothing, or a call as Qwen3-Coder
+writes it.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -13,15 +13,15 @@ from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Lit, Space
 from gateway.toolcalls.nodes.regions import Calls, Region
-from gateway.toolcalls.nodes.series import Array, Loose, Nothing, Spelled, unwritten
+from gateway.toolcalls.nodes.series import Array, Nothing, OptionalMarker, Variants, unwritten
 
-# Small models miscount braces: one too few is `Record`'s to bear, one too many stands before the marker.
+# Small models miscount braces: `Record` accepts one too few, and this one too many before the marker.
 _SPARE = unwritten(Lit("}"))
 _CALL = call_object()
-_END = Loose("</tool_call>", lead="\n")
+_END = OptionalMarker("</tool_call>", lead="\n")
 _OBJECTS = Array(_CALL)
-_FENCED = Seq("```json", Space(), _OBJECTS, Space(), Loose("```"))
-_CALLED = Spelled(_OBJECTS, Nothing(_END.text), FUNCTION_CALL, _FENCED, writes=_CALL)
+_FENCED = Seq("```json", Space(), _OBJECTS, Space(), OptionalMarker("```"))
+_CALLED = Variants(_OBJECTS, Nothing(_END.text), FUNCTION_CALL, _FENCED, writes=_CALL)
 HERMES_REGION = Region("<tool_call>", Space("\n"), _CALLED, _SPARE, _END)
 _BODY = Seq(Thought("<think>", "</think>", regions=(HERMES_REGION,)), Prose(HERMES_REGION))
 _CALLS = Calls(HERMES_REGION, Space("\n"))
@@ -33,7 +33,7 @@ HERMES = Format(
     calls=_CALLS,
     shape=_SHAPE,
     template_has=("<tool_call>", '"arguments'),
-    # Qwen3-Coder and Nemotron, GLM, and MiniMax write other things between the same markers.
+    # Qwen3-Coder and Nemotron, GLM, MiniMax and MiroThinker write other things between the same markers.
     template_lacks=("<function=", "<arg_key>", "<parameter", "<use_mcp_tool>"),
 )
 

@@ -1,7 +1,7 @@
 """Hunyuan 3: calls in a section, each argument as a key tag and a value tag.
 
 The published models end every tag's name with `:opensource`; both spellings are read. Values are raw text, typed by the
-tool's schema; what no schema knows is JSON if it can be read so.
+tool's schema; a value without a schema is JSON if it can be read as JSON.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -9,7 +9,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Space
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
-from gateway.toolcalls.nodes.series import Loose
+from gateway.toolcalls.nodes.series import OptionalMarker
 from gateway.toolcalls.nodes.tagged import Parameters
 from gateway.toolcalls.nodes.typed import Ending
 from gateway.toolcalls.schema.kinds import ALL
@@ -32,8 +32,8 @@ def _section(suffix: str) -> Region:
         unknown=ALL,
     )
     head = Seq(f"<tool_call{suffix}>", Space(), Capture("name", separator), separator, Space("\n"))
-    call = Call(Seq(head, parameters, Loose(call_end)))
-    return Region(f"<tool_calls{suffix}>", Space("\n"), Calls(Seq(call, Space("\n"))), Loose(calls_end))
+    call = Call(Seq(head, parameters, OptionalMarker(call_end)))
+    return Region(f"<tool_calls{suffix}>", Space("\n"), Calls(Seq(call, Space("\n"))), OptionalMarker(calls_end))
 
 
 _SECTIONS = tuple(map(_section, (_SUFFIX, "")))

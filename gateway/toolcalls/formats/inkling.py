@@ -1,4 +1,4 @@
-"""Inkling: blocks of a kind, each call one block with a JSON object, `name` and `args`.
+"""Inkling: blocks of several kinds; each call is one block with a JSON object of `name` and `args`.
 
 Thinking, text and calls may come in any order. The prompt opens the first block.
 """

@@ -1,7 +1,7 @@
-"""K2 Horizon: the tool's name, then tags for an argument's key, its type if asked for, and its value.
+"""K2 Horizon: the tool's name, then tags for each argument's key, its type if asked for, and its value.
 
-Values are raw text, typed by the tag or by the tool's schema. Asked for JSON, the model writes an object between the
-same markers. Three pairs of markers for reasoning stand for three efforts.
+Values are raw text, typed by the tag or by the tool's schema. If asked for JSON, the model writes an object between the
+same markers. There are three pairs of markers for reasoning, one for each level of effort.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -10,7 +10,7 @@ from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Marker, Space
 from gateway.toolcalls.nodes.regions import Call, Region
-from gateway.toolcalls.nodes.series import Loose, Series, Spelled
+from gateway.toolcalls.nodes.series import OptionalMarker, Series, Variants
 from gateway.toolcalls.nodes.tagged import Parameters
 from gateway.toolcalls.nodes.typed import Ending
 from gateway.toolcalls.schema.kinds import ALL
@@ -28,8 +28,8 @@ _PARAMETERS = Parameters(
 )
 _TAGGED = Call(Seq(Space(), Capture("name", "\n", also=(_KEY, _CALL_END)), Space("\n"), _PARAMETERS))
 _OBJECT = call_object()
-_ONE = Seq(Marker(_CALL), Spelled(_OBJECT, _TAGGED, writes=_TAGGED), Loose(_CALL_END))
-_SECTION = Region(_OPENER, Space("\n"), Series(_ONE, "\n"), Loose("</ifm|tool_calls>", lead="\n"))
+_ONE = Seq(Marker(_CALL), Variants(_OBJECT, _TAGGED, writes=_TAGGED), OptionalMarker(_CALL_END))
+_SECTION = Region(_OPENER, Space("\n"), Series(_ONE, "\n"), OptionalMarker("</ifm|tool_calls>", lead="\n"))
 _THOUGHTS = tuple(
     Thought(f"<ifm|{name}>", f"</ifm|{name}>", (_OPENER,)) for name in ("think", "think_fast", "think_faster")
 )

@@ -1,7 +1,7 @@
 """Kimi K2, K2 Thinking, K2.5: calls in a section, each with an id that names its tool: `functions.NAME:N`.
 
-The id is kept, for the model's template writes it again. The section's markers and a call's end go missing, and calls
-come inside reasoning that nobody closed; reasoning goes on after them.
+The id is kept, since the model's template writes it again. The section's markers and a call's end may be missing. Calls
+may come inside reasoning that was not closed; the reasoning continues after them.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -11,17 +11,17 @@ from gateway.toolcalls.nodes.numbered import NumberedName
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Marker, Space, Start
 from gateway.toolcalls.nodes.regions import Call, Region
-from gateway.toolcalls.nodes.series import Loose, Series
+from gateway.toolcalls.nodes.series import OptionalMarker, Series
 
-_BEGIN, _END = Marker("<|tool_call_begin|>"), Loose("<|tool_call_end|>")
+_BEGIN, _END = Marker("<|tool_call_begin|>"), OptionalMarker("<|tool_call_end|>")
 _ARGUMENTS = Marker("<|tool_call_argument_begin|>")
-_OPENER, _CLOSER = "<|tool_calls_section_begin|>", Loose("<|tool_calls_section_end|>")
+_OPENER, _CLOSER = "<|tool_calls_section_begin|>", OptionalMarker("<|tool_calls_section_end|>")
 _REST = Seq(NumberedName(_ARGUMENTS.text), _ARGUMENTS, Start(), Space(), Json(), _END)
 _CALLS = Series(Call(Seq(_BEGIN, _REST)))
 _SECTION = Region(_OPENER, _CALLS, _CLOSER)
 _REGIONS = (
     _SECTION,
-    Region("<|tool_call_section_begin|>", _CALLS, _CLOSER, Loose("<|tool_call_section_end|>")),
+    Region("<|tool_call_section_begin|>", _CALLS, _CLOSER, OptionalMarker("<|tool_call_section_end|>")),
     Region(_BEGIN.text, Call(_REST), _CLOSER),
 )
 

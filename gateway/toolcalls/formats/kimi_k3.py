@@ -1,6 +1,6 @@
 """Kimi K3: every part of a message between `<|open|>` and `<|close|>` tags, with the type of each argument in its tag.
 
-The answer has a section of its own, even when it is empty. The prompt opens reasoning; a section ends it too.
+The answer has its own section, even when it is empty. The prompt opens reasoning; a section also ends it.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -8,7 +8,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Space
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
-from gateway.toolcalls.nodes.series import Loose
+from gateway.toolcalls.nodes.series import OptionalMarker
 from gateway.toolcalls.nodes.tagged import Parameters, TagName
 from gateway.toolcalls.nodes.typed import Ending
 from gateway.toolcalls.schema.kinds import ALL
@@ -28,8 +28,8 @@ _PARAMETERS = Parameters(
     unknown=ALL,
 )
 _NAME = TagName(end=_SEP, written='"{name}" index="1"<|sep|>', head=r'"(?P<key>.*?)"(?:\s.*)?')
-_CALL = Call(Seq("<|open|>call tool=", _NAME, _PARAMETERS, Loose(_CALL_END)))
-_SECTION = Region(_TOOLS, Space(), Calls(Seq(_CALL, Space())), Loose(_TOOLS_END))
+_CALL = Call(Seq("<|open|>call tool=", _NAME, _PARAMETERS, OptionalMarker(_CALL_END)))
+_SECTION = Region(_TOOLS, Space(), Calls(Seq(_CALL, Space())), OptionalMarker(_TOOLS_END))
 
 KIMI_K3 = Format(
     name="kimi_k3",

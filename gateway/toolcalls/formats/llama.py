@@ -1,9 +1,9 @@
 """Llama 3.1 to 4, and models that answer in plain JSON: a call is a bare object, or several.
 
-No marker tells a call from any JSON: an object counts with a name, arguments and no other keys; amid prose only where
-the name is a tool's of the request. Everything else stays content. Llama calls its built-in tools as Python does,
-behind a marker: `brave_search.call(query="...")`. Llama 4 puts either form, or Python's, between two markers. xLAM
-writes its list behind text, in a code fence or in markers of others.
+No marker distinguishes a call from other JSON: an object counts if it has a name, arguments and no other keys; amid
+prose only if the name is that of a tool of the request. Everything else stays content. Llama calls its built-in tools
+in Python syntax after a marker: `brave_search.call(query="...")`. Llama 4 puts either form, or a list of Python calls,
+between two markers. xLAM writes its list after text, in a code fence or in other families' markers.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -13,13 +13,15 @@ from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.python_call import PythonCall
 from gateway.toolcalls.nodes.readers import Lit, Space
 from gateway.toolcalls.nodes.regions import Bare, Beginning, Call, Region
-from gateway.toolcalls.nodes.series import Array, Loose, Series, Spelled, unwritten
+from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants, unwritten
 
 _ANY, _KNOWN = (bare_object(known=known) for known in (False, True))
 _OBJECTS, _AMID = (Bare("{", Series(call, "; ")) for call in (_ANY, _KNOWN))
-_TAGGED = Series(Spelled(_ANY, Call(PythonCall(suffix=".call")), writes=_ANY), "; ")
+_TAGGED = Series(Variants(_ANY, Call(PythonCall(suffix=".call")), writes=_ANY), "; ")
 _LISTED = Seq("[", Series(Call(PythonCall()), ", "), "]")
-_MARKED = Region("<|python_start|>", Space(), Spelled(_LISTED, _TAGGED, writes=_TAGGED), Loose("<|python_end|>"))
+_MARKED = Region(
+    "<|python_start|>", Space(), Variants(_LISTED, _TAGGED, writes=_TAGGED), OptionalMarker("<|python_end|>")
+)
 
 LLAMA_3 = Format(
     name="llama_3",
@@ -36,8 +38,8 @@ _ARRAY = Bare("[", Array(_CALL))
 _FENCE = "```json"
 _AMID_ARRAYS = (
     Bare("[", unwritten(Lit("[TOOL_CALLS]")), Array(_KNOWN_CALL)),
-    Bare(_FENCE, _FENCE, Array(_KNOWN_CALL), Loose("```")),
-    Region("<tool_call>", Array(_CALL), Loose("</tool_call>")),
+    Bare(_FENCE, _FENCE, Array(_KNOWN_CALL), OptionalMarker("```")),
+    Region("<tool_call>", Array(_CALL), OptionalMarker("</tool_call>")),
 )
 
 JSON = Format(

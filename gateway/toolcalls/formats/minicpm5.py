@@ -1,8 +1,8 @@
 """MiniCPM5: a tag for the function and one for each parameter, without markers around them.
 
-Values are raw text, typed by the tool's schema; one with a `<` or a newline in it stands in a CDATA section. The space
-inside a tag goes missing, or comes as `Ġ`; an argument `arguments` or `properties` that the tool does not have holds
-them all. Templates open reasoning in the prompt, or close it there.
+Values are raw text, typed by the tool's schema; one with a `<` or a newline in it is in a CDATA section. The space
+inside a tag may be missing, or be written as `Ġ`. An argument `arguments` or `properties` that the tool does not have
+holds all arguments. Templates open reasoning in the prompt, or close it there.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -10,7 +10,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Space
 from gateway.toolcalls.nodes.regions import Bare, Call, Calls
-from gateway.toolcalls.nodes.series import Loose
+from gateway.toolcalls.nodes.series import OptionalMarker
 from gateway.toolcalls.nodes.tagged import Parameters, TagName
 from gateway.toolcalls.nodes.typed import Ending
 
@@ -27,8 +27,8 @@ _PARAMETERS = Parameters(
     quotes=("<![CDATA[", "]]>"),
 )
 _NAME = TagName(written=' name="{name}">', head=_NAMED)
-# A word that code is full of: without a name in the tag it is none of ours.
-_FUNCTION = Bare("<function", Call(Seq("<function", _NAME, Space(), _PARAMETERS, Loose(_FUNCTION_END))))
+# The word is common in code: without a name in the tag this is not a call.
+_FUNCTION = Bare("<function", Call(Seq("<function", _NAME, Space(), _PARAMETERS, OptionalMarker(_FUNCTION_END))))
 
 MINICPM_5 = Format(
     name="minicpm5",

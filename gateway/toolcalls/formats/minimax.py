@@ -1,9 +1,9 @@
 """MiniMax M2 and M3, dots: calls as `<invoke>` tags in one block, the names of tools as attributes.
 
-Attributes come in either quotation marks or in none. Values are raw text, typed by the tool's schema. M2 has arguments'
-names in attributes too, and its prompt opens reasoning. M3 writes a mark before every tag and an element for each
-argument, with elements inside for objects and lists; without reasoning it begins with the end of reasoning. dots is
-like M2, and at times writes a JSON object in place of the tags.
+Attributes are in single or double quotes or unquoted. Values are raw text, typed by the tool's schema. M2 also has the
+names of arguments in attributes, and its prompt opens reasoning. M3 writes a mark before every tag and an element for
+each argument, with elements inside for objects and lists; if it does not reason, it begins with the closing marker of
+reasoning. dots is like M2, and sometimes writes a JSON object instead of the tags.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -14,7 +14,7 @@ from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Marker, Space
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
-from gateway.toolcalls.nodes.series import Array, Loose, Spelled
+from gateway.toolcalls.nodes.series import Array, OptionalMarker, Variants
 from gateway.toolcalls.nodes.tagged import TagName
 
 _BLOCK_END = "</minimax:tool_call>"
@@ -26,8 +26,8 @@ _INVOKES = Calls(Seq(invoke_call(_DOTS_END), Space("\n")))
 _DOTS = Region(
     "<dots_function_call>",
     Space("\n"),
-    Spelled(Array(call_object()), _INVOKES, writes=_INVOKES),
-    Loose(_DOTS_END),
+    Variants(Array(call_object()), _INVOKES, writes=_INVOKES),
+    OptionalMarker(_DOTS_END),
 )
 
 DOTS = Format(
@@ -50,8 +50,8 @@ _MARK = "]<]minimax[>["
 _OPENER_3, _CLOSER_3, _INVOKE_END = f"{_MARK}<tool_call>", f"{_MARK}</tool_call>", f"{_MARK}</invoke>"
 _HEAD = f"{_MARK}<invoke name="
 _ELEMENTS = Elements(_MARK, (_INVOKE_END, _CLOSER_3, _HEAD))
-_INVOKE = Call(Seq(_HEAD, TagName(written='"{name}">'), _ELEMENTS, Loose(_INVOKE_END)))
-_BLOCK_3 = Region(_OPENER_3, Space("\n"), Calls(Seq(_INVOKE, Space("\n"))), Loose(_CLOSER_3))
+_INVOKE = Call(Seq(_HEAD, TagName(written='"{name}">'), _ELEMENTS, OptionalMarker(_INVOKE_END)))
+_BLOCK_3 = Region(_OPENER_3, Space("\n"), Calls(Seq(_INVOKE, Space("\n"))), OptionalMarker(_CLOSER_3))
 
 MINIMAX_M3 = Format(
     name="minimax_m3",

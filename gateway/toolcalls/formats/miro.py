@@ -1,7 +1,7 @@
-"""MiroThinker: a tool of a named MCP server, its arguments as JSON, all in tags; several calls may share the outer one.
+"""MiroThinker: an MCP server's name, a tool's name and arguments as JSON, all in tags; calls may share the outer tag.
 
-The server's name says nothing that the tool's does not. Its template writes earlier calls as Hermes does, so models do
-so too.
+The server's name is ignored: the tool's name is enough. Its template writes earlier calls as Hermes does, so the models
+do so too.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -9,18 +9,18 @@ from gateway.toolcalls.formats.hermes import HERMES_REGION
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Capture, Passed, Space, Start
+from gateway.toolcalls.nodes.readers import Capture, IgnoredWord, Space, Start
 from gateway.toolcalls.nodes.regions import Call, Region
-from gateway.toolcalls.nodes.series import Loose, Series
+from gateway.toolcalls.nodes.series import OptionalMarker, Series
 
 _SERVER, _SERVER_END, _TOOL, _TOOL_END = "<server_name>", "</server_name>", "<tool_name>", "</tool_name>"
 _CALL = Call(
     Seq(
-        *(_SERVER, Passed(_SERVER_END), _SERVER_END, Space("\n"), _TOOL, Capture("name", _TOOL_END), _TOOL_END),
-        *(Start(), Space("\n"), "<arguments>", Space("\n"), Json(), Loose("</arguments>", lead="\n")),
+        *(_SERVER, IgnoredWord(_SERVER_END), _SERVER_END, Space("\n"), _TOOL, Capture("name", _TOOL_END), _TOOL_END),
+        *(Start(), Space("\n"), "<arguments>", Space("\n"), Json(), OptionalMarker("</arguments>", lead="\n")),
     )
 )
-_REGION = Region("<use_mcp_tool>", Space("\n"), Series(_CALL, "\n"), Loose("</use_mcp_tool>", lead="\n"))
+_REGION = Region("<use_mcp_tool>", Space("\n"), Series(_CALL, "\n"), OptionalMarker("</use_mcp_tool>", lead="\n"))
 
 MIRO_THINKER = Format(
     name="miro_thinker",

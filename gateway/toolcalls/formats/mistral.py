@@ -1,8 +1,8 @@
 """Mistral: an array of objects with ids (Nemo and before), a name and an id (Small 3.2), a name alone (v11 and later).
 
-All three begin with `[TOOL_CALLS]`, and the parser of each takes what the others write, for one tokenizer serves many
-templates. Ids are nine letters or digits, and the templates refuse a history without them. Early models leave the
-marker out: an array counts without it where it calls a tool of the request.
+All three begin with `[TOOL_CALLS]`, and the parser of each accepts what the others write, since one tokenizer serves
+many templates. Ids are nine letters or digits, and the templates refuse a history without them. Early models leave out
+the marker: an array counts without it if it calls a tool of the request.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -12,12 +12,12 @@ from gateway.toolcalls.nodes.objects import bare_object, call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start
 from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region
-from gateway.toolcalls.nodes.series import Array, Loose, Spelled, unwritten
+from gateway.toolcalls.nodes.series import Array, OptionalMarker, Variants, unwritten
 
 _OPENER, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", Marker("[CALL_ID]")
 _NINE = "[a-zA-Z0-9]{9}"
 _GIVEN_ID = Seq(_ID, Capture("id", _ARGS, shape=_NINE, also=("{",)))
-_TAIL = Seq(Start(), Loose(_ARGS), Space(), Json())
+_TAIL = Seq(Start(), OptionalMarker(_ARGS), Space(), Json())
 _ARRAY = Array(call_object(id_last="id", id_shape=_NINE))
 _NAMED = Call(Seq(Capture("name", _ARGS, also=(_ID.text, "{")), unwritten(_GIVEN_ID), _TAIL))
 _NAMED_WITH_ID = Call(Seq(Capture("name", _ID.text), _GIVEN_ID, _TAIL))
@@ -26,7 +26,7 @@ _THOUGHTS = Seq(Thought("[THINK]", "[/THINK]"), Thought("<think>", "</think>"))
 
 
 def _region(writes: Node) -> Region:
-    return Region(_OPENER, Space(), Spelled(_ARRAY, _NAMED, writes=writes), unwritten(Lit("[/TOOL_CALLS]")))
+    return Region(_OPENER, Space(), Variants(_ARRAY, _NAMED, writes=writes), unwritten(Lit("[/TOOL_CALLS]")))
 
 
 def _body(region: Region) -> Seq:

@@ -1,6 +1,6 @@
 """Muse Glimmer: messages to recipients, calls in ATEM tags.
 
-Reasoning goes to `self`, the answer to `user`, each call in a message of its own to the tool's name. Values are raw
+Reasoning goes to `self`, the answer to `user`, and each call, as a separate message, to the tool's name. Values are raw
 text, typed by the tool's schema.
 """
 
@@ -11,7 +11,7 @@ from gateway.toolcalls.nodes.invoke import invoke_call, invoke_shape
 from gateway.toolcalls.nodes.readers import Lit, Node, Space
 from gateway.toolcalls.nodes.recipients import MESSAGE, MORE, START, Muse
 from gateway.toolcalls.nodes.regions import Calls
-from gateway.toolcalls.nodes.series import Loose
+from gateway.toolcalls.nodes.series import OptionalMarker
 
 _BLOCK, _BLOCK_END = "<atem:function_calls>", "</atem:function_calls>"
 
@@ -19,7 +19,7 @@ _BLOCK, _BLOCK_END = "<atem:function_calls>", "</atem:function_calls>"
 def _call(length: int) -> Node:
     header = Header(f" to={{name}}{MESSAGE}", length)
     call = invoke_call(_BLOCK_END, "atem:", header, Space(), _BLOCK, Space("\n"))
-    return Seq(call, Loose(_BLOCK_END, lead="\n"))
+    return Seq(call, OptionalMarker(_BLOCK_END, lead="\n"))
 
 
 MUSE_GLIMMER = Format(

@@ -4,16 +4,16 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose
 from gateway.toolcalls.nodes.regions import Bare, Region
-from gateway.toolcalls.nodes.series import Array, Loose, Spelled
+from gateway.toolcalls.nodes.series import Array, OptionalMarker, Variants
 
 _ARRAY = Array(call_object())
-# The word alone is a module of Python.
-_LIST = Spelled(_ARRAY, writes=_ARRAY)
+# Without an array after it, the word is a Python module.
+_LIST = Variants(_ARRAY, writes=_ARRAY)
 _FUNCTOOLS = Bare("functools", "functools", _LIST)
 
 PHI_4_MINI = Format(
     name="phi_4_mini",
-    body=Prose(_FUNCTOOLS, Region("<|tool_call|>", _ARRAY, Loose("<|/tool_call|>"))),
+    body=Prose(_FUNCTOOLS, Region("<|tool_call|>", _ARRAY, OptionalMarker("<|/tool_call|>"))),
     calls=_FUNCTOOLS,
     shape='functools[{"name": "TOOL", "arguments": {"KEY": "VALUE"}}]',
     template_has=("<|/tool|>",),

@@ -1,6 +1,6 @@
-"""PLaMo 3: calls in a section, name and arguments between markers of their own.
+"""PLaMo 3: calls in a section, with the name and the arguments between markers of their own.
 
-Its markers are made of several tokens each.
+Each marker consists of several tokens.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -9,7 +9,7 @@ from gateway.toolcalls.nodes.json import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Space, Start
 from gateway.toolcalls.nodes.regions import Call, Region
-from gateway.toolcalls.nodes.series import Loose, Series, Spelled
+from gateway.toolcalls.nodes.series import OptionalMarker, Series, Variants
 
 
 def _begin(what: str) -> str:
@@ -24,7 +24,7 @@ _MESSAGE = "<|plamo:msg|>"
 _JSON = Lit(f"<|plamo:constrain|>json{_MESSAGE}")
 _HEAD = (Marker(_begin("tool_request")), Space(), Marker(_begin("tool_name")))
 _NAME = Capture("name", _end("tool_name"))
-_ARGUMENTS = Seq(_begin("tool_arguments"), Spelled(_JSON, Lit(_MESSAGE), Seq(), writes=_JSON), Space(), Json())
+_ARGUMENTS = Seq(_begin("tool_arguments"), Variants(_JSON, Lit(_MESSAGE), Seq(), writes=_JSON), Space(), Json())
 _CALL = Call(
     Seq(
         *_HEAD,
@@ -33,11 +33,11 @@ _CALL = Call(
         Start(),
         Space(),
         _ARGUMENTS,
-        Loose(_end("tool_arguments")),
-        Loose(_end("tool_request")),
+        OptionalMarker(_end("tool_arguments")),
+        OptionalMarker(_end("tool_request")),
     )
 )
-_SECTION = Region(_begin("tool_requests"), Series(_CALL), Loose(_end("tool_requests")))
+_SECTION = Region(_begin("tool_requests"), Series(_CALL), OptionalMarker(_end("tool_requests")))
 
 PLAMO_3 = Format(
     name="plamo3",

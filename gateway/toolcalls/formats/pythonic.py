@@ -1,9 +1,9 @@
 """Llama 3.2 and 4, LFM2 and 2.5, OLMo 3: calls as Python writes them.
 
-Llama and LFM2 write a list, OLMo one call a line; Llama 4 and LFM2 have markers around it, which go missing. Without
-them a list counts at the beginning of a message, and amid prose where it calls a tool of the request: links of Markdown
-stay content. LFM2 also writes JSON objects in its list, and JSON's words in Python calls. Arguments without keywords,
-sets, and quotes that nobody escaped inside a string are read.
+Llama and LFM2 write a list, OLMo one call on each line; Llama 4 and LFM2 have markers around it, which may be missing.
+Without them a list counts at the beginning of a message, and amid prose if it calls a tool of the request: Markdown
+links stay content. LFM2 also writes JSON objects in its list, and JSON's `true`, `false` and `null` in Python calls.
+Arguments without keywords, sets, and unescaped quotes inside a string are read.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -13,13 +13,13 @@ from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.python_call import PythonCall
 from gateway.toolcalls.nodes.readers import Marker, Space
 from gateway.toolcalls.nodes.regions import Bare, Beginning, Call, Region
-from gateway.toolcalls.nodes.series import Loose, Series, Spelled
+from gateway.toolcalls.nodes.series import OptionalMarker, Series, Variants
 
 _CALLS = Series(Call(PythonCall()), ", ")
 _OBJECTS = Series(call_object(), ", ")
 _ANY = Seq("[", _CALLS, "]")
 _KNOWN = Seq("[", Series(Call(PythonCall(known=True)), ", "), "]")
-_PYTHON_END, _LFM2_END = Loose("<|python_end|>"), Loose("<|tool_call_end|>")
+_PYTHON_END, _LFM2_END = OptionalMarker("<|python_end|>"), OptionalMarker("<|tool_call_end|>")
 
 PYTHONIC = Format(
     name="pythonic",
@@ -32,7 +32,7 @@ PYTHONIC = Format(
     template_has=("[func_name1(",),
 )
 
-_LFM2_LIST = Seq(Space(), "[", Space(), Spelled(_CALLS, _OBJECTS, writes=_CALLS), "]")
+_LFM2_LIST = Seq(Space(), "[", Space(), Variants(_CALLS, _OBJECTS, writes=_CALLS), "]")
 _LFM2 = Region("<|tool_call_start|>", _LFM2_LIST, _LFM2_END)
 LFM2 = Format(
     name="lfm2",

@@ -1,8 +1,8 @@
 """Qwen3-Coder, Qwen3.5, Nemotron 3 Nano, Step 3.5, MiMo, Seed-OSS: a tag for the function and one for each argument.
 
-Values are raw text, typed by the tool's schema. The outer opener is sometimes forgotten, closing tags too, or written
-twice; reasoning may end where a call begins. MiMo and Seed write values without newlines around them: there a newline
-is markup only where one stands on both sides.
+Values are raw text, typed by the tool's schema. Models sometimes forget the outer opening tag, and forget closing tags
+or write them twice; reasoning may end where a call begins. MiMo and Seed write values without newlines around them:
+there, newlines are markup only if a value has one on both sides.
 """
 
 from typing import Literal
@@ -13,12 +13,12 @@ from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Marker, Space
 from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region
-from gateway.toolcalls.nodes.series import Array, Loose, Nothing, Spelled
+from gateway.toolcalls.nodes.series import Array, Nothing, OptionalMarker, Variants
 from gateway.toolcalls.nodes.tagged import Parameters, TagName
 from gateway.toolcalls.nodes.typed import Ending
 
 _OBJECTS = Array(call_object())
-"""What models write here that were taught Hermes' form too."""
+"""What models write here if they were also trained on Hermes' form."""
 
 _WRITTEN = ("<parameter={key}>\n", "\n</parameter>\n")
 
@@ -36,7 +36,7 @@ def _function(closer: str, gap: str, newline: Literal["always", "pair"], written
         written=written,
         strays=("</parameter>",),
     )
-    return Call(Seq("<function=", TagName(), Space(gap), parameters, Loose("</function>"), Space(gap)))
+    return Call(Seq("<function=", TagName(), Space(gap), parameters, OptionalMarker("</function>"), Space(gap)))
 
 
 FUNCTION_CALL = _function("</tool_call>", "\n", "always", _WRITTEN)
@@ -54,7 +54,7 @@ def _family(
 ) -> Format:
     opener, closer = f"<{prefix}tool_call>", f"</{prefix}tool_call>"
     call = _function(closer, gap, newline, written)
-    called = Spelled(call, _OBJECTS, Nothing(closer), writes=call)
+    called = Variants(call, _OBJECTS, Nothing(closer), writes=call)
     region = Region(opener, Space(gap), called, Marker(closer))
     bare = Bare("<function=", call, maybe(Marker(closer)))
     return Format(

@@ -1,6 +1,6 @@
-"""Which formats there are: by name, and by the chat template that a model brings.
+"""Which formats there are: by name, and by a model's chat template.
 
-An unknown template is no error: it gets the generic format, which the preamble then teaches. An unknown name is one.
+An unknown template is not an error: it gets the generic format, which the preamble then teaches. An unknown name is.
 """
 
 from gateway.errors import ConfigError
@@ -109,17 +109,17 @@ class UnknownFormat(ConfigError):
 
     def __init__(self, name: str) -> None:
         valid = ", ".join(map(repr, sorted(_FORMATS)))
-        super().__init__(f"no tool-call format is named {name!r}; take one of {valid}")
+        super().__init__(f"no tool-call format is named {name!r}; use one of {valid}")
         self.name = name
 
 
 def format_names() -> tuple[str, ...]:
-    """Give the names that `format_named` knows, sorted."""
+    """Return the names that `format_named` knows, sorted."""
     return tuple(sorted(_FORMATS))
 
 
 def format_named(name: str) -> Format:
-    """Give a format by its name. Raises `UnknownFormat`, whose message lists the valid ones."""
+    """Return a format by its name. Raises `UnknownFormat`, whose message lists the valid ones."""
     try:
         return _FORMATS[name]
     except KeyError:
@@ -127,7 +127,7 @@ def format_named(name: str) -> Format:
 
 
 def format_for_template(jinja_text: str) -> str:
-    """Give the name of the format that a chat template writes; "generic" where it is not known or knows no tools."""
+    """Return the name of a chat template's format; "generic" where it is unknown or does not support tools."""
     # Inside a Jinja string the quotes of the JSON are escaped.
     text = jinja_text.replace('\\"', '"')
     for fmt in _FORMATS.values():

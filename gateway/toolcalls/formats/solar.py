@@ -1,6 +1,6 @@
 """Solar Open: calls with ids and names between markers, after reasoning in a message of its own.
 
-The ids are up to ten letters or digits. An answer is a message too; what frames it is not content.
+The ids are up to ten letters or digits. An answer is a message too; the markers that frame it are not content.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -9,10 +9,10 @@ from gateway.toolcalls.nodes.json import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Marker, Space, Start
 from gateway.toolcalls.nodes.regions import Call, Region
-from gateway.toolcalls.nodes.series import Loose, Series
+from gateway.toolcalls.nodes.series import OptionalMarker, Series
 
 _BEGIN, _NAME, _ARGS = (Marker(f"<|tool_call:{part}|>") for part in ("begin", "name", "args"))
-_END = Loose("<|tool_call:end|>")
+_END = OptionalMarker("<|tool_call:end|>")
 _REST = Seq(
     Capture("id", _NAME.text, shape="[a-z0-9]{1,10}"),
     _NAME,
@@ -23,8 +23,8 @@ _REST = Seq(
     Json(),
     _END,
 )
-_CALLS = Region("<|tool_calls|>", Series(Call(Seq(_BEGIN, _REST))), Loose("<|calls|>"))
-_ALONE = Region(_BEGIN.text, Call(_REST), Loose("<|calls|>"))
+_CALLS = Region("<|tool_calls|>", Series(Call(Seq(_BEGIN, _REST))), OptionalMarker("<|calls|>"))
+_ALONE = Region(_BEGIN.text, Call(_REST), OptionalMarker("<|calls|>"))
 
 SOLAR_OPEN = Format(
     name="solar_open",

@@ -1,4 +1,4 @@
-"""Step 3: `<steptml:invoke>` tags, each between markers, in one section.
+"""Step 3: `<steptml:invoke>` tags, each between two markers, in one section.
 
 Values are raw text, typed by the tool's schema. The prompt opens reasoning.
 """
@@ -8,7 +8,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Lit, Marker
 from gateway.toolcalls.nodes.regions import Call, Region
-from gateway.toolcalls.nodes.series import Loose, Series, Spelled, unwritten
+from gateway.toolcalls.nodes.series import OptionalMarker, Series, Variants, unwritten
 from gateway.toolcalls.nodes.tagged import Parameters, TagName
 from gateway.toolcalls.nodes.typed import Ending
 
@@ -23,9 +23,10 @@ _PARAMETERS = Parameters(
     strays=(_VALUE_END,),
 )
 _KIND = Seq("function", _SEPARATOR)
-_HEAD = Seq(Spelled(_KIND, Seq(), writes=_KIND), "<steptml:invoke name=", TagName(written='"{name}">'))
-_CALL = Call(Seq(_BEGIN, _HEAD, _PARAMETERS, Loose(_INVOKE_END), Loose(_END.text), unwritten(Lit(_SEPARATOR.text))))
-_SECTION = Region(_OPENER, Series(_CALL), Loose(_CLOSER))
+_HEAD = Seq(Variants(_KIND, Seq(), writes=_KIND), "<steptml:invoke name=", TagName(written='"{name}">'))
+_ENDS = (OptionalMarker(_INVOKE_END), OptionalMarker(_END.text), unwritten(Lit(_SEPARATOR.text)))
+_CALL = Call(Seq(_BEGIN, _HEAD, _PARAMETERS, *_ENDS))
+_SECTION = Region(_OPENER, Series(_CALL), OptionalMarker(_CLOSER))
 
 STEP_3 = Format(
     name="step3",

@@ -1,8 +1,8 @@
 """The format that a chat template's own text teaches: calls as JSON objects, bare, in a list, or between two tags.
 
-For templates of no known family that do render tools: the sentence that shows the model a call shows us too. Turns the
-first such object into a format; knows one shape only, a `name` and then its `arguments` or `parameters`. What stands in
-the template as code, piece by piece, is not read.
+For templates of no known family that do render tools: the text that shows the model a call shows it to us too. Turns
+the first such object into a format; knows only one shape, a `name` and then its `arguments` or `parameters`. A call
+that the template's code assembles from pieces is not read.
 """
 
 import json
@@ -17,22 +17,22 @@ from gateway.toolcalls.nodes.objects import bare_object, call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Space
 from gateway.toolcalls.nodes.regions import Bare, Calls, Region
-from gateway.toolcalls.nodes.series import Array, Loose, Series, Spelled
+from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants
 
 NAME = "template"
-"""The name that such a format goes by."""
+"""The name of such a format."""
 
 _OBJECT = re.compile(
     r'(?P<opener><[^<>/\s]{1,40}>)?\s*(?P<list>\[?)\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?'
     r'"name"\s*:\s*[^{}:,]{1,80},\s*"(?P<arguments>arguments|parameters)"\s*:'
 )
 _CLOSES_WITHIN = 400
-"""Characters behind an object in which the tag around it must close."""
+"""Most characters between an object and the closing tag around it."""
 
 
 @lru_cache(maxsize=8)
 def taught_format(jinja_text: str) -> Format | None:
-    """Give the format of the calls that a chat template's text shows; None where it shows none."""
+    """Return the format of the calls that a chat template's text shows; None where it shows none."""
     text = plain_text(jinja_text)
     found = _OBJECT.search(text)
     if found is None:
@@ -46,7 +46,7 @@ def taught_format(jinja_text: str) -> Format | None:
 
 
 def plain_text(jinja_text: str) -> str:
-    """Give a template's text as its strings mean it: inside a Jinja string, quotes and newlines are escaped."""
+    """Return a template's text with the escapes of its Jinja strings, for quotes and newlines, undone."""
     return jinja_text.replace('\\"', '"').replace("\\n", "\n")
 
 
@@ -58,7 +58,9 @@ def _shape(arguments: str, *, listed: bool) -> str:
 def _between(opener: str, closer: str, arguments: str, *, listed: bool) -> Format:
     call = call_object(arguments=arguments)
     array = Array(call)
-    region = Region(opener, Space("\n"), Spelled(array, writes=array if listed else call), Loose(closer, lead="\n"))
+    region = Region(
+        opener, Space("\n"), Variants(array, writes=array if listed else call), OptionalMarker(closer, lead="\n")
+    )
     return Format(
         name=NAME,
         body=Seq(Thought("<think>", "</think>", regions=(region,)), Prose(region)),

@@ -1,7 +1,7 @@
 """LongCat, ERNIE 4.5, InternLM2, GigaChat 3, Granite 20B, Nemotron Mini, Command R+: JSON in markers of their own.
 
-GigaChat 3.0 writes a message of the role `function call`, 3.1 one marker; InternLM2 names `parameters`, Command R+ also
-`tool_name`, in a code fence behind `Action:`. ERNIE answers in `<response>` after reasoning.
+GigaChat 3.0 writes a message with the role `function call`, 3.1 one marker. InternLM2 uses the key `parameters`;
+Command R+ also `tool_name`, in a code fence after `Action:`. ERNIE answers in `<response>` after reasoning.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -10,14 +10,14 @@ from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Lit, Marker, Space
 from gateway.toolcalls.nodes.regions import Bare, Calls, Region
-from gateway.toolcalls.nodes.series import Array, Loose, Spelled
+from gateway.toolcalls.nodes.series import Array, OptionalMarker, Variants
 
 _CALL = call_object()
-_ONE_OR_MORE = Spelled(Array(_CALL), writes=_CALL)
+_ONE_OR_MORE = Variants(Array(_CALL), writes=_CALL)
 _OBJECT = '{"name": "TOOL", "arguments": {"KEY": "VALUE"}}'
 _PARAMETERS = '{"name": "TOOL", "parameters": {"KEY": "VALUE"}}'
 
-_LONGCAT = Region("<longcat_tool_call>", Space("\n"), _ONE_OR_MORE, Loose("</longcat_tool_call>", lead="\n"))
+_LONGCAT = Region("<longcat_tool_call>", Space("\n"), _ONE_OR_MORE, OptionalMarker("</longcat_tool_call>", lead="\n"))
 
 LONGCAT = Format(
     name="longcat",
@@ -27,7 +27,7 @@ LONGCAT = Format(
     template_has=("<longcat_tool_call>",),
 )
 
-_ERNIE = Region("<tool_call>", Space("\n"), _ONE_OR_MORE, Loose("</tool_call>", lead="\n"))
+_ERNIE = Region("<tool_call>", Space("\n"), _ONE_OR_MORE, OptionalMarker("</tool_call>", lead="\n"))
 
 ERNIE_45 = Format(
     name="ernie45",
@@ -44,7 +44,7 @@ _PLUGIN = Region(
     Marker("<|plugin|>"),
     Space("\n"),
     call_object(arguments="parameters"),
-    Loose("<|action_end|>"),
+    OptionalMarker("<|action_end|>"),
 )
 
 INTERNLM_2 = Format(
@@ -86,7 +86,7 @@ GRANITE_20B = Format(
     template_has=("<function_call>", "<|function_call_library|>"),
 )
 
-_TOOLCALL = Region("<toolcall>", Space(" "), _ONE_OR_MORE, Loose("</toolcall>", lead=" "))
+_TOOLCALL = Region("<toolcall>", Space(" "), _ONE_OR_MORE, OptionalMarker("</toolcall>", lead=" "))
 
 NEMOTRON_MINI = Format(
     name="nemotron_mini",
@@ -100,7 +100,7 @@ _FENCE, _LIST = (
     Lit("```json"),
     Array(call_object(name="tool_name", arguments="parameters"), "[\n    ", ",\n    ", "\n]"),
 )
-_ACTION = Bare("Action:", "Action:", Space("\n"), _FENCE, Space("\n"), _LIST, Loose("```", lead="\n"))
+_ACTION = Bare("Action:", "Action:", Space("\n"), _FENCE, Space("\n"), _LIST, OptionalMarker("```", lead="\n"))
 
 COMMAND_R_PLUS = Format(
     name="command_r_plus",

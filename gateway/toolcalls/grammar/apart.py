@@ -1,4 +1,4 @@
-"""Which given values are of a schema's types, and whether two schemas may share a value. Pure."""
+"""Which listed values are of a schema's types, and whether two schemas may share a value. Pure."""
 
 from gateway.toolcalls.grammar.schema_walk import kinds
 from gateway.toolcalls.schema.kinds import ALL, mapping_of
@@ -6,7 +6,7 @@ from gateway.toolcalls.schema.merge import Parts, Schema, listed
 
 
 def with_fitting(schema: Schema) -> Schema:
-    """Give a plain schema with those of its given values that are of its types."""
+    """Return a plain schema with only those of its `enum` values that are of its types."""
     if "enum" not in schema or "type" not in schema:
         return schema
     return {**schema, "enum": [value for value in schema["enum"] if _kinds_of(value) & kinds(schema)]}
@@ -29,7 +29,7 @@ def _kinds_of(value: object) -> frozenset[str]:
 
 
 class Option:
-    """One schema of `oneOf`, as it is compared with the others: read once."""
+    """One schema of `oneOf`, read once for comparison with the others."""
 
     def __init__(self, parts: Parts) -> None:
         self._kinds = _said_kinds(parts)
@@ -37,7 +37,7 @@ class Option:
         self._tags = _tags(parts)
 
     def is_apart(self, other: "Option") -> bool:
-        """Whether no value fits both: by type, or by a member that must be there and can't be the same in both."""
+        """Whether no value can fit both, by type, by listed values, or by a required member that must differ."""
         if self._kinds.isdisjoint(other._kinds):
             return True
         if self._values is not None and other._values is not None:
@@ -57,7 +57,7 @@ def _said_kinds(parts: Parts) -> frozenset[str]:
 
 
 def _values(parts: Parts) -> frozenset[object] | None:
-    """Give the values of which a schema's is one, where it lists them and they are simple; 1 is 1.0, and not true."""
+    """Return the values that a schema lists, if it does and they are simple; 1 equals 1.0, but not true."""
     given: list[list[object]] = [
         [part["const"]] if "const" in part else listed(part["enum"])
         for part in parts

@@ -1,4 +1,4 @@
-"""Sets of characters to GBNF, as they are spelled where they stand: with JSON's escapes, or between tags."""
+"""Sets of characters to GBNF, spelled as their place requires: with JSON's escapes, or plain between tags."""
 
 from dataclasses import dataclass
 from typing import Never, Protocol
@@ -12,12 +12,12 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class NotSimple(Exception):
-    """The pattern says what this grammar can't."""
+    """The pattern says something that the grammar can't express."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """A set of characters, or with `negated` all but these."""
+    """A set of characters; with `negated`, all characters except these."""
 
     ranges: Ranges
     negated: bool = False
@@ -28,14 +28,14 @@ class Chars:
 
 
 class Place(Protocol):
-    """Where a text stands, which says how its characters are spelled."""
+    """The place of a text, which decides how its characters are spelled."""
 
     def spell(self, g: Grammar, chars: Chars) -> str:
-        """Give one character of a set. Raises NotSimple where it can't stand here."""
+        """Return the expression for one character of a set. Raises NotSimple where such a character can't be here."""
         ...
 
     def others(self, g: Grammar) -> str:
-        """Give any text. Raises NotSimple where a pattern must say all of the text."""
+        """Return the expression for any text. Raises NotSimple where a pattern must match the whole text."""
         ...
 
 
@@ -43,42 +43,42 @@ class JsonText:
     """Between quotation marks, with JSON's escapes."""
 
     def spell(self, g: Grammar, chars: Chars) -> str:
-        """Give the set without what JSON escapes, and that as it is escaped."""
+        """Return the set: plain characters, and the escapes of those that JSON escapes."""
         escaped = [g.literal(text) for char, text in _JSON_ESCAPES.items() if chars.has(char)]
         if chars.negated:
             return g.either([g.ranges((*chars.ranges, *_ESCAPED), negated=True), *escaped])
         plain = _without(chars.ranges, _ESCAPED)
-        return g.either([g.ranges(plain), *escaped] if plain else escaped) or refuse("nothing that JSON writes")
+        return g.either([g.ranges(plain), *escaped] if plain else escaped) or refuse("no character that JSON writes")
 
     def others(self, g: Grammar) -> str:
-        """Give any characters."""
+        """Return the expression for any characters."""
         return "char*"
 
 
 @dataclass(frozen=True, slots=True)
 class PlainText:
-    """Between tags, as it is; none of the characters `barred` can stand there."""
+    """Between tags, unescaped; none of the characters in `barred` can stand there."""
 
     barred: str
 
     def spell(self, g: Grammar, chars: Chars) -> str:
-        """Give the set."""
+        """Return the set."""
         if any(map(chars.has, self.barred)):
-            refuse("the text might end where it does not")
+            refuse("a character that may begin the closing tag")
         return g.ranges(chars.ranges, negated=chars.negated)
 
     def others(self, g: Grammar) -> str:
-        """A text of which the pattern says a part could hold anything."""
-        return refuse("the pattern says not all of the text")
+        """Refuse: around a pattern that matches only a part, the text could hold anything."""
+        return refuse("the pattern matches only a part of the text")
 
 
 def refuse(why: str) -> Never:
-    """Give up on a pattern."""
+    """Give up on a pattern: raise `NotSimple` with the reason."""
     raise NotSimple(why)
 
 
 def _without(ranges: Ranges, others: Ranges) -> Ranges:
-    """Give the ranges without what is in the others."""
+    """Return the ranges without what is in the others."""
     for low, high in others:
         split = (part for a, b in ranges for part in ((a, min(b, low - 1)), (max(a, high + 1), b)))
         ranges = tuple((a, b) for a, b in split if a <= b)

@@ -1,6 +1,6 @@
-"""The grammar of arguments that are elements named after them, with elements inside for what a schema knows.
+"""The grammar of arguments written as elements of the same names, with elements inside for members that a schema names.
 
-A text that may be a string has no mark in it; what a schema says nothing of inside is JSON.
+Text that may be a string has no mark in it; an object or a list whose contents the schema does not describe is JSON.
 """
 
 import json
@@ -25,26 +25,26 @@ class ElementRules(NestedRules):
         self._mark = mark
 
     def member(self, key: str, value: str) -> str:
-        """Give a value between its tags."""
+        """Return a value between its tags."""
         head = self.g.markup(f"{self._mark}<{{key}}>", key=key)
         return f"{head} {value} {self.g.markup(f'{self._mark}</{{key}}>', key=key)}"
 
     def choice(self, value: object) -> str:
-        """Give a value as JSON: strings are `text`'s."""
+        """Return the literal for a value as JSON; `raw_value` writes strings."""
         return self.g.literal(json.dumps(value, ensure_ascii=False))
 
     def value(self, schema: object) -> str:
-        """Give one value: text where the schema allows a string, in which no tag can stand."""
+        """Return the expression for one value: where the schema allows a string, text without any tag."""
         if "string" in kinds_of(schema, self.root):
             return raw_value(self.g, schema, self.root, self._mark)
         return super().value(schema)
 
     def anything(self) -> str:
-        """Give any text."""
+        """Return the expression for any text."""
         return raw_value(self.g, True, self.root, self._mark)
 
     def of_kind(self, kind: str, schema: Schema) -> str:
-        """Give a value of one type: elements where the schema knows what is in them, else JSON."""
+        """Return the expression for a value of one type: elements where the schema names what is in it, else JSON."""
         g = self.g
         if kind == "object" and mapping_of(schema.get("properties")):
             members = self.members(schema)

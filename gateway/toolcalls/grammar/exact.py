@@ -1,8 +1,8 @@
-"""A JSON Schema to a grammar all of whose texts fit it, or the reason why there is none.
+"""A JSON Schema to a grammar that accepts only texts that fit it, or the reason why there is none.
 
 Calls may be held loosely, since their arguments are checked again before a tool sees them; an answer goes to its client
-as it is written. So what GBNF can't say here is refused by its keyword, and so is what the walk would leave out of a
-schema that is too large. Keywords that only describe a value are passed over. Source: JSON Schema 2020-12, and draft 7.
+as it is written. So a keyword that GBNF can't express is refused by name, and so is a schema so large that the walk
+would leave something out. Keywords that only describe a value are ignored. Source: JSON Schema 2020-12, and draft 7.
 """
 
 import re
@@ -24,34 +24,34 @@ _POINTER: Final = re.compile(r"#(/[^%]*)?")
 
 
 def exact_rules(g: Grammar, schema: object, name: str) -> str:
-    """Give the expression for the values of a schema. Raises `NotHeld`."""
+    """Return the expression for the values of a schema. Raises `NotHeld`."""
     if schema is False:
         refuse("no value fits the schema `false`")
     root = mapping_of(schema)
     written = _Exact(g, root, name).value(root) or refuse("no value of finite length fits the schema")
     if not g.exact:
-        refuse(f"its counts are greater than {MAX_COUNT}, or {MAX_COUNTED} in all, the most that a grammar takes")
+        refuse(f"a count exceeds {MAX_COUNT}, or all of them together {MAX_COUNTED}, the most that a grammar takes")
     return written
 
 
 class _Exact(JsonRules):
-    """The rules of one schema, as JSON, none of which takes more than it says."""
+    """The rules of one schema, as JSON; none accepts more than the schema does."""
 
     def __init__(self, g: Grammar, root: Schema, name: str) -> None:
         super().__init__(g, root, name)
         self._surveyed: dict[int, Schema | None] = {}
-        """Schemas that were looked at, by their addresses; None while what they are made of is."""
+        """Surveyed schemas, by their addresses; None while their parts are being surveyed."""
 
     def beyond(self) -> str:
-        """A part that is too large to be written."""
-        refuse("the schema is too large or too deep")
+        """Refuse a part that is too large to be written."""
+        refuse("the schema is too large or too deeply nested")
 
     def nothing(self) -> str:
-        """A part that has no value at all."""
+        """Refuse a part that has no value at all."""
         refuse("no value fits a part of the schema")
 
     def alternatives(self, parts: Parts) -> list[Schema]:
-        """Give all of them, or refuse."""
+        """Return all plain schemas, or refuse."""
         for part in parts:
             self._survey(part, 0)
         try:
@@ -63,10 +63,10 @@ class _Exact(JsonRules):
         return [fitting for schema in plain if (fitting := with_fitting(schema)).get("enum") != []]
 
     def _survey(self, part: Schema, depth: int) -> None:
-        """Look at a schema, and at all that may hold for the same value: refuse what of it is not held."""
+        """Look at a schema, and at all others that may hold for the same value; refuse whatever is not held."""
         if id(part) in self._surveyed:
             if self._surveyed[id(part)] is None:
-                refuse("a schema refers to itself with nothing between")
+                refuse("a schema refers to itself without a member or an item in between")
             return
         if depth > MAX_PARTS:
             self.beyond()
@@ -86,7 +86,7 @@ class _Exact(JsonRules):
         if part is not self.root and ("$id" in part or "$schema" in part):
             refuse("a schema inside the schema has an `$id` or `$schema` of its own")
         if "prefixItems" in part and _OLD.search(str(self.root.get("$schema"))):
-            refuse("`prefixItems` is no keyword of its `$schema`")
+            refuse("`prefixItems` is not a keyword of the draft that `$schema` names")
 
     def _check_references(self, part: Schema) -> None:
         reference = part.get("$ref")
@@ -95,22 +95,28 @@ class _Exact(JsonRules):
             or not _POINTER.fullmatch(reference)
             or not isinstance(resolve(reference, self.root), Mapping)
         ):
-            refuse(f"`$ref` {str(reference)[:100]!r} names no schema of this one; `#/$defs/NAME` does")
+            refuse(f"`$ref` {str(reference)[:100]!r} points to no schema inside this one; write it as `#/$defs/NAME`")
         if False in listed(part.get("allOf")):
             refuse("no value fits `false` in `allOf`")
 
     def _check_one_of(self, part: Schema) -> None:
         given = [option for option in listed(part.get("oneOf")) if option is not False]
         if len(given) > MAX_ALTERNATIVES:
-            # Before each is compared with every other.
+            # Checked before every one is compared with every other.
             refuse(_TOO_MANY)
         options = [Option(parts_of(option, self.root)) for option in given]
         for one, other in combinations(options, 2):
             if not one.is_apart(other):
-                refuse("a value may fit two schemas of `oneOf`; say `anyOf`, or give each a `const` of its own")
+                refuse("a value may fit two schemas of `oneOf`; use `anyOf`, or give each a `const` of its own")
 
     def pattern(self, pattern: str) -> str:
-        """Give a pattern's texts."""
+        """Return the expression for the texts in which a pattern matches, or refuse."""
         if _NEGATED.search(pattern):
-            refuse(f"`pattern` {pattern[:100]!r} negates a class by a letter, which readers read differently")
-        return super().pattern(pattern) or refuse(f"`pattern` {pattern[:100]!r} is not one of simple texts")
+            refuse(
+                f"`pattern` {pattern[:100]!r} uses `\\D`, `\\S` or `\\W`, whose meaning differs between readers; "
+                "use a negated class such as `[^0-9]`"
+            )
+        return super().pattern(pattern) or refuse(
+            f"`pattern` {pattern[:100]!r} is too long or too complex for a grammar, which can express "
+            "characters, classes, groups, alternatives and counts"
+        )

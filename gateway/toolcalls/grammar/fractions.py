@@ -1,8 +1,8 @@
-"""Numbers with a fraction to GBNF: from 0.5 to 2 is 0.5 to 0.9, with more digits or without, 1 with any, or 2.
+"""Numbers with a fraction to GBNF: 0.5 to 2 is 0.5 to 0.9, with or without more digits, 1 with any decimals, or 2.
 
-A number is written with as many decimals as the bounds have, or fewer, or more: the first are whole numbers with a
-point in them, and what has more lies between two of these. No exponents. Digits are as many as tell two numbers apart
-for sure (15), so that a reader who makes binary numbers of them finds them within the bounds too.
+Numbers with at most as many decimals as the bounds are whole numbers with a point in them; a number with more decimals
+lies between two of those. No exponents. A number has at most 15 digits, which always distinguish two numbers, so that a
+reader that converts it to binary also finds it within the bounds.
 """
 
 import math
@@ -20,7 +20,7 @@ _MAX_BOUND = 10**15
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """From where to where; None: without end. `above`, `below`: the bound itself is not among them."""
+    """The range of a number; None: unbounded. `above`, `below`: the bound itself is excluded."""
 
     low: Decimal | None = None
     above: bool = False
@@ -29,7 +29,7 @@ class Bounds:
 
     @classmethod
     def of(cls, schema: Schema) -> "Bounds | None":
-        """Give those of a schema; None where one is too large, or too fine, to be written."""
+        """Return the bounds of a schema; None where one is too large, or has too many decimals, to be written."""
         least = [(_decimal(schema[key]), key != "minimum") for key in ("minimum", "exclusiveMinimum") if key in schema]
         most = [(_decimal(schema[key]), key != "maximum") for key in ("maximum", "exclusiveMaximum") if key in schema]
         if any(value is None for value, _ in (*least, *most)):
@@ -40,11 +40,11 @@ class Bounds:
 
 
 def number_rules(g: Grammar, bounds: Bounds) -> str:
-    """Give the numbers within bounds; "" where there are none."""
+    """Return the expression for the numbers within bounds; "" where there are none."""
     low, high = bounds.low, bounds.high
     parts: list[str] = []
     if low is None or low < 0:
-        # What is below zero, mirrored.
+        # The negative part, mirrored.
         least, open_ = (-high, bounds.below) if high is not None and high < 0 else (Decimal(0), True)
         below = _unsigned(g, Bounds(least, open_, None if low is None else -low, bounds.above))
         parts.append(f'"-" {below}' if below else "")
@@ -57,7 +57,7 @@ def number_rules(g: Grammar, bounds: Bounds) -> str:
 def _decimal(value: Any) -> Decimal | None:
     if not is_number(value) or math.isinf(value):
         return None
-    # As the schema's author wrote it: what the binary number really is, nobody meant.
+    # The number as the schema's author wrote it, not the exact value of its binary form.
     found = Decimal(repr(value))
     return found if abs(found) < _MAX_BOUND and _decimals(found) < _SURE else None
 
@@ -68,7 +68,7 @@ def _decimals(value: Decimal) -> int:
 
 
 def _unsigned(g: Grammar, bounds: Bounds) -> str:
-    """Give the numbers within bounds of which none is below zero."""
+    """Return the expression for the numbers within bounds that are not below zero."""
     low, high = bounds.low or Decimal(0), bounds.high
     fine = max(_decimals(low), 0 if high is None else _decimals(high))
     parts = [_fixed(g, *_whole(bounds, size), size) for size in range(fine + 1)]
@@ -83,7 +83,7 @@ def _unsigned(g: Grammar, bounds: Bounds) -> str:
 
 
 def _whole(bounds: Bounds, size: int) -> tuple[int, int | None]:
-    """Give the bounds as whole numbers of the last of `size` decimals."""
+    """Return the bounds as whole numbers, in units of the last of `size` decimals."""
     low, high = (bounds.low or Decimal(0)) * 10**size, bounds.high
     least = math.floor(low) + 1 if bounds.above else math.ceil(low)
     if high is None:
@@ -92,7 +92,7 @@ def _whole(bounds: Bounds, size: int) -> tuple[int, int | None]:
 
 
 def _longer(g: Grammar, least: int, most: int | None, size: int, rest: str) -> str:
-    """Give the numbers with `size` decimals, each followed by more digits."""
+    """Return the expression for the numbers with `size` decimals, each followed by more digits."""
     head = _fixed(g, least, most, size)
     if not head:
         return ""
@@ -100,7 +100,7 @@ def _longer(g: Grammar, least: int, most: int | None, size: int, rest: str) -> s
 
 
 def _fixed(g: Grammar, least: int, most: int | None, size: int) -> str:
-    """Give the whole numbers from `least` to `most` with a point before their last `size` digits."""
+    """Return the expression for whole numbers from `least` to `most`, with a point before their last `size` digits."""
     if most is not None and most < least:
         return ""
     if not size:

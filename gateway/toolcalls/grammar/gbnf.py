@@ -1,10 +1,10 @@
-"""Nodes to GBNF, llama.cpp's grammar language: named rules, quoting, repetition, and "text without these delimiters".
+"""GBNF, llama.cpp's grammar language: named rules, quoting, character classes, choices and repetition.
 
-Every expression that leaves here can be put beside another or repeated: it is a rule's name, a literal, a class, in
-parentheses, or (`markup`) literals and tokens side by side, which `repeat` makes a rule of. What JSON Schema asks for
-stands in `schema_gbnf`. Source: llama.cpp, `grammars/README.md` and `src/llama-grammar.cpp`: a repetition is written
-out, a rule for each time; it refuses those of 2000 and more, multiplied with what was written out inside the same
-parentheses, and left recursion.
+Every expression made here can be put beside another or repeated: it is a rule's name, a literal, a class, something in
+parentheses, or (`markup`) a sequence of literals and tokens, which `repeat` turns into a rule. JSON Schema is left to
+`schemas.py`. Source: llama.cpp, `grammars/README.md` and `src/llama-grammar.cpp`: it expands a repetition into a rule
+for each time, and refuses 2000 and more, multiplied by what was expanded inside the same parentheses, and left
+recursion.
 """
 
 import re
@@ -17,16 +17,16 @@ from gateway.toolcalls.schema.spec import ToolSpec
 _T = TypeVar("_T")
 
 MAX_CALLS = 16
-"""Calls in one answer under a grammar, where parallel calls are allowed."""
+"""Most calls in one answer under a grammar, where parallel calls are allowed."""
 
 MAX_COUNT = 1_000
-"""The largest count that a repetition names: half of what llama.cpp takes. A larger one is no bound."""
+"""The largest count that a repetition names: half of what llama.cpp accepts. A larger count is dropped."""
 
 MAX_COUNTED = 20_000
-"""What the counts of one grammar may come to: llama.cpp makes that many rules, for each request anew."""
+"""Largest sum of the counts in one grammar: llama.cpp makes that many rules, for every request again."""
 
 _SINGLE = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*|\[(?:[^\]\\]|\\.)*\]")
-"""What can be repeated as it stands: a rule's name, a class."""
+"""What can be repeated without parentheses: a rule's name, a class."""
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _CLASS_ESCAPES = _ESCAPES | {"]": "\\]", "[": "\\[", "^": "\\u005E", "-": "\\u002D"}
@@ -36,14 +36,14 @@ class Schemas(Protocol):
     """Turns a JSON Schema into an expression whose rules it adds to the grammar."""
 
     def __call__(self, g: "Grammar", schema: Mapping[str, Any], name: str, /) -> str:
-        """Give the expression; its rules are named after `name`."""
+        """Return the expression; its rules are named after `name`."""
         ...
 
 
 class Grammar:
-    """One grammar in the making. `tool` is the tool whose call is being written, if one is.
+    """One grammar while it is being written. `tool` is the tool whose call is being written, if any.
 
-    `tokens` are markers that the model must write as one token, with its id; all others it may spell as it likes.
+    `tokens` are markers that the model must write as one token, with the token's id; it may spell all others freely.
     """
 
     def __init__(
@@ -60,15 +60,15 @@ class Grammar:
         self._written: dict[Hashable, Any] = {}
         self._counted = 0
         self.exact = True
-        """Whether every count that was asked for is in it."""
+        """Whether the grammar has every count that was asked for."""
 
     def text(self, root: str) -> str:
-        """Give the whole grammar, `root` first."""
+        """Return the whole grammar, `root` first."""
         rules = {"root": root, **self._rules}
         return "".join(f"{name} ::= {body}\n" for name, body in rules.items())
 
     def rule(self, name: str, body: str) -> str:
-        """Add a rule under a name of its own, which is `name` and a number, and give the name."""
+        """Add a rule under a new name, made of `name` and a number, and return that."""
         self._numbers[name] = number = self._numbers.get(name, -1) + 1
         self._rules[f"{name}-{number}"] = body
         return f"{name}-{number}"
@@ -78,27 +78,27 @@ class Grammar:
         return name in self._rules
 
     def once(self, key: Hashable, write: Callable[[], _T]) -> _T:
-        """Give an expression that is the same wherever it is used; its rules are written when it is first asked for."""
+        """Return an expression that is the same wherever it is used; its rules are written on first use."""
         if key not in self._written:
             self._written[key] = write()
         return self._written[key]
 
     def reserve(self, name: str) -> str:
-        """Take a name for a rule that refers to itself; `define` gives its body."""
+        """Reserve a name for a rule that refers to itself; `define` sets its body."""
         return self.rule(name, "")
 
     def define(self, name: str, body: str) -> None:
-        """Give a rule its body: one that was reserved, or one whose name ends in no number."""
+        """Set the body of a rule: one that was reserved, or one whose name does not end in a number."""
         self._rules[name] = body
 
     def literal(self, text: str) -> str:
-        """Quote a text; "" for none."""
+        """Quote a text; "" for an empty one."""
         return f'"{_escape(text, _ESCAPES)}"' if text else ""
 
     def markup(self, template: str, **words: str) -> str:
-        """Give a text of the format's own, in which markers may stand, with `words` (a name, a key) at their places.
+        """Return the expression for a format's own text, which may hold markers; `words` (a name, a key) are filled in.
 
-        A marker that must be one token is written as its id; words from outside are text, whatever they look like.
+        A marker that must be one token is written as its id; the words come from outside and are always plain text.
         """
         parts: list[str] = []
         for text, field, _, _ in Formatter().parse(template) if words else [(template, None, None, None)]:
@@ -110,29 +110,29 @@ class Grammar:
         return " ".join(filter(None, parts))
 
     def one_of(self, chars: Iterable[str]) -> str:
-        """Give a class of characters."""
+        """Return a class of characters."""
         return f"[{_escape(''.join(chars), _CLASS_ESCAPES)}]"
 
     def ranges(self, ranges: Iterable[tuple[int, int]], *, negated: bool = False) -> str:
-        """Give a class of characters by their code points, from and to; or all others."""
+        """Return a class of characters by ranges of code points, both ends included; `negated`: of all others."""
         spelled = (
             "-".join(_escape(chr(code), _CLASS_ESCAPES) for code in dict.fromkeys((low, high))) for low, high in ranges
         )
         return f"[{'^' if negated else ''}{''.join(spelled)}]"
 
     def none_of(self, chars: Iterable[str], also: str = "") -> str:
-        """Give all characters but these, and but those of `also`, which is written as in a class."""
+        """Return the class of all characters except these and those of `also`, which is written as in a class."""
         return f"[^{_escape(''.join(chars), _CLASS_ESCAPES)}{also}]"
 
     def either(self, alternatives: Iterable[str]) -> str:
-        """Give a choice; an empty alternative is left out, and the choice may then be missing."""
+        """Return a choice; an empty alternative is left out and makes the choice optional."""
         given = list(dict.fromkeys(alternatives))
         present = [alternative for alternative in given if alternative]
         choice = f"({' | '.join(present)})" if present else ""
         return f"{choice}?" if choice and len(present) < len(given) else choice
 
     def repeat(self, item: str, separator: str, least: int, most: int | None) -> str:
-        """Give an item, which is not empty, `least` to `most` times (None: without end).
+        """Repeat an item, which matches no empty text, `least` to `most` times (None: without end).
 
         A count that is too large for the engine is left out: a text may then have more, or fewer, than was asked for.
         """
@@ -147,7 +147,7 @@ class Grammar:
         return once if least else f"{once}?"
 
     def _single(self, item: str) -> str:
-        """Give an item under a name: what stands in parentheses counts for itself and all that is inside."""
+        """Put an item into a rule: the engine multiplies a count by counts inside parentheses, but not inside rules."""
         if _SINGLE.fullmatch(item):
             return item
         return self.once(("item", item), lambda: self.rule("item", item))
@@ -161,7 +161,7 @@ class Grammar:
         return least, most
 
     def each_tool(self, write: "Writer") -> str:
-        """Give what `write` gives for each tool, as a choice of rules."""
+        """Return a choice of rules, one for each tool, each as `write` returns it."""
         names: list[str] = []
         for tool in self.tools:
             self.tool = tool
@@ -170,16 +170,16 @@ class Grammar:
         return self.either(names)
 
     def name(self) -> str:
-        """Give the current tool's name as it is."""
+        """Return the current tool's name as a literal."""
         return self.literal(self.current.name)
 
     def arguments(self) -> str:
-        """Give the current tool's arguments, after its schema."""
+        """Return the expression for the current tool's arguments, by its schema."""
         return self._schemas(self, self.current.parameters, "arguments")
 
     @property
     def current(self) -> ToolSpec:
-        """The tool whose call is being written. Raises ValueError outside of a Call node: a fault of the format."""
+        """The tool whose call is being written. Raises ValueError outside a Call node, which is a bug in the format."""
         if self.tool is None:
             raise ValueError("a name or arguments stand outside of a Call node; put them inside one")
         return self.tool
@@ -189,7 +189,7 @@ class Writer(Protocol):
     """Writes one tool's part of a grammar."""
 
     def __call__(self, g: Grammar, /) -> str:
-        """Give the expression for `g.tool`."""
+        """Return the expression for `g.tool`."""
         ...
 
 
@@ -207,5 +207,5 @@ def _escape(text: str, escapes: Mapping[str, str]) -> str:
 
 def _code_point(char: str) -> str:
     code = ord(char)
-    # Never `\\x`: of the digits behind it llama.cpp takes two, and xgrammar, which vLLM uses, as many as there are.
+    # Never `\\x`: llama.cpp reads two digits after it, and xgrammar, which vLLM uses, as many as there are.
     return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"

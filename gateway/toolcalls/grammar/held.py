@@ -1,6 +1,6 @@
-"""What of a schema a grammar holds exactly: one schema's keywords, several that hold for one value, one joined of them.
+"""What a grammar holds exactly: one schema's keywords, several schemas of one value, and the schema joined from them.
 
-Each check refuses by name what is left out elsewhere. Pure.
+Each check refuses by name what the grammar would leave out. Pure.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ _NOTHING: Final[Mapping[str, tuple[object, ...]]] = {
     "dependentSchemas": ({},),
     "dependencies": ({},),
 }
-"""Keywords that are not held, with what they say nothing by."""
+"""Keywords that are not held, with the values that have no effect."""
 _BY_KIND: Final = {
     "object": ("properties", "required", "additionalProperties", "minProperties", "maxProperties"),
     "array": ("items", "prefixItems", "minItems", "maxItems"),
@@ -53,21 +53,21 @@ _WHOLE: Final = 10**20
 
 
 class NotHeld(Exception):
-    """No grammar says just what the schema says; the message is the reason."""
+    """No grammar says exactly what the schema says; the message is the reason."""
 
 
 def refuse(why: str) -> Never:
-    """Say why no grammar is exact."""
+    """Raise `NotHeld` with the reason why no grammar is exact."""
     raise NotHeld(why)
 
 
 def check_plain(schema: Schema) -> None:
-    """Refuse what a plain schema says that is not held."""
+    """Refuse a plain schema that says something that is not held."""
     _check_kinds(schema)
     known = kinds(schema)
     if "enum" in schema:
         if beside := sorted(key for keys in _BY_KIND.values() for key in keys if key in schema):
-            refuse(f"`enum` or `const` stands beside `{beside[0]}`")
+            refuse(f"`{beside[0]}` can't be combined with `enum` or `const`; leave it out")
         return
     if "object" in known:
         _check_object(schema)
@@ -80,17 +80,17 @@ def check_plain(schema: Schema) -> None:
 
 
 def check_together(parts: Parts) -> None:
-    """Refuse what several schemas of one value say and is held of one alone."""
+    """Refuse what is held for one schema of a value, but not for several together."""
     if len(parts) >= MAX_PARTS:
-        refuse("too many schemas hold for one value")
+        refuse("too many schemas apply to one value")
     if sum("pattern" in part for part in parts) > 1:
-        refuse("two `pattern`s hold for one value")
+        refuse("two `pattern`s apply to one value")
     arrays = [part for part in parts if any(key in part for key in ("items", "prefixItems", "additionalItems"))]
     if len(arrays) > 1 and any("prefixItems" in part or listed(part.get("items")) for part in arrays):
-        refuse("lists of items by place hold for one value together with another schema of items")
+        refuse("two schemas describe the items of one array, one of them item by item (`prefixItems`); keep one")
     extra = [part for part in parts if mapping_of(part.get("additionalProperties"))]
     if extra and sum("properties" in part or "additionalProperties" in part for part in parts) > 1:
-        refuse("a schema in `additionalProperties` holds for one value together with another schema of members")
+        refuse("two schemas describe the members of one object, one of them by `additionalProperties`; keep one")
 
 
 def check_keywords(part: Schema) -> None:
@@ -99,9 +99,9 @@ def check_keywords(part: Schema) -> None:
         if key in _HELD or key in _DESCRIBING or key.startswith("x-"):
             continue
         if key not in _NOTHING or value not in _NOTHING[key]:
-            refuse(f"`{key[:60]}` is not held by a grammar")
+            refuse(f"a grammar can't express `{key[:60]}`")
     if "const" in part and "enum" in part:
-        refuse("`const` stands beside `enum`")
+        refuse("`const` can't be combined with `enum`; keep one of them")
 
 
 def _check_kinds(schema: Schema) -> None:
@@ -109,7 +109,7 @@ def _check_kinds(schema: Schema) -> None:
         return
     said = [key for keys in _BY_KIND.values() for key in keys if key in schema]
     if said:
-        refuse(f"`{said[0]}` stands without a `type`")
+        refuse(f"`{said[0]}` needs a `type` beside it")
 
 
 def _check_object(schema: Schema) -> None:
@@ -120,27 +120,30 @@ def _check_object(schema: Schema) -> None:
     if len(properties) > MAX_KEYS:
         refuse(f"an object names more than {MAX_KEYS} members")
     if extra is False and (missing := [name for name in required if name not in properties]):
-        refuse(f"the member {missing[0][:100]!r} is required, and no additional one may be")
+        refuse(f"the member {missing[0][:100]!r} is required, but not in `properties`, and no others are allowed")
     least, most = _counts(schema, "minProperties", "maxProperties")
     open_ended = extra is not False and ("additionalProperties" in schema or "properties" not in schema)
     room = None if open_ended else len({*properties, *required})
     if most is not None and (room is None or most < room) and (optional or most < len(required)):
-        refuse("`maxProperties` is less than the members that are named")
+        refuse("`maxProperties` limits an object that names members, and a grammar can't count those")
     needed = max(0, least - len(required))
     if needed and (open_ended or needed > optional or needed * optional > MAX_NEEDED):
-        refuse("`minProperties` asks for more than the members that are named")
+        refuse(
+            "`minProperties` exceeds the number of required members; a grammar can hold that only for a few optional "
+            "members, all of them in `properties`"
+        )
 
 
 def _check_array(schema: Schema) -> None:
     _, most = _counts(schema, "minItems", "maxItems")
     if most is not None and most < len(listed(schema.get("prefixItems"))):
-        refuse("`maxItems` is less than the items that have a place")
+        refuse("`maxItems` is less than the number of items in `prefixItems`")
 
 
 def _check_string(schema: Schema) -> None:
     least, most = _counts(schema, "minLength", "maxLength")
     if "pattern" in schema and (least or most is not None):
-        refuse("`pattern` stands beside a bound of the length; say it in the pattern")
+        refuse("`pattern` can't be combined with `minLength` or `maxLength`; put the length into the pattern")
 
 
 def _check_number(schema: Schema, known: Kinds) -> None:
@@ -148,13 +151,13 @@ def _check_number(schema: Schema, known: Kinds) -> None:
         refuse("a bound of a number has more than 20 digits")
     low, high = integer_bounds(schema)
     if "integer" in known and low is not None and high is not None and low > high:
-        refuse("the bounds of an integer leave none")
+        refuse("no integer is within the bounds")
     if "number" in known:
         bounds = Bounds.of(schema)
         if bounds is None:
             refuse("a bound of a number has more than 15 digits")
         if bounds != Bounds() and not number_rules(Grammar((), parallel=False, schemas=schema_rules), bounds):
-            refuse("the bounds of a number leave none")
+            refuse("no number is within the bounds")
 
 
 def _counts(schema: Schema, least_key: str, most_key: str) -> tuple[int, int | None]:

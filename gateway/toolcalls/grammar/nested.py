@@ -1,7 +1,7 @@
 """Schemas to GBNF for families that spell nested values in a syntax of their own: what all of them share.
 
-A family says how it spells a member, a choice and a value of each type (`gemma`, `element_gbnf`); which rule stands for
-which schema is `schema_walk`'s.
+A family says how it spells a member, a choice and a value of each type (`nodes/gemma_object.py`, `elements.py`);
+`schema_walk.py` decides which rule stands for which schema.
 """
 
 from abc import abstractmethod
@@ -13,28 +13,28 @@ from gateway.toolcalls.schema.merge import Schema, parts_of
 
 
 class NestedRules(SchemaWalk):
-    """The rules of one schema. A value is "" where its schema has none that ends."""
+    """The rules of one schema. A value's expression is "" where its schema has no value of finite length."""
 
     def arguments(self) -> str | None:
-        """Give the members of the arguments object, as `members` does."""
+        """Return the expression for the members of the arguments object, as `members` does."""
         plain = self.plain_schemas(parts_of(self.root, self.root)) or [{}]
         found = [members for schema in plain if (members := self.members(schema)) is not None]
         return self.g.either(found) if found else None
 
     @abstractmethod
     def member(self, key: str, value: str) -> str:
-        """Give a member whose value is written so."""
+        """Return the expression for a member whose value has the expression `value`."""
 
     @abstractmethod
     def choice(self, value: object) -> str:
-        """Give one value of an enumeration."""
+        """Return the expression for one value of an enumeration."""
 
     @abstractmethod
     def of_kind(self, kind: str, schema: Schema) -> str:
-        """Give a value of one type."""
+        """Return the expression for a value of one type."""
 
     def members(self, schema: Schema, separator: str = "") -> str | None:
-        """Give the members that the schema names, the required ones first; None if a required one has no value."""
+        """Return the members that the schema names, the required ones first; None if a required one has no value."""
         known = mapping_of(schema.get("properties"))
         values = {key: self.value(value) for key, value in known.items()}
         required = [key for key in self.required(schema) if key in values]
@@ -49,7 +49,7 @@ class NestedRules(SchemaWalk):
         )
 
     def plain(self, schema: Schema) -> str:
-        """Give a value of a schema that names no other on its own level."""
+        """Return the expression for values of a schema that names no other on its own level."""
         if "enum" in schema:
             return self.g.either(map(self.choice, schema["enum"]))
         known = kinds(schema)

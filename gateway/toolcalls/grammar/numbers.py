@@ -1,4 +1,4 @@
-"""Whole numbers within bounds to GBNF: from 7 to 120 is a digit from 7 on, any two, or 1, one from 0 to 2, and any."""
+"""Whole numbers within bounds to GBNF: 7 to 120 is a digit from 7 on, any two digits, or 1 followed by 00 to 20."""
 
 import math
 from collections.abc import Callable
@@ -8,21 +8,21 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.schema.merge import Schema, is_number
 
 MAX_DIGITS = 100
-"""Digits of a number whose schema names no bound: the parsers hold a number until it ends (`jsonscan.MAX_ATOM`)."""
+"""Most digits of a number without a bound: the parsers hold a number until it ends (`json_scanner.MAX_ATOM`)."""
 
 _MAX_BOUND = 10**20
-"""Bounds from here on are not written."""
+"""Bounds of this size or larger are not written."""
 
 
 def integer_bounds(schema: Schema) -> tuple[int | None, int | None]:
-    """Give the least and the greatest whole number of a schema; None where it names none that is written."""
+    """Return the least and the greatest whole number of a schema; None where it has none, or it is too large."""
     least = (*_bound(schema, "minimum", math.ceil), *_bound(schema, "exclusiveMinimum", lambda x: math.floor(x) + 1))
     most = (*_bound(schema, "maximum", math.floor), *_bound(schema, "exclusiveMaximum", lambda x: math.ceil(x) - 1))
     return max(least, default=None), min(most, default=None)
 
 
 def integer_rules(g: Grammar, low: int | None, high: int | None) -> str:
-    """Give the whole numbers from `low` to `high`, both included; "" where there are none."""
+    """Return the expression for the whole numbers from `low` to `high`, both included; "" where there are none."""
     parts: list[str] = []
     if low is None or low < 0:
         below = _positive(g, 1 if high is None else max(1, -high), None if low is None else -low)
@@ -39,7 +39,7 @@ def _bound(schema: Schema, key: str, whole: Callable[[Any], int]) -> list[int]:
 
 
 def _positive(g: Grammar, least: int, most: int | None) -> str:
-    """Give the numbers from `least`, which is at least 1, to `most`, by how many digits they have."""
+    """Return the expression for the numbers from `least`, at least 1, to `most`, with a part for each length."""
     if most is not None and most < least:
         return ""
     first = len(str(least))
@@ -58,7 +58,7 @@ def _positive(g: Grammar, least: int, most: int | None) -> str:
 
 
 def digits_between(g: Grammar, low: str, high: str) -> str:
-    """Give the strings of digits from one to another of the same length."""
+    """Return the expression for the strings of digits from `low` to `high`, which have the same length."""
     if not low or (set(low) == {"0"} and set(high) == {"9"}):
         return g.repeat("[0-9]", "", len(low), len(low))
     if low[0] == high[0]:

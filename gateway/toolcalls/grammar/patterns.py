@@ -1,15 +1,15 @@
 r"""A schema's `pattern` to GBNF, where it is a simple one: characters, classes, groups, alternatives, counts.
 
-Looking around, back or at words is not simple, nor is what repeats a text that may be empty: then there is no
-expression, and the text is free. Nothing is run here: a pattern is only read, once. How a character is spelled is its
-place's. Source: ECMA-262.
+Lookarounds, backreferences and word boundaries are not simple, nor is the repetition of a text that may be empty: then
+there is no expression, and the text is free. No pattern is run: it is only read, once. The `Place` decides how a
+character is spelled. Source: ECMA-262.
 """
 
 from gateway.toolcalls.grammar.characters import Chars, NotSimple, Place, refuse
 from gateway.toolcalls.grammar.gbnf import Grammar
 
 MAX_PATTERN = 500
-"""Characters of a pattern that is read."""
+"""Most characters of a pattern that is read."""
 
 _MAX_DEPTH = 16
 _DIGIT = ((0x30, 0x39),)
@@ -22,7 +22,7 @@ _QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None
 
 
 def pattern_rules(g: Grammar, pattern: str, place: Place) -> str | None:
-    """Give the expression for the texts that a pattern finds itself in, None where it is not simple."""
+    """Return the expression for the texts in which a pattern matches; None where it is not simple."""
     if len(pattern) > MAX_PATTERN:
         return None
     try:
@@ -32,7 +32,7 @@ def pattern_rules(g: Grammar, pattern: str, place: Place) -> str | None:
 
 
 class _Reader:
-    """Reads one pattern. What is read so far is an expression, and whether it may be empty."""
+    """Reads one pattern. Reading a part returns its expression, and whether its text may be empty."""
 
     def __init__(self, g: Grammar, pattern: str, place: Place) -> None:
         self._g = g
@@ -47,7 +47,7 @@ class _Reader:
         while self._take("|"):
             found.append(self._anchored())
         if self._at < len(self._text):
-            refuse("a parenthesis too many")
+            refuse("an unmatched parenthesis")
         return self._g.either(found)
 
     def _anchored(self) -> str:
@@ -88,7 +88,7 @@ class _Reader:
         inside, brace, _ = self._text[self._at + 1 :].partition("}")
         least, comma, most = inside.partition(",")
         if not brace or not least.isdecimal() or not (most.isdecimal() or not most):
-            refuse("a brace that counts nothing")
+            refuse("a brace without a count")
         self._at += len(inside) + 2
         return int(least), int(most) if most else None if comma else int(least)
 
@@ -107,10 +107,10 @@ class _Reader:
 
     def _group(self) -> tuple[str, bool]:
         if self._take("?") and not self._take(":"):
-            refuse("a group that looks around, or has a name")
+            refuse("a lookaround or a named group")
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            refuse("too deep")
+            refuse("too many nested groups")
         found = [self._sequence()]
         while self._take("|"):
             found.append(self._sequence())
@@ -137,7 +137,7 @@ class _Reader:
         if char != "\\":
             return _one(char)
         chars = self._escape()
-        return refuse("a class without a class") if chars.negated else chars
+        return refuse("a negated class inside a class") if chars.negated else chars
 
     def _escape(self) -> Chars:
         char = self._next()
@@ -160,7 +160,7 @@ class _Reader:
 
     def _next(self) -> str:
         if self._at == len(self._text):
-            refuse("it ends too soon")
+            refuse("it ends unexpectedly")
         self._at += 1
         return self._text[self._at - 1]
 
@@ -172,5 +172,5 @@ def _one(char: str) -> Chars:
 def _range(low: Chars, high: Chars) -> tuple[int, int]:
     (start, end), (begin, last) = low.ranges[0], high.ranges[0]
     if start != end or begin != last or last < start:
-        refuse("a range between sets")
+        refuse("a range whose ends are not two characters in order")
     return start, last

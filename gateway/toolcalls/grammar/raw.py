@@ -1,6 +1,6 @@
 """Values without quotes to GBNF: what a model may write between the tags of an argument.
 
-A string is text in which its closing tag does not stand; a value of any other type is JSON, after its schema.
+A string is text that does not contain its closing tag; a value of any other type is JSON that follows its schema.
 """
 
 import json
@@ -18,7 +18,7 @@ from gateway.toolcalls.schema.merge import Schema, alternatives, parts_of
 
 
 def raw_value(g: Grammar, schema: object, root: Schema, closer: str, *, paired: bool = False) -> str:
-    """Give the expression for a value that stands before `closer`.
+    """Return the expression for a value that stands before `closer`.
 
     With `paired`, a newline at the beginning would be markup: a string begins with something else, or is empty.
     """
@@ -29,7 +29,7 @@ def raw_value(g: Grammar, schema: object, root: Schema, closer: str, *, paired: 
 
 
 def _each(g: Grammar, schema: Schema, root: Schema, closer: str, paired: bool) -> Iterator[str]:
-    """Give the ways in which a value of a plain schema is written: JSON, and text."""
+    """Yield the ways in which a value of a plain schema is written: JSON, and text."""
     if "enum" in schema:
         for choice in schema["enum"]:
             yield g.literal(choice if isinstance(choice, str) else json.dumps(choice, ensure_ascii=False))
@@ -38,11 +38,11 @@ def _each(g: Grammar, schema: Schema, root: Schema, closer: str, paired: bool) -
     if others := known - {"string"} if known != ALL else None:
         yield value_rules(g, {**schema, "type": sorted(others)}, root, "value")
     if "string" in known:
-        yield _bounded(g, schema, closer, paired=paired)
+        yield raw_text(g, schema, closer, paired=paired)
 
 
 def python_value(g: Grammar, schema: object, root: Mapping[str, Any]) -> str:
-    """Give the expression for a value as Python spells it: JSON's spelling but for a sole word."""
+    """Return the expression for a value in Python's spelling: like JSON's, except for a lone boolean or null."""
     known = kinds_of(schema, root)
     if known == frozenset({"boolean"}) and not {"enum", "const"} & mapping_of(schema).keys():
         return '("True" | "False")'
@@ -50,7 +50,7 @@ def python_value(g: Grammar, schema: object, root: Mapping[str, Any]) -> str:
 
 
 def arguments_in_order(g: Grammar, root: Schema, write: Callable[[str, object], str], separator: str) -> str:
-    """Give what `write` gives for each property, the required ones first; the others may be missing."""
+    """Join what `write` returns for each property, the required ones first; the others may be missing."""
     plain = [one for one in alternatives(parts_of(root, root), root) if "object" in kinds(one)] or [{}]
     return g.either(_in_order(g, one, write, separator) for one in plain)
 
@@ -70,13 +70,11 @@ def _in_order(g: Grammar, schema: Schema, write: Callable[[str, object], str], s
     return f"{between.join(must)} {more}".strip() if must else first
 
 
-def raw_text(g: Grammar, schema: Schema, closer: str) -> str:
-    """Give the expression for a string that stands before `closer`, whatever else the schema allows."""
-    return _bounded(g, schema, closer, paired=False)
+def raw_text(g: Grammar, schema: Schema, closer: str, *, paired: bool = False) -> str:
+    """Return the expression for a string that stands before `closer`, whatever else the schema allows.
 
-
-def _bounded(g: Grammar, schema: Schema, closer: str, *, paired: bool) -> str:
-    """Give the texts of a schema in which the closing tag does not stand."""
+    `paired`: see `raw_value`.
+    """
     not_first = "\n" if paired else ""
     if (pattern := schema.get("pattern")) is not None:
         place = PlainText(closer[0] + not_first)

@@ -1,8 +1,8 @@
-"""Schemas to GBNF, whatever the spelling: which rule stands for which schema, and which schemas have a value at all.
+"""Schemas to GBNF in any syntax: which rule stands for which schema, and which schemas have a value at all.
 
-A schema that refers to itself becomes a rule that does: nothing bounds how deep a value goes but the length of the
-answer. Two schemas that say the same by the same parts share a rule. Work on a schema from outside has a bound; beyond
-it a value is any JSON.
+A schema that refers to itself becomes a rule that does: only the length of the answer bounds how deep a value goes. Two
+schemas that consist of the same parts share a rule. Work on a schema from outside has a bound; beyond it a value is any
+JSON.
 """
 
 from abc import ABC, abstractmethod
@@ -13,19 +13,19 @@ from gateway.toolcalls.schema.kinds import ALL, mapping_of, named_kinds
 from gateway.toolcalls.schema.merge import Parts, Schema, alternatives, is_number, listed, parts_of
 
 MAX_VISITS = 10_000
-"""Schemas that are looked at for one tool."""
+"""Most schemas that are visited for one tool."""
 
 MAX_DEPTH = 64
-"""Schemas inside schemas, before one of them comes again."""
+"""Most levels of schemas inside schemas, before one of them occurs again."""
 
 MAX_KEYS = 256
-"""Optional members that an object may name: the engine looks at each that may come next, and walks them in turn."""
+"""Most optional members that an object may name: the engine tries each that may come next, one after the other."""
 
 Key = frozenset[int]
 
 
 class SchemaWalk(ABC):
-    """The rules of one schema. A value is "" where the schema has none that ends."""
+    """The rules of one schema. A value's expression is "" where the schema has no value of finite length."""
 
     def __init__(self, g: Grammar, root: Schema, name: str) -> None:
         self.g = g
@@ -40,26 +40,26 @@ class SchemaWalk(ABC):
 
     @abstractmethod
     def plain(self, schema: Schema) -> str:
-        """Give a value of a schema without references and alternatives, "" where it has none."""
+        """Return the expression for values of a schema without references and alternatives; "" where it has none."""
 
     @abstractmethod
     def anything(self) -> str:
-        """Give a value of which nothing is known."""
+        """Return the expression for any value."""
 
     def beyond(self) -> str:
-        """Give a value of a schema that is too large to be looked at: whatever it says, nothing is known of it."""
+        """Return the expression for a schema that is too large to be read: by default any value."""
         return self.anything()
 
     def nothing(self) -> str:
-        """Give a value where it turns out that none fits: whoever wrote the schema meant another."""
+        """Return the expression for a schema that no value fits: by default any value, as it must be a mistake."""
         return self.anything()
 
     def alternatives(self, parts: Parts) -> list[Schema]:
-        """Take a schema apart."""
+        """Return the plain schemas of which a value that fits all of `parts` fits one."""
         return alternatives(parts, self.root)
 
     def value(self, schema: object) -> str:
-        """Give a value of any schema."""
+        """Return the expression for values of any schema."""
         if schema is False:
             return ""
         parts = parts_of(schema, self.root)
@@ -78,7 +78,7 @@ class SchemaWalk(ABC):
         return value
 
     def _ruled(self, key: Key, parts: Parts) -> str:
-        """Write a value; as a rule of its own where it may hold itself."""
+        """Write the expression for a value; as a rule of its own where the value may contain itself."""
         self._visits += 1
         plain = self.plain_schemas(parts)
         if all(kinds(schema).isdisjoint(("object", "array")) for schema in plain):
@@ -88,27 +88,27 @@ class SchemaWalk(ABC):
         return name
 
     def plain_schemas(self, parts: Parts) -> list[Schema]:
-        """Give the plain schemas of which a value fits one."""
+        """Return the plain schemas of which a value must fit one."""
         key = self._key(parts)
         if key not in self._known:
             self._known[key] = self.alternatives(parts)
         return self._known[key]
 
     def required(self, schema: Schema) -> list[str]:
-        """Give the members that must be there: those that the schema describes in its order, then the others."""
+        """Return the required members: those that the schema describes, in its order, then the others."""
         names, known = schema.get("required", ()), schema.get("properties", ())
         return [*(key for key in known if key in names), *(key for key in names if key not in known)]
 
     def _key(self, parts: Parts) -> Key:
-        """Say which schema this is: by its parts, which are the same objects wherever they are referred to.
+        """Return a key for a schema: the addresses of its parts, which are the same objects wherever they are used.
 
-        They are kept for as long as they are known by their addresses.
+        The parts are kept, so that no address is reused.
         """
         self._parts.append(parts)
         return frozenset(map(id, parts))
 
     def _ends(self, parts: Parts, inside: frozenset[Key]) -> bool:
-        """Say whether a value of finite length fits; `inside` are the schemas that it would stand in."""
+        """Whether a value of finite length fits; `inside` are the schemas that the value would be in."""
         key = self._key(parts)
         self._visits += 1
         if not key or key in self._ending or self._visits > MAX_VISITS:
@@ -128,7 +128,7 @@ class SchemaWalk(ABC):
         )
 
     def _needed(self, schema: Schema) -> Iterator[list[object]]:
-        """Give, for each container that a schema allows, the schemas of what can't be left out of it."""
+        """Yield, for each container type that a schema allows, the schemas of its required contents."""
         properties = mapping_of(schema.get("properties"))
         if "object" in kinds(schema):
             yield [properties.get(name, unnamed(schema)) for name in self.required(schema)]
@@ -139,22 +139,22 @@ class SchemaWalk(ABC):
 
 
 def unnamed(schema: Schema) -> object:
-    """Give the schema of a member that must be there and has none of its own."""
+    """Return the schema for a required member that has none of its own."""
     return schema.get("additionalProperties") or True
 
 
 def kinds(schema: Schema) -> frozenset[str]:
-    """Give the types of a plain schema."""
+    """Return the types of a plain schema."""
     return named_kinds(schema["type"]) if "type" in schema else ALL
 
 
 def length_bounds(schema: Schema) -> tuple[int, int | None]:
-    """Give how few and how many items an array may have; None: as many as it likes."""
+    """Return the least and the greatest number of items in an array; None: no greatest."""
     return bounds(schema, "minItems", "maxItems")
 
 
 def bounds(schema: Schema, least: str, most: str) -> tuple[int, int | None]:
-    """Give a smallest and a largest count of the schema; the smallest counts where they contradict each other."""
+    """Return a least and a greatest count of the schema; where they contradict each other, the least one wins."""
     low, high = _count(schema.get(least)) or 0, _count(schema.get(most))
     return low, None if high is None else max(low, high)
 

@@ -2,9 +2,9 @@
 
 Keys come in the schema's order, required ones first, spelled as `json.dumps` spells them; keys that the schema does not
 name are written only where `additionalProperties` asks for them, as in llama.cpp. No bound is set that the schema does
-not name: the length of the answer is one for all. `NOT_HELD` says what is left out; a schema that can't be read at all
-means any value: the grammar helps a model, the upstream still judges. Source: JSON Schema 2020-12, and draft 7 where
-MCP servers still write it.
+not name: the length of the answer bounds everything. `NOT_HELD` says what is left out; a schema that can't be read at
+all means any value: the grammar helps a model, the upstream still decides. Source: JSON Schema 2020-12, and draft 7
+where MCP servers still write it.
 """
 
 import json
@@ -29,19 +29,19 @@ NOT_HELD = (
     "`contains`",
     "`patternProperties`",
     "`propertyNames`",
-    "`maxProperties` of members that have names",
+    "`maxProperties` for members that the schema names",
     "`dependentRequired`",
     "`dependentSchemas`",
     "`unevaluatedItems`",
     "`unevaluatedProperties`",
     "`not`",
     "`if`",
-    "that of `oneOf` only one fits",
+    "that a value fits only one schema of `oneOf`",
 )
-"""What of JSON Schema a grammar does not hold a model to: the page of formats lists it."""
+"""The parts of JSON Schema that a grammar does not hold a model to; docs/tool-formats.md lists them."""
 
 MAX_NEEDED = 512
-"""Rules that a `minProperties` may cost."""
+"""Most rules that a `minProperties` may cost."""
 
 NUMBER_BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
 
@@ -49,12 +49,12 @@ _COMMA = '", "'
 
 
 def schema_rules(g: Grammar, schema: Schema, name: str) -> str:
-    """Give the expression for a tool's arguments, always an object, and add its rules to the grammar under `name`."""
+    """Return the expression for a tool's arguments, always an object, and add its rules to the grammar under `name`."""
     return JsonRules(g, schema, name).arguments()
 
 
 def value_rules(g: Grammar, schema: object, root: Schema, name: str) -> str:
-    """Give the expression for one value of a tool's arguments; what the schema refers to stands in `root`."""
+    """Return the expression for one value of a tool's arguments; the schema's references point into `root`."""
     return JsonRules(g, root, name).value(schema) or shared(g, "value")
 
 
@@ -62,17 +62,17 @@ class JsonRules(SchemaWalk):
     """The rules of one schema, as JSON."""
 
     def arguments(self) -> str:
-        """Give the root, as an object whatever the schema says of it."""
+        """Return the expression for the root, always an object whatever the schema says."""
         plain = self.plain_schemas(parts_of(self.root, self.root))
         objects = [self._object(schema) for schema in plain if "object" in kinds(schema)]
         return self.g.either(filter(None, objects)) or shared(self.g, "object")
 
     def anything(self) -> str:
-        """Give any JSON."""
+        """Return the expression for any JSON."""
         return shared(self.g, "value")
 
     def plain(self, schema: Schema) -> str:
-        """Give a value of a schema that names no other on its own level."""
+        """Return the expression for values of a schema that names no other on its own level."""
         if "enum" in schema:
             return self.g.either(self.g.literal(spelled(value)) for value in schema["enum"])
         known = kinds(schema)
@@ -155,7 +155,7 @@ class JsonRules(SchemaWalk):
         return g.once(("string", least, most), lambda: f'("\\"" {g.repeat(char, "", least, most)} "\\"")')
 
     def pattern(self, pattern: str) -> str | None:
-        """Give the texts in which a pattern is found, None where it is not simple."""
+        """Return the expression for the texts in which a pattern matches; None where it is not simple."""
         return self.g.once(("pattern", pattern), lambda: pattern_rules(self.g, pattern, JsonText()))
 
     def _number(self, schema: Schema) -> str:
@@ -164,7 +164,7 @@ class JsonRules(SchemaWalk):
         bounds = Bounds.of(schema)
         if bounds == Bounds(Decimal(0)):
             return shared(self.g, "amount")
-        # As for integers.
+        # A range without numbers in it is treated as for integers.
         written = self.g.once(("number", bounds), lambda: number_rules(self.g, bounds)) if bounds is not None else ""
         return written or shared(self.g, "number")
 
@@ -172,7 +172,7 @@ class JsonRules(SchemaWalk):
         low, high = integer_bounds(schema)
         if low is None and high is None:
             return shared(self.g, "integer")
-        # A range without numbers in it is a slip of whoever wrote it: any number will do.
+        # A range without numbers in it is a mistake in the schema: any number will do.
         return self.g.once(("integer", low, high), lambda: integer_rules(self.g, low, high)) or shared(
             self.g, "integer"
         )
@@ -189,12 +189,12 @@ class _Members:
         self._room = room
 
     def after(self, must: list[str], needed: int) -> str:
-        """Give all members, `needed` of them besides those that must be there."""
+        """Return the expression for all members, at least `needed` of them besides the required ones."""
         first, more = self._written(needed)
         return f"{f' {_COMMA} '.join(must)} {more or ''}".strip() if must else first or ""
 
     def _written(self, needed: int) -> tuple[str | None, str | None]:
-        """Give the members as the first of all, and behind another."""
+        """Return the expressions for the members where nothing precedes them, and after another member."""
         if not self._others:
             needed = min(needed, len(self._may))
         if needed * len(self._may) > MAX_NEEDED:
@@ -207,7 +207,7 @@ class _Members:
         return first[needed], more[needed]
 
     def _last(self, needed: int, comma: str) -> str | None:
-        """Give what stands behind all named members: others, or nothing where nothing is needed."""
+        """Return the expression for what follows all named members: others, or nothing where none is needed."""
         if not self._others or self._room == 0:
             return None if needed else ""
         if comma:
@@ -215,7 +215,7 @@ class _Members:
         return self._g.repeat(self._others, _COMMA, needed, self._room)
 
     def _step(self, rule: str, member: str, comma: str, taken: str | None, left: str | None) -> str | None:
-        """Give the members from one on: with it, or without."""
+        """Return the rule for the members from this one on: with it, or without it."""
         ways = [] if taken is None else [f"{comma}{member} {taken}".strip()]
         if left is not None:
             ways.append(left)
@@ -223,6 +223,6 @@ class _Members:
 
 
 def spelled(value: object) -> str:
-    """Give JSON as `json.dumps` spells it, characters as they are where UTF-8 has them."""
+    """Return JSON as `json.dumps` spells it, with non-ASCII characters unescaped where UTF-8 can encode them."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isascii() or text.encode("utf-8", "replace").decode() == text else json.dumps(value)

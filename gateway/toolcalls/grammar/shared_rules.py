@@ -1,7 +1,7 @@
 """The rules that all schemas share: JSON's own values, and keys that are not among given ones.
 
-Written once for each grammar that uses them. Nothing in them has a bound but numbers, which the parsers hold until they
-end: how long a text or a list is, and how deep it goes, is for the model to say, up to the length of its answer.
+Each grammar that uses them gets them once. Only numbers have a bound, since the parsers hold them until they end: the
+model decides how long a text or a list is, and how deep it goes, up to the length of its answer.
 """
 
 import json
@@ -12,7 +12,7 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 _NOT_PLAIN = r'"\\\u007F\u0000-\u001F'
 
 _RULES = {
-    # No half of a surrogate pair: what is written must be text in UTF-8 too.
+    # No half of a surrogate pair: the text must be encodable in UTF-8 too.
     "char": r'[^"\\\u007F\u0000-\u001F] | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-Ce-fE-F] hex{3} | [dD] [0-7] hex{2}))',
     "hex": "[0-9a-fA-F]",
     "plain": f"[^{_NOT_PLAIN}]",
@@ -44,7 +44,7 @@ _NEEDS = {
 
 
 def shared(g: Grammar, name: str) -> str:
-    """Add one of JSON's own values, or a part of one, with what it needs, and give its name."""
+    """Add the rule for one of JSON's own values, or a part of one, with the rules that it needs; return its name."""
     todo = [name]
     while todo:
         one = todo.pop()
@@ -55,9 +55,10 @@ def shared(g: Grammar, name: str) -> str:
 
 
 def key_other_than(g: Grammar, names: Iterable[str], rule: str) -> str:
-    """Give a quoted key that is none of `names`, of plain characters, since an escape could spell one of them.
+    """Return the expression for a quoted key that is none of `names`; without escapes, which could spell one of them.
 
-    A tree of the names' beginnings: each may go on with a character that leaves the tree, or end where no name ends.
+    The rules are a tree of the names' prefixes: each may continue with a character that leaves the tree, or end where
+    no name ends.
     """
     rest = f"{shared(g, 'plain')}*"
     known = frozenset(name for name in names if json.dumps(name, ensure_ascii=False) == f'"{name}"')

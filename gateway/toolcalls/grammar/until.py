@@ -1,7 +1,7 @@
-"""Text in which no closing marker stands, to GBNF: the complement of an Aho-Corasick automaton, exact.
+"""Text without a closing marker in it, to GBNF: the exact complement of an Aho-Corasick automaton.
 
-A rule for each state; each may end, and a character that would complete a marker has no alternative. Where characters
-are counted, a rule for each state and count.
+There is a rule for each state; each may end, and a character that would complete a marker has no alternative. Where
+characters are counted, there is a rule for each state and count.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from gateway.toolcalls.grammar.gbnf import Grammar
 
 MAX_STATES = 1_000
-"""Rules of one text. A count that would take more is left out, or made smaller."""
+"""Most rules for one text. A count that would take more is left out, or made smaller."""
 
 _NUL = r"\u0000"
 
@@ -17,13 +17,16 @@ _NUL = r"\u0000"
 def text_without(
     g: Grammar, markers: tuple[str, ...], *, least: int = 0, most: int | None = None, not_first: str = ""
 ) -> str:
-    """Give the texts of `least` to `most` characters without the markers in them; `not_first` can't begin one."""
+    """Return the expression for texts of `least` to `most` characters without the markers in them.
+
+    `not_first`: characters with which a text can't begin.
+    """
     key = ("until", markers, least, most, not_first)
     return g.once(key, lambda: _Text(g, markers, least, most, not_first).written())
 
 
 class _Text:
-    """One automaton on its way into a grammar. A state is the longest end of the text that begins a marker."""
+    """One automaton written as rules. A state is the longest end of the text that is the beginning of a marker."""
 
     def __init__(self, g: Grammar, markers: tuple[str, ...], least: int, most: int | None, not_first: str) -> None:
         self._g = g
@@ -37,7 +40,7 @@ class _Text:
         self._rules: dict[tuple[str, int], str] = {}
 
     def written(self) -> str:
-        """Write the rules and give the first."""
+        """Write the rules and return the name of the first."""
         if self._most == 0:
             return ""
         first = self._rule("", 0)
@@ -60,7 +63,7 @@ class _Text:
         yield self._step(self._g.none_of(dict.fromkeys((*named, *barred)), _NUL), "", count)
 
     def _step(self, char: str, state: str, count: int) -> str:
-        """Give a character and what may follow it."""
+        """Return the expression for a character and what may follow it."""
         after = count + 1 if self._most is not None else min(count + 1, self._least)
         return char if after == self._most else f"{char} {self._rule(state, after)}"
 
@@ -70,7 +73,7 @@ class _Text:
         return self._rules[state, count]
 
     def _target(self, text: str) -> str | None:
-        """Give the state after `text`, None where it ends with a whole marker."""
+        """Return the state after `text`; None where it ends with a whole marker."""
         if text.endswith(self._markers):
             return None
         return next(text[start:] for start in range(len(text) + 1) if text[start:] in self._states)

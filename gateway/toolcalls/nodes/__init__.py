@@ -1,1 +1,1 @@
-"""What a call format is put together from: each node reads one part of a message and gives the grammar of it."""
+"""The nodes from which a call format is built: each reads one part of a message and writes the grammar for it."""

@@ -1,8 +1,8 @@
-"""Messages in channels, as gpt-oss and LLM-jp write them: a header says what the text behind it is.
+"""Messages in channels, as gpt-oss and LLM-jp write them: a header says what the text after it is.
 
-`analysis` is reasoning, a recipient makes a call of it, all else is content. Headers come damaged (doubled markers, the
-recipient before or behind the channel, words that mean nothing), so they are read by what they mention. A message goes
-up to an end marker, or to where the next header begins.
+The `analysis` channel is reasoning, a message with a recipient is a call, everything else is content. Headers may be
+damaged (doubled markers, the recipient before or after the channel, meaningless words), so they are read by what they
+mention. A message ends at an end marker, or where the next header begins.
 """
 
 import re
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.until import text_without
 from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
+from gateway.toolcalls.nodes.headers import peek_after, peek_header
 from gateway.toolcalls.nodes.json import Json
-from gateway.toolcalls.nodes.readers import MAX_WORD, Lit, Marker, Node, Reasoned, Space, Steps, Until, skip_until
+from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Reasoned, Space, Steps, Until, skip_until
 from gateway.toolcalls.nodes.regions import Bare, Call
 from gateway.toolcalls.nodes.series import unwritten
-from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor
+from gateway.toolcalls.stream.cursor import Channel, Cursor
 
 _START, _CHANNEL, _MESSAGE, _CONSTRAIN = "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"
 _ENDS = ("<|end|>", "<|return|>", "<|call|>")
@@ -29,9 +30,10 @@ _PEOPLE = ("assistant", "user", "system", "developer", "all")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a header says: the tool that is called, if one is, or the channel of the text.
+    """What a header says: the tool that is called, if any, and the channel of the text.
 
-    `sure` says that the tool is one of the request's: of those that the model was trained with, it has no prefix.
+    `sure`: whether the recipient has the prefix of the request's tools; the tools that the model was trained with have
+    none.
     """
 
     tool: str
@@ -40,7 +42,7 @@ class Head:
 
     @property
     def speaks(self) -> bool:
-        """Whether the text is for the person."""
+        """Whether the text is for the user."""
         return not self.tool and self.channel == "content"
 
     @classmethod
@@ -50,7 +52,7 @@ class Head:
         channels = _CHANNEL_NAME.findall(text)
         analysis = bool(channels) and channels[-1] == "analysis"
         recipient = str(recipients[-1]) if recipients else ""
-        # In the analysis channel the model talks to tools of its own, which nobody gave it.
+        # In the analysis channel the model may call tools from its training, which the request does not offer.
         calls = recipient not in ("", *_PEOPLE) and (not analysis or recipient.startswith("functions."))
         tool = recipient.removeprefix("functions.") if calls else ""
         return cls(tool, "reasoning" if analysis else "content", recipient.startswith("functions."))
@@ -64,7 +66,7 @@ class HarmonyCall(Node):
     length: int = 0
 
     def run(self, at: Cursor) -> Steps:
-        """Read the header, tell the call, read the arguments; there may be none."""
+        """Read the header, report the call, read the arguments; there may be none."""
         at.take(at.position + self.length)
         at.calls.named(self.tool)
         at.start_call()
@@ -74,7 +76,7 @@ class HarmonyCall(Node):
         return (yield from Json().run(at))
 
     def grammar(self, g: Grammar) -> str:
-        """Give the header and the arguments. The end marker ends the generation, which no grammar can name."""
+        """Write the header and the arguments. A grammar can't name the end marker, which ends the generation."""
         head = f"{_CHANNEL}commentary to=functions.{g.current.name} {_CONSTRAIN}json{_MESSAGE}"
         return f"{g.literal(head)} {g.arguments()}"
 
@@ -85,7 +87,7 @@ _END = Seq(Space(), unwritten(Choice(*_ENDS)))
 
 @dataclass(frozen=True, slots=True)
 class Harmony(Node):
-    """A whole turn: messages in channels, of which the prompt may have begun the first."""
+    """A whole turn: messages in channels; the prompt may have begun the first."""
 
     def run(self, at: Cursor) -> Steps:
         """Read messages to the end."""
@@ -98,7 +100,9 @@ class Harmony(Node):
             begun = ""
         expected = _CHANNEL in begun
         while at.unread or not at.ended:
-            head = (yield from _peek(at)) if expected or (yield from pick(at, _HEADS)) else None
+            head = None
+            if expected or (yield from pick(at, _HEADS)):
+                head = yield from peek_header(at, (_MESSAGE,), _ENDS)
             if head is None:
                 yield from self._stray(at)
             elif not head:
@@ -106,7 +110,7 @@ class Harmony(Node):
             else:
                 what = Head.of(begun + at.spelling.plain(head))
                 if said and what.speaks:
-                    # Messages to the person are texts of their own.
+                    # Each message to the user is a separate text.
                     at.calls.content("\n")
                 said = said or what.speaks
                 yield from self._message(at, what, len(head))
@@ -122,12 +126,12 @@ class Harmony(Node):
             return
         else:
             at.take(at.position + length)
-            at.calls.abandon("malformed", f"a message to {head.tool!r}, which this request does not offer, is left out")
+            at.calls.abandon("malformed", f"a message to {head.tool!r}, which is no tool of this request, is left out")
             yield from skip_until(at, _STOPS)
         yield from _END.run(at)
 
     def _stray(self, at: Cursor) -> Generator[None, None, None]:
-        """Tell text without a header. A marker that begins none is dropped: it frames nothing."""
+        """Emit text without a header. A marker that does not begin a header is dropped: it frames nothing."""
         marker = yield from pick(at, tuple(map(Lit, _STOPS)))
         if marker:
             yield from marker.run(at)
@@ -135,11 +139,11 @@ class Harmony(Node):
         yield from _END.run(at)
 
     def grammar(self, g: Grammar) -> str:
-        """Nothing: a grammar is for a call."""
+        """Write nothing: a grammar is for a call."""
         return ""
 
     def reasoning(self, g: Grammar, tail: str) -> Reasoned:
-        """Give a message in the analysis channel, and the beginning of the next."""
+        """Write a message in the analysis channel, and the beginning of the next message."""
         opened = tail.rpartition(_START)[2].partition(_MESSAGE)
         inside = f"{text_without(g, _STOPS)} {g.markup(f'<|end|>{_START}assistant')}"
         if opened[1] and Head.of(opened[0]).channel == "reasoning":
@@ -147,45 +151,18 @@ class Harmony(Node):
         return Reasoned(f"({g.markup(f'{_CHANNEL}analysis{_MESSAGE}')} {inside})", "neither")
 
     def children(self) -> tuple[Node, ...]:
-        """Give the markers."""
+        """Return the markers."""
         return tuple(map(Marker, (_START, _CHANNEL, _MESSAGE, _CONSTRAIN, *_ENDS)))
 
 
-def _peek(at: Cursor) -> Generator[None, None, str | None]:
-    """Give the header that stands here, its last marker included, as it stands in the stream.
-
-    None where what stands here is too long for one, "" where the stream ends inside one.
-    """
-    finder = at.spelling.finder((_MESSAGE, *_ENDS))
-    message = at.spelling.spell(_MESSAGE)
-    while True:
-        at.scanned += at.unread
-        end, found = finder.find(at.buffer, at.position, ended=at.ended)
-        if end - at.position > MAX_WORD:
-            return None
-        if at.ended and not found:
-            return ""
-        if found:
-            more = len(message) if at.buffer.startswith(message, end) else 0
-            return at.buffer[at.position : end + more]
-        yield
-
-
 def _brings_object(at: Cursor, length: int) -> Steps:
-    """Whether what stands behind the header is an object, or nothing: arguments, not the code that a model runs."""
+    """Whether an object, or nothing, follows the header: arguments, not code that the model wants to run."""
     enders = tuple(map(at.spelling.spell, _STOPS))
-    while True:
-        at.scanned += at.unread - length
-        behind = at.buffer[at.position + length :]
-        rest = behind.lstrip(WHITESPACE)
-        if at.ended or len(behind) > MAX_WORD or not any(ender.startswith(rest) for ender in enders):
-            return not rest or rest.startswith(("{", *enders))
-        if rest in enders:
-            return True
-        yield
+    rest = yield from peek_after(at, length, enders)
+    return not rest or rest.startswith(("{", *enders))
 
 
 def _cut_off(at: Cursor) -> None:
-    """Drop a header that the stream ends in: it is markup. If it was to be a call's, that is reported."""
+    """Drop a header inside which the stream ends: it is markup. If it has a recipient, report a call cut off."""
     if _RECIPIENT.search(at.take(len(at.buffer))):
         at.calls.abandon("truncated", f"the stream ended inside the header of a tool call, at character {at.offset}")

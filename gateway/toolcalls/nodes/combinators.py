@@ -1,7 +1,7 @@
-"""The nodes that join nodes: one after another, one of several, one many times.
+"""The nodes that combine nodes: one after another, one of several, one many times.
 
 Choices are predictive: they look at the literals with which an alternative can begin, and wait only while these don't
-decide. Nothing is tried and taken back, so no text is read twice.
+decide. There is no backtracking, so no text is read twice.
 """
 
 from collections.abc import Generator
@@ -43,7 +43,7 @@ class Seq(Node):
         return all(node.nullable for node in self.nodes)
 
     def first(self, spelling: Spelling) -> First:
-        """Give what the first nodes can begin with, up to the first that must be there."""
+        """Return what the first nodes can begin with, up to the first node that can't be missing."""
         texts: list[str] = []
         for node in self.nodes:
             first = node.first(spelling)
@@ -55,24 +55,24 @@ class Seq(Node):
         return None
 
     def run(self, at: Cursor) -> Steps:
-        """Run the nodes in order; the first that fails ends it."""
+        """Run the nodes in order; stop at the first that fails."""
         for node in self.nodes:
             if not (yield from node.run(at)):
                 return False
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Give the nodes side by side."""
+        """Write the nodes side by side."""
         return " ".join(filter(None, (node.grammar(g) for node in self.nodes)))
 
     def children(self) -> tuple[Node, ...]:
-        """Give the nodes."""
+        """Return the nodes."""
         return self.nodes
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Choice(Node):
-    """The first of several nodes that can begin here. Where one's beginning is another's, the longer stands first."""
+    """The first of several nodes that can begin here. If one's beginning starts with another's, it must come first."""
 
     options: tuple[Node, ...]
 
@@ -80,7 +80,7 @@ class Choice(Node):
         object.__setattr__(self, "options", tuple(Lit(node) if isinstance(node, str) else node for node in options))
 
     def first(self, spelling: Spelling) -> First:
-        """Give what any of them can begin with."""
+        """Return what any of them can begin with."""
         texts: list[str] = []
         for option in self.options:
             first = option.first(spelling)
@@ -90,24 +90,24 @@ class Choice(Node):
         return tuple(texts)
 
     def run(self, at: Cursor) -> Steps:
-        """Pick one and stay with it."""
+        """Pick one and run it."""
         option = yield from pick(at, self.options)
         return option is not None and (yield from option.run(at))
 
     def grammar(self, g: Grammar) -> str:
-        """Give the alternatives."""
+        """Write the alternatives."""
         return g.either(option.grammar(g) for option in self.options)
 
     def children(self) -> tuple[Node, ...]:
-        """Give the alternatives."""
+        """Return the alternatives."""
         return self.options
 
 
 @dataclass(frozen=True, slots=True)
 class Many(Node):
-    """A node `least` to `most` times (None: without end), with a separator between if there is one.
+    """A node `least` to `most` times (None: without end), with a separator in between if there is one.
 
-    Up to `least` the node must come; after that it, or the separator, is looked for and may be missing.
+    The first `least` times the node is required; after that the node, or the separator before it, may be missing.
     """
 
     node: Node
@@ -121,11 +121,11 @@ class Many(Node):
         return self.least == 0 or self.node.nullable
 
     def first(self, spelling: Spelling) -> First:
-        """Give what the node can begin with."""
+        """Return what the node can begin with."""
         return self.node.first(spelling)
 
     def run(self, at: Cursor) -> Steps:
-        """Run the node as often as it comes."""
+        """Run the node as often as it occurs."""
         count = 0
         while self.most is None or count < self.most:
             lead = self.separator if self.separator and count else self.node
@@ -139,15 +139,15 @@ class Many(Node):
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Give the node with its bounds."""
+        """Write the node with its bounds."""
         separator = self.separator.grammar(g) if self.separator else ""
         return g.repeat(self.node.grammar(g), separator, self.least, self.most)
 
     def children(self) -> tuple[Node, ...]:
-        """Give the node and the separator."""
+        """Return the node and the separator."""
         return (self.node,) if self.separator is None else (self.node, self.separator)
 
 
 def maybe(node: Node | str) -> Many:
-    """A node that may be missing."""
+    """Make a node that may be missing."""
     return Many(Seq(node), most=1)

@@ -1,8 +1,8 @@
-"""Arguments as elements named after them, and values inside as elements again: how MiniMax M3 writes a call.
+"""Arguments as elements of the same names, with nested values as elements again: how MiniMax M3 writes a call.
 
-Turns `<city>Paris</city>` (every tag behind one mark) into the pieces of a JSON object, as they come. Items of a list
-are elements named `item`. What a text is, the schema says; where that allows a string, only a list is told from text.
-Source: the model's chat template, `to_xml`.
+Turns `<city>Paris</city>` (every tag after one mark) into the pieces of a JSON object, as they arrive. Items of a list
+are elements named `item`. The schema says what a text is; where it allows a string, only a list is distinguished from
+text. Source: the model's chat template, `to_xml`.
 """
 
 import json
@@ -21,14 +21,14 @@ from gateway.toolcalls.schema.merge import Schema
 from gateway.toolcalls.stream.cursor import Cursor
 
 MAX_DEPTH = 64
-"""Elements inside elements."""
+"""Most levels of elements inside elements."""
 
 _KEY = "(?P<key>[^/].*)"
 
 
 @dataclass(frozen=True, slots=True)
 class Elements(Node):
-    """The arguments of the call at hand, up to one of `ends`, which is not read. `mark` stands before every tag."""
+    """The arguments of the current call, up to one of `ends`, which is not read. `mark` stands before every tag."""
 
     mark: str
     ends: tuple[str, ...]
@@ -39,7 +39,7 @@ class Elements(Node):
         return True
 
     def run(self, at: Cursor) -> Steps:
-        """Tell the call, and its arguments as they come."""
+        """Report the call, and its arguments as they arrive."""
         at.start_call()
         tool = at.tools.get(at.calls.name)
         reader = _Reader(at, self.mark, self.ends, tool.parameters if tool else {})
@@ -47,18 +47,18 @@ class Elements(Node):
         return (yield from reader.members(members, tuple(map(Lit, self.ends))))
 
     def grammar(self, g: Grammar) -> str:
-        """Give the required arguments in the schema's order, then those that may be missing."""
+        """Write the required arguments in the schema's order, then those that may be missing."""
         return ElementRules(g, g.current.parameters, self.mark).arguments() or ""
 
     def children(self) -> tuple[Node, ...]:
-        """Give the mark."""
+        """Return the mark."""
         return (Marker(self.mark),)
 
 
 class _Members:
-    """The members of one object on their way out.
+    """Writes the members of one object.
 
-    Where the schema names none of them (`merge`), one that comes again makes a list of both, and all wait for the last.
+    Where the schema names none of them (`merge`), a repeated member becomes a list, so all are held until the last.
     """
 
     def __init__(self, tell: Callable[[str], None], schemas: Mapping[str, Any], *, merge: bool) -> None:
@@ -69,7 +69,7 @@ class _Members:
         self._told = 0
 
     def begin(self, key: str) -> Callable[[str], None]:
-        """A member begins; give what takes the pieces of its value."""
+        """Begin a member; return a function that takes the pieces of its value."""
         if self._merge:
             values = self._held.setdefault(key, [])
             values.append("")
@@ -82,7 +82,7 @@ class _Members:
         return self._tell
 
     def end(self) -> None:
-        """The object ends."""
+        """End the object."""
         for key, values in self._held.items():
             self._say(key)
             self._tell(values[0] if len(values) == 1 else f"[{', '.join(values)}]")
@@ -106,12 +106,12 @@ class _Reader:
         self._depth = 0
 
     def properties(self, schema: object) -> Mapping[str, Any]:
-        """Give the members that a schema knows, in any of its alternatives."""
+        """Return the members that a schema names, in any of its alternatives."""
         parts = list(self._parts(schema))
         return {key: value for part in reversed(parts) for key, value in mapping_of(part.get("properties")).items()}
 
     def members(self, members: _Members, ends: tuple[Lit, ...], extra: object = None) -> Steps:
-        """Read members up to one of `ends`, which is not read; `extra` is the schema of those without one."""
+        """Read members up to one of `ends`, which is not read; `extra` is the schema of members without one."""
         at = self._at
         while True:
             yield from Space().run(at)
@@ -153,7 +153,7 @@ class _Reader:
         return (yield from self._text(STRING if unknown else kinds, ending, tell))
 
     def _cut_before(self, options: tuple[Lit, ...]) -> bool:
-        """Whether the stream ends where a tag could have come: what the value is, a string or not, nobody knows."""
+        """Whether the stream ends where a tag could have come, so that the value's type can't be known."""
         at = self._at
         rest = at.buffer[at.position :]
         return at.ended and any(at.spelling.spell(option.text).startswith(rest) for option in options)
@@ -179,7 +179,7 @@ class _Reader:
         return whole
 
     def _list(self, schema: object, closer: Lit, tell: Callable[[str], None]) -> Steps:
-        """Read the items of a list, whatever their elements are named, and its closing tag."""
+        """Read the items of a list, whatever the names of their elements, and its closing tag."""
         if self._depth == MAX_DEPTH:
             return False
         self._depth += 1
@@ -215,7 +215,7 @@ class _Reader:
         return Lit(f"{self._mark}</{key}>")
 
     def _parts(self, schema: object, depth: int = 8) -> Iterator[Schema]:
-        """Give a schema and all its alternatives."""
+        """Yield a schema and all its alternatives."""
         known = followed(schema, self._root)
         yield known
         for option in options_of(known) if depth else ():

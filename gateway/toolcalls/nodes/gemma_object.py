@@ -1,6 +1,6 @@
 """A call's arguments as Gemma 4 and FunctionGemma write them: `{city:<|"|>Paris<|"|>,days:3}`, read into JSON.
 
-Keys stand without quotes, strings between markers of their own and without escapes.
+Keys have no quotes; strings stand between special markers and have no escapes.
 """
 
 import json
@@ -22,25 +22,25 @@ from gateway.toolcalls.values.dialects import GEMMA, Dialect
 
 @dataclass(frozen=True, slots=True)
 class GemmaObject(Node):
-    """The arguments object; the call is told where it begins. The dialect's first quote marks strings."""
+    """The arguments object; the call is reported where it begins. The dialect's first quote marks strings."""
 
     dialect: Dialect = GEMMA
 
     def first(self, spelling: Spelling) -> First:
-        """Give the opening brace."""
+        """Return the opening brace."""
         return ("{",)
 
     def run(self, at: Cursor) -> Steps:
-        """Tell the call, and its arguments as they come."""
+        """Report the call, and its arguments as they arrive."""
         at.start_call()
         return (yield from read_literal(at, self.dialect))
 
     def grammar(self, g: Grammar) -> str:
-        """Give the object, after the tool's schema."""
+        """Write the object, by the tool's schema."""
         return _Rules(g, g.current.parameters, self.dialect.quotes[0]).braced() or g.literal("{}")
 
     def children(self) -> tuple[Node, ...]:
-        """Give the marker around strings."""
+        """Return the marker around strings."""
         return (Marker(self.dialect.quotes[0]),)
 
 
@@ -52,7 +52,7 @@ class _Rules(NestedRules):
         self._quote = quote
 
     def anything(self) -> str:
-        """Give any value."""
+        """Return the rule for any value."""
         if not self.g.has("gemma"):
             self.g.define("gemma", "")
             kinds = ("boolean", "null", "number", "string", "array", "object")
@@ -60,11 +60,11 @@ class _Rules(NestedRules):
         return "gemma"
 
     def braced(self) -> str:
-        """Give the arguments object."""
+        """Return the expression for the arguments object."""
         return self._braces(self.arguments())
 
     def members(self, schema: Schema, separator: str = ",") -> str | None:
-        """Give the members with commas between; those of an object that names none have any names."""
+        """Return the members with commas between them; an object whose schema names none has members of any name."""
         extra = schema.get("additionalProperties", "properties" not in schema)
         if mapping_of(schema.get("properties")) or not extra:
             return super().members(schema, separator)
@@ -77,17 +77,17 @@ class _Rules(NestedRules):
         )
 
     def member(self, key: str, value: str) -> str:
-        """Give the key, which has no quotes, and the value."""
+        """Return the key, without quotes, and the value."""
         return f"{self.g.literal(f'{key}:')} {value}"
 
     def choice(self, value: object) -> str:
-        """Give a string between its markers, all else as JSON."""
+        """Return a string between its markers, any other value as JSON."""
         if isinstance(value, str):
             return f"({self.g.markup(f'{self._quote}{{value}}{self._quote}', value=value)})"
         return self.g.literal(json.dumps(value, ensure_ascii=False))
 
     def of_kind(self, kind: str, schema: Schema) -> str:
-        """Give a value of one type."""
+        """Return the expression for a value of one type."""
         g = self.g
         match kind:
             case "string":

@@ -1,41 +1,39 @@
 """Nodes that read JSON inside a call: its arguments, and the object around them.
 
-The object's keys may come in any order and unknown ones are passed over, as models write them; the grammar writes them
-in the declared order, spelled as `json.dumps` does.
+The parser accepts the object's keys in any order and ignores unknown ones, as models write them; the grammar writes
+them in the declared order, spelled as `json.dumps` does.
 """
 
 import json
-import re
 from collections.abc import Generator
 from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.nodes.quoted import read_word
-from gateway.toolcalls.nodes.readers import MAX_WORD, First, Node, Steps, read_space
+from gateway.toolcalls.nodes.quoted import LONE_SURROGATE, read_word
+from gateway.toolcalls.nodes.readers import MAX_WORD, First, Node, Steps, read_space, take_one
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 from gateway.toolcalls.values.json_scanner import JsonScanner, Scan
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _VALUE_STARTS = ('"', "{", "[", "-", *"0123456789", "true", "false", "null")
 
 
 @dataclass(frozen=True, slots=True)
 class Json(Node):
-    """One JSON value; `argues` tells it as the call's arguments, verbatim and as it comes, else it is passed over.
+    """One JSON value; with `argues` it is emitted as the call's arguments, verbatim as it arrives, else it is ignored.
 
-    With `starts`, a call whose name is known is told where its arguments begin.
+    With `starts`, a call whose name is known is reported where its arguments begin.
     """
 
     argues: bool = True
     starts: bool = False
 
     def first(self, spelling: Spelling) -> First:
-        """Give what a JSON value begins with."""
+        """Return what a JSON value begins with."""
         return _VALUE_STARTS
 
     def run(self, at: Cursor) -> Steps:
-        """Read to the value's end; where the stream ends inside it, what is held is told too."""
+        """Read to the value's end; where the stream ends inside it, what was held back is emitted too."""
         scanner, calls = JsonScanner(), at.calls
         if self.starts and calls.has_name and not calls.started:
             at.start_call()
@@ -57,12 +55,12 @@ class Json(Node):
             yield
 
     def grammar(self, g: Grammar) -> str:
-        """Give the arguments of the tool at hand, after its schema."""
+        """Write the arguments of the current tool, by its schema."""
         return g.arguments()
 
 
 def _read_odd(at: Cursor) -> Steps:
-    """Read arguments that are not an object, held until they are whole: models write `null`, or encode twice."""
+    """Read arguments that are not an object, held until they are whole: models write `null`, or encode JSON twice."""
     scanner = JsonScanner()
     held: list[str] = []
     while scanner.state is Scan.MORE:
@@ -79,27 +77,27 @@ def _read_odd(at: Cursor) -> Steps:
 
 
 def _meant(written: str) -> str:
-    """Give the object that a value stands for: none for null and for an empty text, the one that a text spells."""
+    """Return the object that a value stands for: `{}` for null or an empty text, or the object that a text spells."""
     text = str(json.loads(written) or "").strip(WHITESPACE)
     if text in ("", "null"):
         return "{}"
     scanner = JsonScanner()
     end = scanner.scan(text, 0, ended=True)
     spelled = text.startswith("{") and scanner.state is Scan.WHOLE and end == len(text)
-    return text if spelled and _LONE_SURROGATE.search(text) is None else written
+    return text if spelled and LONE_SURROGATE.search(text) is None else written
 
 
 class JsonObject(Json):
-    """A JSON object: for where a text that is no call may go on with another value."""
+    """A JSON object and no other value: for places where text that is not a call may continue with another value."""
 
     __slots__ = ()
 
     def first(self, spelling: Spelling) -> First:
-        """Give the opening brace."""
+        """Return the opening brace."""
         return ("{",)
 
     def run(self, at: Cursor) -> Steps:
-        """Read the object; another value is not even begun, nor a brace that no key and no other brace follows."""
+        """Read the object; read nothing of another value, or of a brace without a key or a closing brace after it."""
         while (rest := at.buffer[at.position : at.position + MAX_WORD]).startswith("{"):
             inside = rest[1:].lstrip(WHITESPACE)
             if inside or at.ended or len(rest) == MAX_WORD:
@@ -110,14 +108,14 @@ class JsonObject(Json):
 
 @dataclass(frozen=True, slots=True)
 class KeyedCall(Node):
-    """An object with one key, the tool's name, under which the arguments stand."""
+    """An object with one key, the tool's name, whose value is the arguments."""
 
     def first(self, spelling: Spelling) -> First:
-        """Give the opening brace."""
+        """Return the opening brace."""
         return ("{",)
 
     def run(self, at: Cursor) -> Steps:
-        """Read the name, tell the call, read the arguments."""
+        """Read the name, report the call, read the arguments."""
         if not (yield from _read_char(at, "{")):
             return False
         yield from read_space(at)
@@ -130,14 +128,14 @@ class KeyedCall(Node):
         return (yield from Json().run(at)) and bool((yield from _read_char(at, "}")))
 
     def grammar(self, g: Grammar) -> str:
-        """Give the object, spelled as `json.dumps` spells it."""
+        """Write the object, spelled as `json.dumps` spells it."""
         name = json.dumps(g.current.name, ensure_ascii=False)
         return f"{g.literal(f'{{{name}: ')} {g.arguments()} {g.literal('}')}"
 
 
 @dataclass(frozen=True, slots=True)
 class QuotedId(Node):
-    """The model's own id of the call, a JSON string (a value of another type is passed over).
+    """The model's own id for the call, a JSON string (a value of another type is ignored).
 
     `shape` is what the grammar lets the model write between the quotation marks.
     """
@@ -145,11 +143,11 @@ class QuotedId(Node):
     shape: str = "[a-zA-Z0-9]{9}"
 
     def first(self, spelling: Spelling) -> First:
-        """Give what a JSON value begins with."""
+        """Return what a JSON value begins with."""
         return _VALUE_STARTS
 
     def run(self, at: Cursor) -> Steps:
-        """Read the id; a call whose name waits for it is told."""
+        """Read the id; report a call whose name was waiting for it."""
         call_id = yield from read_word(at)
         if call_id is None:
             return (yield from Json(argues=False).run(at))
@@ -159,13 +157,13 @@ class QuotedId(Node):
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Give the shape, quoted."""
+        """Write the shape, quoted."""
         return f'"\\"" {self.shape} "\\""'
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A key of a record and what stands under it. The first of `keys` is the one that the grammar writes."""
+    """A key of a record and its value. The first of `keys` is the one that the grammar writes."""
 
     keys: tuple[str, ...]
     node: Node
@@ -176,17 +174,17 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record(Node):
-    """A JSON object with known fields in any order, each at most once; other keys are passed over.
+    """A JSON object with known fields in any order, each at most once; other keys are ignored.
 
-    The last brace goes missing: what follows then shows whether the object was whole. With `strict` it must be there,
-    and another key means that the object is none of these: where text may be JSON of any kind.
+    The last brace may be missing: what follows then shows whether the object was whole. With `strict`, for places where
+    any JSON may stand, the brace must be there and an object with another key does not match.
     """
 
     fields: tuple[Field, ...]
     strict: bool = False
 
     def first(self, spelling: Spelling) -> First:
-        """Give the opening brace."""
+        """Return the opening brace."""
         return ("{",)
 
     def run(self, at: Cursor) -> Steps:
@@ -209,7 +207,7 @@ class Record(Node):
         return whole and missing <= seen
 
     def grammar(self, g: Grammar) -> str:
-        """Give the object with its fields in order, spelled as `json.dumps` spells it."""
+        """Write the object with its fields in order, spelled as `json.dumps` spells it."""
         parts: list[str] = []
         for number, field in enumerate(field for field in self.fields if field.written):
             key = json.dumps(field.keys[0], ensure_ascii=False)
@@ -217,20 +215,18 @@ class Record(Node):
         return " ".join([*parts, g.literal("}")])
 
     def children(self) -> tuple[Node, ...]:
-        """Give the fields' nodes."""
+        """Return the fields' nodes."""
         return tuple(field.node for field in self.fields)
 
 
 def _read_char(at: Cursor, wanted: str) -> Generator[None, None, str]:
-    """Read whitespace and one of the wanted characters; "" if something else is here."""
+    """Read whitespace and one of the wanted characters, and return that; "" if something else is here."""
     yield from read_space(at)
-    if not at.unread or at.buffer[at.position] not in wanted:
-        return ""
-    return at.take(at.position + 1)
+    return take_one(at, wanted)
 
 
 def _read_value(at: Cursor, field: Field | None) -> Steps:
-    """Read the colon and the value of a field, or of a key that no field has."""
+    """Read the colon and the value of a field, or of an unknown key."""
     if not (yield from _read_char(at, ":")):
         return False
     yield from read_space(at)

@@ -1,7 +1,7 @@
-"""Messages in blocks of a kind, as Inkling writes them: `<|message_model|>`, perhaps a name, the kind, and the text.
+"""Messages in blocks, as Inkling writes them: `<|message_model|>`, an optional name, the block's kind, and the text.
 
-A block of thinking is reasoning, one that invokes a tool is a call (its name stands before the kind, and in the object
-once more), any other is content. Each ends with an end marker, which goes missing.
+A block of thinking is reasoning, one that invokes a tool is a call (its name stands before the kind, and again in the
+object), any other is content. Each ends with an end marker, which may be missing.
 """
 
 from collections.abc import Generator
@@ -13,7 +13,7 @@ from gateway.toolcalls.nodes.headers import Header, peek_header
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Space, Steps, Until
 from gateway.toolcalls.nodes.regions import Call, Region
-from gateway.toolcalls.nodes.series import Loose
+from gateway.toolcalls.nodes.series import OptionalMarker
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 
 MODEL, INVOKE, END = "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"
@@ -24,15 +24,15 @@ _KINDS = (_THINKING, INVOKE, *_TEXTS)
 _ENDS = (END, "<|content_model_end_sampling|>")
 _STOPS = (*_ENDS, MODEL, *_KINDS)
 _OBJECT = call_object(arguments="args")
-_CALL = Region(INVOKE, Space(), _OBJECT, Loose(END))
+_CALL = Region(INVOKE, Space(), _OBJECT, OptionalMarker(END))
 
 NAMED_CALL = Call(Seq(Header(f"{{name}}{INVOKE}"), _OBJECT.node, Marker(END)))
-"""A call with the name before it, as the grammar writes it."""
+"""A call with the tool's name before it, as the grammar writes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inkling(Node):
-    """A whole turn, of which the prompt may have begun the first block."""
+    """A whole turn; the prompt may have begun its first block."""
 
     def run(self, at: Cursor) -> Steps:
         """Read blocks to the end."""
@@ -49,10 +49,10 @@ class Inkling(Node):
                 yield from found.run(at)
 
     def _block(self, at: Cursor, kind: str) -> Generator[None, None, None]:
-        """Read what stands behind a marker, up to the next one."""
+        """Read what follows a marker, up to the next one."""
         name = ""
         if kind == MODEL:
-            # A name is not text: a kind stands behind it.
+            # A name is not text: it is followed by a kind.
             header = at.spelling.plain((yield from peek_header(at, _STOPS)) or "")
             kind = next((text for text in _KINDS if header.endswith(text)), MODEL)
             if kind != MODEL:
@@ -62,9 +62,9 @@ class Inkling(Node):
         yield from Until("reasoning" if kind == _THINKING else "content", _STOPS).run(at)
 
     def grammar(self, g: Grammar) -> str:
-        """Nothing: a grammar is for a call."""
+        """Write nothing: a grammar is for a call."""
         return ""
 
     def children(self) -> tuple[Node, ...]:
-        """Give the markers."""
+        """Return the markers."""
         return tuple(map(Marker, _STOPS))

@@ -1,6 +1,6 @@
 """A call's id that names its tool: `functions.NAME:N`, as Kimi K2 writes it.
 
-The id is told as it stands, for the model's template wants it back.
+The id is reported unchanged, since the model's template writes it again.
 """
 
 import re
@@ -16,16 +16,16 @@ _NUMBER = re.compile(r"[:_]\d+\Z")
 
 @dataclass(frozen=True, slots=True)
 class NumberedName(Node):
-    """The id and, in it, the name, up to a delimiter, which is not read."""
+    """The id with the name in it, up to a delimiter, which is not read."""
 
     delimiter: str
 
     def first(self, spelling: Spelling) -> First:
-        """Anything: an unknown tool is a call too."""
+        """Return None for anything: an unknown tool is a call too."""
         return None
 
     def run(self, at: Cursor) -> Steps:
-        """Hold the id until its delimiter comes, and keep it beside the name that is in it."""
+        """Hold the id until its delimiter arrives, and report it and the name in it."""
         text = yield from read_until(at, (self.delimiter,))
         call_id = (text or "").strip(WHITESPACE)
         name = _name(call_id, at)
@@ -36,12 +36,12 @@ class NumberedName(Node):
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Give the id with the tool's name in it."""
+        """Write the id with the tool's name in it."""
         return f"{g.literal(f'functions.{g.current.name}:')} [0-9]{{1,2}}"
 
 
 def _name(call_id: str, at: Cursor) -> str:
-    """Give the tool's name: the id without prefix and number, as far as the request's tools tell what these are."""
+    """Return the tool's name: the id without prefix and number, in the spelling that is a tool of the request."""
     plain = _NUMBER.sub("", call_id.removeprefix("functions.")) if ":" in call_id else call_id
     plain = plain.removeprefix("functions.")
     under = plain.removeprefix("functions_")

@@ -1,7 +1,7 @@
-"""A call as one JSON object, in the ways in which families write it: which keys it has, and when it can be told.
+"""A call as one JSON object, in the ways in which families write it: which keys it has, and when it can be reported.
 
-The parser takes `parameters` for `arguments`, an object inside `function`, keys in any order and keys unknown; the
-grammar writes the family's own.
+The parser accepts `parameters` for `arguments`, an object inside `function`, keys in any order, and unknown keys; the
+grammar writes the family's own form.
 """
 
 from gateway.toolcalls.nodes.json import Field, Json, JsonObject, QuotedId, Record
@@ -13,11 +13,11 @@ from gateway.toolcalls.nodes.regions import Call
 def call_object(
     name: str = "name", arguments: str = "arguments", id_first: str = "", id_last: str = "", id_shape: str = ""
 ) -> Call:
-    """Give a call that is an object with a name and arguments, and with an id where the family writes one.
+    """Return a call that is an object with a name and arguments, and with an id where the family writes one.
 
-    `id_first` and `id_last` are the key of the id, which the grammar writes before or behind the others, in the shape
-    `id_shape`. Such a call is told when its id is known or it is over, for an id can't be told later; without a key for
-    it, an id is passed over.
+    `id_first` or `id_last` is the key of the id, which the grammar writes before or after the others, in the shape
+    `id_shape`. Such a call is reported when its id is known or it is over, since an id can't be reported later. Without
+    either, the parser ignores an id.
     """
     named = QuotedName(after="id" if id_first or id_last else "")
     others = tuple(key for key in ("arguments", "parameters") if key != arguments)
@@ -32,9 +32,9 @@ def call_object(
 
 
 def bare_object(*, known: bool, arguments: str = "parameters") -> Call:
-    """Give a call that is an object amid text of any kind: it counts only with a name and arguments and no other keys.
+    """Return a call that is an object amid any text: it counts only with a name and arguments and no other keys.
 
-    With `known`, only where the name is a tool's of the request.
+    With `known`, only if the name is that of a tool of the request.
     """
     named = QuotedName(after="arguments", known=known)
     others = tuple(key for key in ("parameters", "arguments") if key != arguments)

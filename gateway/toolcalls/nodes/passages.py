@@ -1,7 +1,7 @@
 """Nodes that a whole message is made of: prose and reasoning, with the regions that open in them.
 
-Both are the same passage of text on another channel: told as it comes, up to a marker. What follows a marker that only
-frames text (`mutes`) goes on as it was.
+Both are passages of text, each on its own channel: emitted as the text arrives, up to a marker. A marker that only
+frames text (`mutes`) is dropped, and the passage continues.
 """
 
 from collections.abc import Generator
@@ -19,8 +19,8 @@ from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor
 class _Passage:
     """Text on a channel up to one of `ends` (not read), or to the end of the message.
 
-    One `lead` (the newline that templates write between text and a call) belongs to the marker that it stands before.
-    A passage that is `once` ends behind its first whole region too.
+    One `lead` (the newline that templates write between text and a call) belongs to the marker after it. A passage with
+    `once` also ends after its first whole region.
     """
 
     channel: Channel
@@ -31,7 +31,7 @@ class _Passage:
     once: bool = False
 
     def run(self, at: Cursor) -> Steps:
-        """Tell the text, read each region that opens, and drop each mute marker; say whether a region ended it."""
+        """Emit the text, read each region that opens, and drop each mute marker; return whether a region ended it."""
         stops = (*(region.opener.text for region in self.regions), *self.mutes, *self.ends)
         text = Until(self.channel, (*stops, *(self.lead + stop for stop in stops)) if self.lead else stops)
         guarded = all(map(at.spelling.guarded, stops))
@@ -55,7 +55,7 @@ class _Passage:
                 yield from self._part(at, stops)
 
     def _part(self, at: Cursor, stops: tuple[str, ...]) -> Generator[None, None, None]:
-        """Read the whitespace behind a region. It parts text from text; anywhere else it is markup."""
+        """Read the whitespace after a region. Between two texts it separates them; anywhere else it is markup."""
         held = yield from read_space(at)
         if held and at.unread and (yield from pick(at, tuple(map(Marker, stops)))) is None:
             if self.channel == "reasoning":
@@ -64,7 +64,7 @@ class _Passage:
                 at.calls.content(held)
 
     def _stop(self, at: Cursor, stops: tuple[str, ...]) -> tuple[str, str]:
-        """Give the lead and the marker that stand here."""
+        """Return the lead and the marker that stand here."""
         leads = dict.fromkeys((self.lead, ""))
         found = ((lead, stop) for lead in leads for stop in stops)
         return next(two for two in found if at.buffer.startswith(at.spelling.spell("".join(two)), at.position))
@@ -77,8 +77,8 @@ class _Passage:
 class Prose(Node):
     """Content with regions in it, to the end of the message; the grammar writes the first region.
 
-    One `lead` belongs to the marker that it stands before. Whitespace right after a whole region is content only where
-    it parts text from text; any other is. `mutes` are markers that frame content and are none.
+    One `lead` belongs to the marker after it. Whitespace right after a whole region is content only where it separates
+    two texts; other whitespace is content. `mutes` are markers that frame content but are not part of it.
     """
 
     regions: tuple[Region, ...]
@@ -91,18 +91,18 @@ class Prose(Node):
         object.__setattr__(self, "mutes", mutes)
 
     def run(self, at: Cursor) -> Steps:
-        """Tell content, and read each region that opens."""
-        # Where a call has ended reasoning, its closing marker may still come: it frames nothing then.
+        """Emit content, and read each region that opens."""
+        # Where a call has ended reasoning, the closing marker of the reasoning may still come: it frames nothing then.
         mutes = tuple(dict.fromkeys((*self.mutes, *at.strays)))
         yield from _Passage("content", self.regions, self.lead, mutes).run(at)
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Give the region: a grammar is for a call, what stands before it is free."""
+        """Write the region: a grammar is for a call, and the text before it is free."""
         return self.regions[0].grammar(g)
 
     def children(self) -> tuple[Node, ...]:
-        """Give the regions and the mute markers."""
+        """Return the regions and the mute markers."""
         return (*self.regions, *map(Marker, self.mutes))
 
 
@@ -110,10 +110,10 @@ class Prose(Node):
 class Thought(Node):
     """Reasoning at the beginning of a message, if there is any, between two markers.
 
-    Where the prompt already ends with the opening marker, the message begins inside. The newlines next to the
-    markers, all whitespace before the opening one and after the closing one, are markup. Models forget to close: one
-    of `ends` (the markers of what follows) ends reasoning too, and is not read. The `regions` are read inside: a call
-    ends reasoning, unless it `goes_on`; what only looks like one stays reasoning. A `title` may follow the
+    Where the prompt already ends with the opening marker, the message begins inside reasoning. The newlines next to
+    the markers, and all whitespace before the opening one and after the closing one, are markup. Models forget to close
+    it: one of `ends` (the markers of what follows) ends reasoning too, and is not read. The `regions` are read inside:
+    a call ends reasoning, unless it `goes_on`; what only looks like a call stays reasoning. A `title` may follow the
     opening marker.
     """
 
@@ -126,15 +126,15 @@ class Thought(Node):
 
     @property
     def nullable(self) -> bool:
-        """A message may come without."""
+        """A message may have no reasoning."""
         return True
 
     def run(self, at: Cursor) -> Steps:
-        """Tell reasoning until it closes; what the stream ends inside of is reasoning to its end."""
+        """Emit reasoning until it closes; if the stream ends first, everything up to the end is reasoning."""
         closer = Marker(self.closer)
         tail = at.prompt_tail.rstrip(WHITESPACE).removesuffix(self.title)
         opened = tail.endswith(self.opener.rstrip(WHITESPACE))
-        # Some models write the marker again that the prompt has written for them, be it the first or the last.
+        # Some models repeat the marker that the prompt has written for them, be it the opening or the closing one.
         marker = yield from read_after_space(at, (self.opener,) if opened else (self.opener, self.closer))
         if marker == self.closer:
             return (yield from Space().run(at))
@@ -155,11 +155,11 @@ class Thought(Node):
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Nothing: `reasoning` is what may come ahead of a call."""
+        """Write nothing: `reasoning` writes what may come before a call."""
         return ""
 
     def reasoning(self, g: Grammar, tail: str) -> Reasoned:
-        """Give the text between the markers, in which nothing stands that would end it."""
+        """Write the text between the markers, which must not contain anything that would end it."""
         tail = tail.rstrip(WHITESPACE).removesuffix(self.title)
         closer = g.markup(self.closer)
         stops = (self.closer, *self.ends, *(region.opener.text for region in self.regions))
@@ -172,15 +172,15 @@ class Thought(Node):
         return Reasoned(f"({whole})", "closed" if closed else "neither")
 
     def children(self) -> tuple[Node, ...]:
-        """Give the markers and the regions."""
+        """Return the markers and the regions."""
         return (Marker(self.opener), Marker(self.closer), *map(Marker, self.ends), *self.regions)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Aside(Region):
-    """Reasoning between two markers amid content. It can't break: what the stream ends inside of is reasoning.
+    """Reasoning between two markers amid content. It can't break: if the stream ends inside it, it is still reasoning.
 
-    The whitespace around it is content: it parts the words before from those behind.
+    The whitespace around it is content, which separates the text before it from the text after it.
     """
 
     closer: Marker
@@ -192,19 +192,19 @@ class Aside(Region):
         object.__setattr__(self, "closer", Marker(closer))
 
     def run_after(self, lead: str, at: Cursor) -> Steps:
-        """Read the passage and its markers; say that no whitespace belongs to it."""
+        """Read the passage and its markers; return False, since no whitespace after it belongs to it."""
         at.calls.content(lead)
         yield from self.opener.run(at)
         yield from self.body.run(at)
         return False
 
     def children(self) -> tuple[Node, ...]:
-        """Give the markers."""
+        """Return the markers."""
         return (self.opener, self.closer)
 
 
 def read_after_space(at: Cursor, texts: tuple[str, ...]) -> Generator[None, None, str | None]:
-    """Read whitespace and the one of several texts behind it, and give that; None, and nothing read, if none is."""
+    """Read whitespace and one of several texts after it, and return the text; None, and nothing read, without one."""
     spelled = {at.spelling.spell(text): text for text in texts}
     while True:
         window = at.buffer[at.position : at.position + MAX_WORD]

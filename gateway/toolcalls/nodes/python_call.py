@@ -1,8 +1,8 @@
 """Calls written as Python: `f(city='LA', days=3)`, read into a name and a JSON object.
 
-A call is told at its first argument, or its closing parenthesis: `[text](link)` and `f(x)` are prose. An argument
-without a keyword is the one that the tool's schema has at its place. Values are literals of Python or JSON, converted
-as they come.
+A call is reported at its first argument, or at its closing parenthesis: `[text](link)` and `f(x)` are prose. An
+argument without a keyword is the one at the same position in the tool's schema. Values are literals of Python or JSON,
+converted as they arrive.
 """
 
 import json
@@ -23,7 +23,7 @@ from gateway.toolcalls.values.dialects import PYTHON_CALL
 
 _LETTERS = tuple(string.ascii_letters + "_")
 _NAME = re.compile(r"[A-Za-z_][\w.\-/:]*+")
-# Schemas name arguments as they like; a model writes `dry-run=True` or `$filter='x'` for what Python could not have.
+# Schemas may use any argument names; models write `dry-run=True` or `$filter='x'`, which are not valid Python.
 _KEYWORD = re.compile(r"""[^\s=,()\[\]{}'"]++""")
 _VALUE = re.compile(r"""["'\[{(+\-.0-9]|(?:True|False|None|true|false|null)\b""")
 _CLOSE, _COMMA = Lit(")"), Lit(",")
@@ -31,16 +31,16 @@ _CLOSE, _COMMA = Lit(")"), Lit(",")
 
 @dataclass(frozen=True, slots=True)
 class PythonCall(Node):
-    """One call with its arguments. With `known`, only of a tool of the request, where it has any.
+    """One call with its arguments. With `known`, only of a tool of the request, if the request has any.
 
-    A `suffix` of the name is no part of it, and must be there: the grammar does not write such a call.
+    A `suffix` must follow the name and is not part of it; the grammar does not write such a call.
     """
 
     known: bool = False
     suffix: str = ""
 
     def first(self, spelling: Spelling) -> First:
-        """Give what a Python name begins with."""
+        """Return the characters with which a Python name begins."""
         return _LETTERS
 
     def run(self, at: Cursor) -> Steps:
@@ -67,7 +67,7 @@ class PythonCall(Node):
         return True
 
     def _argue(self, at: Cursor, place: tuple[str, ...], *, first: bool) -> Steps:
-        """Read one argument and the comma behind it, if one is there; `place` has the key of one without a keyword."""
+        """Read one argument and the comma after it, if there is one; `place` has the key for one without a keyword."""
         key = yield from _read_word(at, _KEYWORD, "=")
         if key is None:
             if not place or not _VALUE.match(at.buffer, at.position):
@@ -85,7 +85,7 @@ class PythonCall(Node):
         return (yield from pick(at, (_CLOSE,))) is not None
 
     def grammar(self, g: Grammar) -> str:
-        """Give the call with its arguments in the schema's order."""
+        """Write the call with its arguments in the schema's order."""
 
         def write(key: str, schema: object) -> str:
             return f"{g.literal(f'{key}=')} {python_value(g, schema, g.current.parameters)}"
@@ -96,7 +96,7 @@ class PythonCall(Node):
 
 
 def _read_word(at: Cursor, pattern: re.Pattern[str], mark: str) -> Generator[None, None, str | None]:
-    """Read a word and the mark behind it, whitespace between them free; None, and nothing read, if none is here."""
+    """Read a word and the mark after it, with or without blanks between; None, and nothing read, if none is here."""
     while True:
         at.scanned += min(at.unread, MAX_WORD)
         end = at.position + MAX_WORD

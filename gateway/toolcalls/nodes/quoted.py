@@ -1,4 +1,4 @@
-"""What stands between quotation marks in a call's JSON and is held until it is whole: keys, and the tool's name."""
+"""Strings in a call's JSON that are held until they are whole: keys, and the tool's name."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from gateway.toolcalls.stream.spelling import Spelling
 _STRING_BODY = r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'
 _STRING = re.compile(_STRING_BODY + '"')
 _STRING_START = re.compile(_STRING_BODY + r"(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_word(at: Cursor) -> Generator[None, None, str | None]:
@@ -23,8 +23,8 @@ def read_word(at: Cursor) -> Generator[None, None, str | None]:
         at.scanned += min(at.unread, MAX_WORD)
         found = _STRING.match(at.buffer, at.position, at.position + MAX_WORD)
         if found:
-            # An escape can name half a surrogate pair, which no UTF-8 can carry on.
-            return _LONE_SURROGATE.sub("�", str(json.loads(at.take(found.end()))))
+            # An escape can name half a surrogate pair, which UTF-8 can't encode.
+            return LONE_SURROGATE.sub("�", str(json.loads(at.take(found.end()))))
         if at.ended or at.unread >= MAX_WORD or (at.unread and not _STRING_START.match(at.buffer, at.position)):
             return None
         yield
@@ -32,21 +32,21 @@ def read_word(at: Cursor) -> Generator[None, None, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class QuotedName(Node):
-    """The tool's name as a JSON string; from here on the call can be told.
+    """The tool's name as a JSON string; from here on the call can be reported.
 
-    `after` names what must be known besides: the arguments have begun (their node then `starts` the call), or the
-    model's own id has come (`QuotedId`). With `known`, only a tool of the request is meant, where it has any.
+    `after` names what must also be known: the arguments have begun (their node then `starts` the call), or the model's
+    own id has arrived (`QuotedId`). With `known`, only the name of a tool of the request counts, if it has any.
     """
 
     after: Literal["", "arguments", "id"] = ""
     known: bool = False
 
     def first(self, spelling: Spelling) -> First:
-        """Give the quotation mark."""
+        """Return the quotation mark."""
         return ('"',)
 
     def run(self, at: Cursor) -> Steps:
-        """Read the name as a whole and tell the call."""
+        """Read the whole name and report the call, if nothing else must be known."""
         name = yield from read_word(at)
         if not name or (self.known and at.tools and name not in at.tools):
             return False
@@ -57,5 +57,5 @@ class QuotedName(Node):
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Give the name of the tool at hand, quoted as JSON quotes it."""
+        """Write the name of the current tool, quoted as JSON quotes it."""
         return g.literal(json.dumps(g.current.name, ensure_ascii=False))

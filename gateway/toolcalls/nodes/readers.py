@@ -1,7 +1,7 @@
-"""The nodes that formats are written in; each is its own incremental parser and its own grammar. Here: those that read.
+"""The basic nodes in which formats are written; each node is both an incremental parser and a grammar.
 
 `run` is a generator that reads from the cursor, yields where it needs more text, and returns whether it found what it
-stands for. A failed node has read nothing of what it failed on. There is no look-ahead node and no way back, hence
+stands for. A failed node has read nothing of what it failed on. There is no look-ahead node and no backtracking, so
 parser and grammar (`gbnf`) accept the same calls; the parser is freer in whitespace and in the order of keys.
 """
 
@@ -24,18 +24,18 @@ First = tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Reasoned:
-    """Reasoning as a GBNF expression, up to where calls begin, and what the prompt has done with it."""
+    """Reasoning as a GBNF expression, up to where calls begin, and whether the prompt has opened or closed it."""
 
     grammar: str
     prompt: Literal["opened", "closed", "neither"]
 
 
 MAX_WORD = 256
-"""Characters of a name, id, key or number. What is held until it is whole needs a bound; MCP tool names end at 128."""
+"""Most characters of a name, id or key, which are held until they are whole; MCP's tool names have at most 128."""
 
 
 class Node(ABC):
-    """A piece of a format's definition. Holds no state: one definition serves all streams at once."""
+    """A part of a format's definition. Holds no state: one definition serves all streams at once."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class Node(ABC):
         return False
 
     def first(self, spelling: Spelling) -> First:
-        """Give the texts with which a match can begin; None: with anything."""
+        """Return the texts with which a match can begin; None: it can begin with anything."""
         del spelling
         return None
 
@@ -55,20 +55,20 @@ class Node(ABC):
 
     @abstractmethod
     def grammar(self, g: Grammar) -> str:
-        """Give the node as a GBNF expression."""
+        """Return the node as a GBNF expression."""
 
     def children(self) -> tuple["Node", ...]:
-        """Give the nodes that this one is made of."""
+        """Return the nodes that this one is made of."""
         return ()
 
     def reasoning(self, g: Grammar, tail: str) -> "Reasoned | None":
-        """Give the reasoning that the node reads ahead of calls, after a prompt that ends so; None: it reads none."""
+        """Return the reasoning that the node reads before calls, after a prompt that ends with `tail`; None: none."""
         del g, tail
         return None
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Give a node and everything under it."""
+    """Yield a node and everything under it."""
     yield node
     for child in node.children():
         yield from walk(child)
@@ -81,11 +81,11 @@ class Lit(Node):
     text: str
 
     def first(self, spelling: Spelling) -> First:
-        """Give the text itself."""
+        """Return the text itself."""
         return (spelling.spell(self.text),)
 
     def run(self, at: Cursor) -> Steps:
-        """Wait until the text stands here or can't."""
+        """Wait until it is certain whether the text stands here; read it if it does."""
         text = at.spelling.spell(self.text)
         while (sight := at.foresee(text)) is Sight.UNSURE:
             yield
@@ -94,7 +94,7 @@ class Lit(Node):
         return sight is Sight.YES
 
     def grammar(self, g: Grammar) -> str:
-        """Give the text, quoted."""
+        """Write the text, quoted."""
         return g.markup(self.text)
 
 
@@ -106,7 +106,7 @@ class Marker(Lit):
 
 @dataclass(frozen=True, slots=True)
 class Space(Node):
-    """Any whitespace, or none. `canonical` is what the grammar writes there."""
+    """Any whitespace, or none. `canonical` is what the grammar writes."""
 
     canonical: str = ""
 
@@ -116,7 +116,7 @@ class Space(Node):
         return True
 
     def first(self, spelling: Spelling) -> First:
-        """Give the whitespace characters."""
+        """Return the whitespace characters."""
         return tuple(WHITESPACE)
 
     def run(self, at: Cursor) -> Steps:
@@ -126,15 +126,15 @@ class Space(Node):
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Give the canonical whitespace."""
+        """Write the canonical whitespace."""
         return g.literal(self.canonical)
 
 
 @dataclass(frozen=True, slots=True)
 class Until(Node):
-    """Text up to the first of several delimiters, told on a channel as it comes; the delimiter is not read.
+    """Text up to the first of several delimiters, emitted on a channel as it arrives; the delimiter is not read.
 
-    At the end of the stream, all that is left. Only what may be the start of a delimiter waits.
+    Without a delimiter, everything up to the end of the stream. Only text that may begin a delimiter is held back.
     """
 
     channel: Channel
@@ -146,7 +146,7 @@ class Until(Node):
         return True
 
     def run(self, at: Cursor) -> Steps:
-        """Tell text until a delimiter stands here, or nothing is left."""
+        """Emit text until a delimiter stands here, or nothing is left."""
         finder = at.spelling.finder(self.delimiters)
         tell = at.calls.content if self.channel == "content" else at.calls.reasoning
         while True:
@@ -158,16 +158,16 @@ class Until(Node):
             yield
 
     def grammar(self, g: Grammar) -> str:
-        """Give every text without a delimiter in it."""
+        """Write any text without a delimiter in it."""
         return text_without(g, self.delimiters)
 
 
 @dataclass(frozen=True, slots=True)
 class Capture(Node):
-    """A call's name or id, up to a delimiter, which is not read; told as a whole or not at all.
+    """A call's name or id, up to a delimiter, which is not read; reported whole or not at all.
 
-    `shape` is what the grammar lets the model write for an id; a name is the tool's own. Other delimiters, `also`, are
-    what models write in place of the right one.
+    `shape` is what the grammar lets the model write for an id; a name is the tool's own. `also` are other delimiters,
+    which models write instead of the right one.
     """
 
     what: Literal["name", "id"]
@@ -176,11 +176,11 @@ class Capture(Node):
     also: tuple[str, ...] = ()
 
     def first(self, spelling: Spelling) -> First:
-        """Anything: an unknown tool is a call too."""
+        """Return None for anything: an unknown tool is a call too."""
         return None
 
     def run(self, at: Cursor) -> Steps:
-        """Hold the text until its delimiter comes; it has a bound."""
+        """Hold the text until its delimiter arrives; its length is bounded."""
         held = yield from read_until(at, (self.delimiter, *self.also))
         if held is None:
             return False
@@ -189,52 +189,52 @@ class Capture(Node):
         return bool(text)
 
     def grammar(self, g: Grammar) -> str:
-        """Give the tool's name, or the shape of an id."""
+        """Write the tool's name, or the shape of an id."""
         return g.name() if self.what == "name" else self.shape
 
 
 @dataclass(frozen=True, slots=True)
-class Passed(Node):
-    """A word that says nothing here, up to a delimiter, which is not read; `shape` is what the grammar writes."""
+class IgnoredWord(Node):
+    """A word that is ignored, up to a delimiter, which is not read; `shape` is what the grammar writes."""
 
     delimiter: str
     shape: str = "[a-zA-Z0-9_-]{1,64}"
 
     def run(self, at: Cursor) -> Steps:
-        """Read the word; it has a bound."""
+        """Read the word; its length is bounded."""
         return (yield from read_until(at, (self.delimiter,))) is not None
 
     def grammar(self, g: Grammar) -> str:
-        """Give the shape."""
+        """Write the shape."""
         return self.shape
 
 
 @dataclass(frozen=True, slots=True)
 class Start(Node):
-    """Here the call can be told: its name is known, and its id if the model gives one."""
+    """The place from which the call can be reported: its name is known, and its id if the model gives one."""
 
     @property
     def nullable(self) -> bool:
-        """Reads nothing."""
+        """It reads nothing."""
         return True
 
     def first(self, spelling: Spelling) -> First:
-        """Nothing of its own."""
+        """Return no text: it begins with nothing."""
         return ()
 
     def run(self, at: Cursor) -> Steps:
-        """Tell the call."""
+        """Report the call."""
         at.start_call()
         return True
         yield
 
     def grammar(self, g: Grammar) -> str:
-        """Nothing."""
+        """Write nothing."""
         return ""
 
 
 def read_space(at: Cursor) -> Generator[None, None, str]:
-    """Read whitespace until something else comes, and give it."""
+    """Read whitespace until something else follows, and return it."""
     held = ""
     while True:
         start = at.position
@@ -245,8 +245,16 @@ def read_space(at: Cursor) -> Generator[None, None, str]:
         yield
 
 
+def take_one(at: Cursor, chars: str) -> str:
+    """Read and return one of several characters if it is next, else "". Never waits; `read_space` before it does."""
+    at.scanned += 1
+    if not at.unread or at.buffer[at.position] not in chars:
+        return ""
+    return at.take(at.position + 1)
+
+
 def read_until(at: Cursor, delimiters: tuple[str, ...]) -> Generator[None, None, str | None]:
-    """Read at most `MAX_WORD` characters up to a delimiter, not read; None, and nothing read, if none comes."""
+    """Read at most `MAX_WORD` characters up to a delimiter, which is not read; None, and nothing read, without one."""
     finder = at.spelling.finder(delimiters)
     while True:
         at.scanned += at.unread
@@ -259,7 +267,7 @@ def read_until(at: Cursor, delimiters: tuple[str, ...]) -> Generator[None, None,
 
 
 def skip_until(at: Cursor, delimiters: tuple[str, ...]) -> Generator[None, None, None]:
-    """Pass over text up to one of the delimiters, which is not read, or to the end of the stream."""
+    """Skip text up to one of the delimiters, which is not read, or to the end of the stream."""
     finder = at.spelling.finder(delimiters)
     while True:
         at.scanned += at.unread

@@ -1,7 +1,8 @@
-"""Messages to recipients, as Muse Glimmer writes them: ` to=NAME<|message|>`, and a call in tags behind it.
+"""Messages to recipients, as Muse Glimmer writes them: ` to=NAME<|message|>`, and then a call in tags.
 
-`self` gets reasoning, `user` the answer; to any other name goes a call. A message goes up to an end marker or to where
-the next one begins. A tool's name stands in the header and in the tag, and models double it there (`f.f`).
+A message to `self` is reasoning, one to `user` the answer, one to any other name a call. A message ends at an end
+marker or where the next one begins. A tool's name stands in the header and in the tag; in the header models double it
+(`f.f`).
 """
 
 import re
@@ -10,11 +11,11 @@ from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.combinators import Choice, pick
-from gateway.toolcalls.nodes.headers import peek_header
-from gateway.toolcalls.nodes.readers import MAX_WORD, Lit, Marker, Node, Steps, Until
+from gateway.toolcalls.nodes.headers import peek_after, peek_header
+from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Steps, Until
 from gateway.toolcalls.nodes.regions import Bare
 from gateway.toolcalls.nodes.series import unwritten
-from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
+from gateway.toolcalls.stream.cursor import Cursor
 
 START, MESSAGE, MORE, END = "<|start|>", "<|message|>", "<|eom|>", "<|eot|>"
 _STOPS = (MORE, END, START)
@@ -24,7 +25,7 @@ _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 
 @dataclass(frozen=True, slots=True)
 class Muse(Node):
-    """A whole turn; `call` makes a call whose header has the given length, `block` begins it behind that."""
+    """A whole turn; `call` makes a call whose header has the given length, `block` is the text after that header."""
 
     call: Callable[[int], Node]
     block: str
@@ -47,28 +48,17 @@ class Muse(Node):
 
     def _message(self, at: Cursor, recipients: list[str], length: int) -> Generator[None, None, None]:
         recipient = recipients[-1] if recipients else "user"
-        if recipient not in ("self", "user") and (yield from self._brings_block(at, length)):
+        may_call = recipient not in ("self", "user")
+        if may_call and (yield from peek_after(at, length, (self.block,))).startswith(self.block):
             yield from Bare(START, self.call(length)).run_after("", at)
             return
         at.take(at.position + length)
         yield from Until("reasoning" if recipient == "self" else "content", _STOPS).run(at)
 
-    def _brings_block(self, at: Cursor, length: int) -> Steps:
-        """Whether the block of a call stands behind the header."""
-        while True:
-            at.scanned += at.unread - length
-            behind = at.buffer[at.position + length :]
-            rest = behind.lstrip(WHITESPACE)
-            if at.ended or len(behind) > MAX_WORD or not self.block.startswith(rest):
-                return rest.startswith(self.block)
-            if rest == self.block:
-                return True
-            yield
-
     def grammar(self, g: Grammar) -> str:
-        """Nothing: a grammar is for a call."""
+        """Write nothing: a grammar is for a call."""
         return ""
 
     def children(self) -> tuple[Node, ...]:
-        """Give the markers and the call."""
+        """Return the markers and the call."""
         return (*map(Marker, (START, MESSAGE, MORE, END)), self.call(0))

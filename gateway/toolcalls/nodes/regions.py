@@ -1,7 +1,7 @@
-"""Nodes that know what calls are made of: the call, and the region in which it stands.
+"""Nodes that know what calls are made of: the call, and the region around it.
 
-A region is what stands from an opening marker to its closing one; a call is one part of it. What goes wrong inside a
-region ends there: its text becomes content, and the message goes on.
+A region is everything from an opening marker to its closing one; a call is one part of it. An error inside a region
+ends with it: its text becomes content, and the message continues.
 """
 
 from collections.abc import Generator
@@ -15,25 +15,25 @@ from gateway.toolcalls.stream.spelling import Spelling
 
 
 class RegionTooLong(Exception):
-    """Thrown into a running region by the machine, when it has grown beyond its bound."""
+    """Thrown into a running region by the machine when the region has grown beyond its bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Node):
     """One call. Under a grammar, one alternative for each tool.
 
-    With `name_suffices`, one that waited for more than its name, in vain, is told at its end.
+    With `name_suffices`, a call that waited in vain for more than its name is reported at its end.
     """
 
     node: Node
     name_suffices: bool = True
 
     def first(self, spelling: Spelling) -> First:
-        """Give what the call begins with."""
+        """Return what the call begins with."""
         return self.node.first(spelling)
 
     def run(self, at: Cursor) -> Steps:
-        """Read one call. One without a name, which its nodes could not report, does not count."""
+        """Read one call. A call without a name can't be reported and does not count."""
         at.begin_call()
         if not (yield from self.node.run(at)):
             return False
@@ -45,42 +45,42 @@ class Call(Node):
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Give the call for each tool."""
+        """Write the call for each tool."""
         return g.each_tool(self.node.grammar)
 
     def children(self) -> tuple[Node, ...]:
-        """Give what the call is made of."""
+        """Return what the call is made of."""
         return (self.node,)
 
 
 @dataclass(frozen=True, slots=True)
 class Calls(Node):
-    """One call or more, each a `Call` or a region of its own; the grammar allows more only where the request does."""
+    """One call or more, each a `Call` or a region; the grammar allows more than one only where the request does."""
 
     node: Node
     separator: Node | None = None
 
     def first(self, spelling: Spelling) -> First:
-        """Give what the first call begins with."""
+        """Return what the first call begins with."""
         return self.node.first(spelling)
 
     def run(self, at: Cursor) -> Steps:
-        """Read calls for as long as they come."""
+        """Read calls for as long as more follow."""
         return (yield from Many(self.node, self.separator, least=1).run(at))
 
     def grammar(self, g: Grammar) -> str:
-        """Give one call, or up to `MAX_CALLS`."""
+        """Write one call, or up to `MAX_CALLS`."""
         separator = self.separator.grammar(g) if self.separator else ""
         return g.repeat(self.node.grammar(g), separator, 1, MAX_CALLS if g.parallel else 1)
 
     def children(self) -> tuple[Node, ...]:
-        """Give the call and the separator."""
+        """Return the call and the separator."""
         return (self.node,) if self.separator is None else (self.node, self.separator)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Region(Node):
-    """An opening marker and what belongs to it, up to and with its closing marker."""
+    """An opening marker and what belongs to it, up to and including its closing marker."""
 
     opener: Marker
     body: Node
@@ -90,7 +90,7 @@ class Region(Node):
         object.__setattr__(self, "body", Seq(*body))
 
     def first(self, spelling: Spelling) -> First:
-        """Give the opening marker."""
+        """Return the opening marker."""
         return self.opener.first(spelling)
 
     def run(self, at: Cursor) -> Steps:
@@ -98,7 +98,7 @@ class Region(Node):
         return (yield from self.run_after("", at))
 
     def run_after(self, lead: str, at: Cursor) -> Steps:
-        """Read the region, after a `lead` that is content again if the region breaks. Returns whether it was whole."""
+        """Read the region after a `lead`, which becomes content if the region breaks. Returns whether it was whole."""
         at.open_region(lead)
         reason = None
         try:
@@ -113,28 +113,28 @@ class Region(Node):
         return False
 
     def _drop(self, at: Cursor) -> Generator[None, None, None]:
-        """Read on, and tell nothing, to the closing marker or the next opening one, whichever comes first."""
+        """Read on without emitting anything, to the closing marker or the next opening one, whichever comes first."""
         closer = _last(self.body)
         yield from skip_until(at, (closer.text, self.opener.text) if closer else (self.opener.text,))
         if closer:
             yield from closer.run(at)
 
     def grammar(self, g: Grammar) -> str:
-        """Give the opener and the body."""
+        """Write the opener and the body."""
         return f"{self.opener.grammar(g)} {self.body.grammar(g)}"
 
     def children(self) -> tuple[Node, ...]:
-        """Give the opener and the body."""
+        """Return the opener and the body."""
         return (self.opener, self.body)
 
 
 class Bare(Region):
-    """A region without markers, known by how its body begins; where it turns out to be no call, nothing was wrong."""
+    """A region without markers, recognised by how its body begins; it is no error if it turns out not to be a call."""
 
     __slots__ = ()
 
     def run_after(self, lead: str, at: Cursor) -> Steps:
-        """Read the body; a text that is no call is content, and told as such without a diagnostic."""
+        """Read the body; text that is not a call is emitted as content, without a diagnostic."""
         at.open_region(lead)
         reason = None
         try:
@@ -150,17 +150,17 @@ class Bare(Region):
         return False
 
     def grammar(self, g: Grammar) -> str:
-        """Give the body."""
+        """Write the body."""
         return self.body.grammar(g)
 
     def children(self) -> tuple[Node, ...]:
-        """Give the body: what it begins with is not a marker."""
+        """Return the body; its first text is not a marker."""
         return (self.body,)
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning(Node):
-    """A bare region that may stand at the beginning of a message, or after its reasoning, behind whitespace."""
+    """A bare region that may stand at the beginning of a message, or after its reasoning; whitespace may come first."""
 
     region: Bare
 
@@ -170,7 +170,7 @@ class Beginning(Node):
         return True
 
     def run(self, at: Cursor) -> Steps:
-        """Read the region if it is here; where it is not, the whitespace is content."""
+        """Read the region if it is here; if not, the whitespace is content."""
         lead = yield from read_space(at)
         if (yield from pick(at, (self.region.body,))) is None:
             at.calls.content(lead)
@@ -179,16 +179,16 @@ class Beginning(Node):
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Give the region."""
+        """Write the region."""
         return self.region.grammar(g)
 
     def children(self) -> tuple[Node, ...]:
-        """Give the region."""
+        """Return the region."""
         return (self.region,)
 
 
 def _last(node: Node) -> Marker | None:
-    """Give the marker with which a node ends, if it ends with one."""
+    """Return the marker with which a node ends, if it ends with one."""
     while isinstance(node, Seq) and node.nodes:
         node = node.nodes[-1]
     return node if isinstance(node, Marker) else None

@@ -1,6 +1,6 @@
-"""Nodes for what models write sloppily around calls: lists, closing markers that go missing, other spellings.
+"""Nodes for what models write sloppily around calls: lists, missing closing markers, other spellings.
 
-Each reads more than its grammar writes: the grammar is the family's own form, the parser also takes what its models
+Each reads more than its grammar writes: the grammar is the family's own form, the parser also accepts what its models
 were seen to write instead.
 """
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import MAX_CALLS, Grammar
 from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
-from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Steps
+from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Steps, take_one
 from gateway.toolcalls.stream.cursor import Cursor, Sight
 from gateway.toolcalls.stream.spelling import Spelling
 
@@ -17,19 +17,19 @@ from gateway.toolcalls.stream.spelling import Spelling
 class Series(Node):
     """Calls one after another, each a `Call` or a node with one inside; whitespace between them is free.
 
-    `between` is what the grammar writes there. Its characters that are no whitespace may stand there, as often as they
-    come. Whitespace after the last call is read too. At least one call must come.
+    `between` is what the grammar writes there. Its characters other than whitespace may be there any number of times.
+    Whitespace after the last call is read too. There must be at least one call.
     """
 
     node: Node
     between: str = ""
 
     def first(self, spelling: Spelling) -> First:
-        """Give what the first call begins with."""
+        """Return what the first call begins with."""
         return self.node.first(spelling)
 
     def run(self, at: Cursor) -> Steps:
-        """Read calls for as long as they come."""
+        """Read calls for as long as more follow."""
         separator = self.between.strip()
         yield from Space().run(at)
         while True:
@@ -42,19 +42,19 @@ class Series(Node):
                 return True
 
     def grammar(self, g: Grammar) -> str:
-        """Give one call, or up to `MAX_CALLS`."""
+        """Write one call, or up to `MAX_CALLS`."""
         return g.repeat(self.node.grammar(g), g.markup(self.between), 1, MAX_CALLS if g.parallel else 1)
 
     def children(self) -> tuple[Node, ...]:
-        """Give the call."""
+        """Return the call."""
         return (self.node,)
 
 
 @dataclass(frozen=True, slots=True)
 class Array(Node):
-    """A JSON array of calls. The three texts are what the grammar writes; any whitespace is read, and an empty array.
+    """A JSON array of calls. The grammar writes the three texts; the parser reads any whitespace, and an empty array.
 
-    The parser also takes the calls without brackets, with commas, semicolons or nothing between, up to what is neither.
+    The parser also accepts the calls without brackets, separated by commas, semicolons or nothing.
     """
 
     node: Node
@@ -63,7 +63,7 @@ class Array(Node):
     closer: str = "]"
 
     def first(self, spelling: Spelling) -> First:
-        """Give the bracket, and what a call begins with."""
+        """Return the bracket, and what a call begins with."""
         first = self.node.first(spelling)
         return None if first is None else ("[", *first)
 
@@ -80,21 +80,21 @@ class Array(Node):
         return bool(take_one(at, "]"))
 
     def grammar(self, g: Grammar) -> str:
-        """Give the array."""
+        """Write the array."""
         calls = Series(self.node, self.between).grammar(g)
         return f"{g.markup(self.opener)} {calls} {g.markup(self.closer)}"
 
     def children(self) -> tuple[Node, ...]:
-        """Give the call."""
+        """Return the call."""
         return (self.node,)
 
 
 @dataclass(frozen=True, slots=True)
-class Loose(Marker):
-    """A marker that models leave out: it is read where it stands, and nothing is wrong where it does not.
+class OptionalMarker(Marker):
+    """A marker that models leave out: it is read if it is there, and its absence is not an error.
 
-    Whitespace before it is read too; `lead` is what the grammar writes there. Where the stream ends inside the marker,
-    nothing is missing.
+    Whitespace before it is read too; `lead` is what the grammar writes there. A stream that ends inside the marker is
+    not an error either.
     """
 
     lead: str = ""
@@ -105,7 +105,7 @@ class Loose(Marker):
         return True
 
     def run(self, at: Cursor) -> Steps:
-        """Read the marker, or what the end of the stream has left of it."""
+        """Read the marker, or the part of it with which the stream ends."""
         yield from Space().run(at)
         text = at.spelling.spell(self.text)
         while (sight := at.foresee(text)) is Sight.UNSURE:
@@ -117,12 +117,12 @@ class Loose(Marker):
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Give the marker after its lead."""
+        """Write the marker after its lead."""
         return g.markup(self.lead + self.text)
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Spelled(Choice):
+class Variants(Choice):
     """The first of several nodes that can begin here; `writes` is the one that the grammar writes."""
 
     writes: Node
@@ -132,23 +132,23 @@ class Spelled(Choice):
         object.__setattr__(self, "writes", writes)
 
     def grammar(self, g: Grammar) -> str:
-        """Give the written one."""
+        """Write the node in `writes`."""
         return self.writes.grammar(g)
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing(Node):
-    """Nothing at all, where `before` stands, which is not read."""
+    """Nothing at all, directly before the text `before`, which is not read."""
 
     before: str
 
     @property
     def nullable(self) -> bool:
-        """Reads nothing."""
+        """It reads nothing."""
         return True
 
     def first(self, spelling: Spelling) -> First:
-        """Give what stands behind it."""
+        """Return the text that follows."""
         return (spelling.spell(self.before),)
 
     def run(self, at: Cursor) -> Steps:
@@ -157,18 +157,10 @@ class Nothing(Node):
         yield
 
     def grammar(self, g: Grammar) -> str:
-        """Nothing."""
+        """Write nothing."""
         return ""
 
 
-def unwritten(node: Node) -> Spelled:
-    """A node that may stand here and that the grammar never writes."""
-    return Spelled(node, Seq(), writes=Seq())
-
-
-def take_one(at: Cursor, chars: str) -> str:
-    """Read one of several characters, if one of them has come (after `Space`, something has), and give it, else ""."""
-    at.scanned += 1
-    if not at.unread or at.buffer[at.position] not in chars:
-        return ""
-    return at.take(at.position + 1)
+def unwritten(node: Node) -> Variants:
+    """Make a node that may be here, but that the grammar never writes."""
+    return Variants(node, Seq(), writes=Seq())

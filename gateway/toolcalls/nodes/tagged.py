@@ -1,8 +1,8 @@
 """Nodes for calls written in tags: a name, then a tag for each argument with its raw value inside.
 
 Turns `<parameter=city>Paris</parameter>` and its relatives into the pieces of a JSON object, in the order in which the
-model writes them. One declaration serves the parser and the grammar. A call is told once its name is followed by what
-follows names: prose that mentions a tag stays prose.
+model writes them. One declaration serves the parser and the grammar. A call is reported once its name is followed by an
+argument or the call's end: prose that mentions a tag stays prose.
 """
 
 import json
@@ -26,14 +26,14 @@ QUOTED = r"""(?P<quote>["']?)(?P<key>.*)(?P=quote)"""
 
 @dataclass(frozen=True, slots=True)
 class TagName(Node):
-    """A call's name inside a tag, up to the tag's end, which is read; `written` is what the grammar writes of it."""
+    """A call's name inside a tag, up to the tag's end, which is read; `written` is what the grammar writes."""
 
     end: str = ">"
     written: str = "{name}>"
     head: str = QUOTED
 
     def first(self, spelling: Spelling) -> First:
-        """Anything: an unknown tool is a call too."""
+        """Return None for anything: an unknown tool is a call too."""
         return None
 
     def run(self, at: Cursor) -> Steps:
@@ -45,20 +45,20 @@ class TagName(Node):
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Give the tool's name and the tag's end."""
+        """Write the tool's name and the tag's end."""
         return g.markup(self.written, name=g.current.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters(Node):
-    """The arguments of the call at hand, each in a tag, in any order; told as one object.
+    """The arguments of the current call, each in a tag, in any order; emitted as one object.
 
-    `opener` begins a tag, `head` is what stands there up to `head_end`: its group `key` names the argument, `string`
-    (true or false) or `type` its type, if the format gives one. `bridge` stands between the head and the value. `ends`
-    are what follows the last argument, `strays` closing tags that models write once too often. `written` is what the
-    grammar writes around a value. A key that no schema knows is of the types `unknown`; one of `wrappers` that the tool
-    does not have holds the whole object instead. A value may stand between two `quotes`, and is then text up to the
-    second: the grammar writes strings so where a `<` is in them.
+    `opener` begins a tag, `head` matches what follows up to `head_end`: its group `key` names the argument; `string`
+    (true or false) or `type` gives its type, if the format does. `bridge` stands between the head and the value. `ends`
+    may follow the last argument; `strays` are closing tags that models write once too often. `written` is what the
+    grammar writes around a value. A key that no schema knows has the types `unknown`; one of `wrappers` that the tool
+    does not have holds the whole object. A value may stand between two `quotes` and is then text up to the second one:
+    the grammar writes strings like this if they contain a `<`.
     """
 
     opener: str
@@ -79,7 +79,7 @@ class Parameters(Node):
         return True
 
     def run(self, at: Cursor) -> Steps:
-        """Read arguments for as long as they come."""
+        """Read arguments for as long as more follow."""
         opener, strays = Lit(self.opener), tuple(map(Lit, self.strays))
         while True:
             yield from Space().run(at)
@@ -103,7 +103,7 @@ class Parameters(Node):
         return not cut_off
 
     def _may_go_on(self, at: Cursor) -> bool:
-        """Whether what the stream has left could have become another argument, or the end of the arguments."""
+        """Whether the rest of the stream could have become another argument, or the end of the arguments."""
         rest = unbroken(at.buffer[at.position :], ended=at.ended)
         return any(at.spelling.spell(text).startswith(rest) for text in (self.opener, *self.ends))
 
@@ -122,14 +122,14 @@ class Parameters(Node):
             return False
         if key in self.wrappers and properties and key not in properties:
             return (yield from self._read_wrapped(at, key, ending))
-        # A key goes out with its value's beginning: until then it may be cut off.
+        # A key is emitted with the beginning of its value: until then it may be cut off.
         at.calls.argue(f"{_glue(at)}{json.dumps(key, ensure_ascii=False)}: ")
         return (yield from read_value(at, self._kinds(at, key, found.groupdict()), ending))
 
     def _ending(self, at: Cursor) -> Generator[None, None, Ending | None]:
-        """Give how the value ends that begins here, and read the quote with which it begins, if it does.
+        """Return how the value that begins here ends, and read the quote with which it begins, if it has one.
 
-        None where the stream ends in what may be the quote or the value.
+        None where the stream ends with text that may be either the quote or the value.
         """
         if self.quotes is None:
             return self.ending
@@ -141,7 +141,7 @@ class Parameters(Node):
         return None if at.ended and rest and at.spelling.spell(opener).startswith(rest) else self.ending
 
     def _read_wrapped(self, at: Cursor, key: str, ending: Ending) -> Steps:
-        """Read a value that holds all arguments as one object; it is an argument like any other if it is none."""
+        """Read a value that holds all arguments as one object; if it is not an object, it is an ordinary argument."""
         held: list[str] = []
         if not (yield from read_text(at, ending, False, held.append)):
             return False
@@ -152,9 +152,9 @@ class Parameters(Node):
         return True
 
     def _kinds(self, at: Cursor, key: str, head: Mapping[str, str | None]) -> Kinds:
-        """Give the types of an argument: as the tag says, else as the schema does.
+        """Return the types of an argument: those that the tag says, else those of the schema.
 
-        A schema overrules a tag that says what the schema can't be: the model wrote the value for the schema.
+        The schema overrules a tag that contradicts it: the model wrote the value for the schema.
         """
         tool, properties = at.tools.get(at.calls.name), _properties(at)
         known = kinds_of(properties[key], tool.parameters) if tool and key in properties else None
@@ -166,7 +166,7 @@ class Parameters(Node):
         return self.unknown if known is None else known
 
     def grammar(self, g: Grammar) -> str:
-        """Give the required arguments in the schema's order, then those that may be missing."""
+        """Write the required arguments in the schema's order, then those that may be missing."""
         root = g.current.parameters
         return arguments_in_order(g, root, lambda key, schema: self._write(g, key, schema, root), "")
 
@@ -185,22 +185,23 @@ class Parameters(Node):
 
 
 def _properties(at: Cursor) -> Mapping[str, Any]:
-    """Give the schemas of the arguments of the tool that is called, none if it is not known."""
+    """Return the schemas of the called tool's arguments; none if the tool is unknown."""
     tool = at.tools.get(at.calls.name)
     return mapping_of(tool.parameters.get("properties") if tool else None)
 
 
 def _glue(at: Cursor) -> str:
-    """Give what stands before the next member of the object."""
+    """Return the text before the next member of the object."""
     return ", " if at.calls.has_arguments else "{"
 
 
 def read_head(
     at: Cursor, end: str, pattern: str, known: Iterable[str] = ()
 ) -> Generator[None, None, re.Match[str] | None]:
-    """Read the head of a tag and its end; give what `pattern` says of it. None, and nothing read, if it is none.
+    """Read the head of a tag and its end; return the match of `pattern` for the head, None if it does not match.
 
-    An end inside of a `known` key is part of that key.
+    None, with nothing read, where the end is not within `MAX_WORD` characters. An end inside a `known` key is part of
+    that key.
     """
     finder = at.spelling.finder((end,))
     holders = tuple(key for key in known if end in key)
@@ -225,7 +226,7 @@ def read_head(
 
 
 def _inside(at: Cursor, stop: int, end: str, keys: tuple[str, ...]) -> bool | None:
-    """Whether the tag's end at `stop` stands inside one of several keys; None while that can't be told."""
+    """Whether the tag's end at `stop` is inside one of several keys; None while more text is needed to decide."""
     unsure = False
     for key, start in ((each, stop - found.start()) for each in keys for found in re.finditer(re.escape(end), each)):
         text = at.buffer[start : start + len(key)]

@@ -1,8 +1,8 @@
-"""Values that stand between tags without quotes: raw text to JSON, after the type that the tool's schema gives.
+"""Values between tags without quotes: raw text to JSON, by the type that the tool's schema gives.
 
-Text is a string where the schema says string, and is told escaped as it comes. An object or array is told as it comes
-too, converted from Python's spelling where needed. Everything else waits for its end: a number, a word, and whatever
-may be a string or something else.
+Text is a string where the schema says string, and is emitted, escaped, as it arrives. An object or array is emitted as
+it arrives too, converted from Python's spelling where needed. Everything else is held until its end: a number, a word,
+and whatever may be either a string or something else.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,15 +34,15 @@ _KINDS_BY_START = {
     "n": ("null",),
 }
 _WORDS = {"true": "true", "false": "false", "null": "null", "1": "true", "0": "false"}
-"""What models write for a truth value or for nothing, where the type allows nothing else that it could be."""
+"""What models write for a boolean or null, where the types allow no other reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a value ends: with `closer`, behind which (after whitespace) one of `followers` stands, if there are any.
+    """How a value ends: with `closer`, followed (after whitespace) by one of `followers`, if there are any.
 
-    A closer with something else behind it is part of the value. `stops` end the value too and are not read: models
-    forget closers. A newline before the closer is markup "always", "never", or where one began the value too ("pair").
+    A closer followed by anything else is part of the value. `stops` end the value too and are not read: models forget
+    closers. A newline before the closer is markup "always", "never", or only if a newline began the value too ("pair").
     """
 
     closer: str
@@ -52,7 +52,7 @@ class Ending:
 
 
 def read_value(at: Cursor, kinds: Kinds, ending: Ending) -> Steps:
-    """Read a value and its end, and tell it as a piece of the arguments. False where it has no end, or is none."""
+    """Read a value and its end, and emit it as a piece of the arguments. False where it has no end, or is no value."""
     while not (at.unread or at.ended):
         yield
     paired = False
@@ -75,23 +75,23 @@ def read_value(at: Cursor, kinds: Kinds, ending: Ending) -> Steps:
 
 
 def as_json(text: str, kinds: Kinds) -> str:
-    """Give a whole raw value as JSON: of one of the types if it can be read so, else as a string."""
+    """Return a whole raw value as JSON: as one of the types if it can be read as that, else as a string."""
     value = converted(text.strip(WHITESPACE))
     if "string" not in kinds:
         word = _WORDS.get(text.strip(WHITESPACE).lower(), "")
         if word and not (value and kinds & set(_kinds_of_json(value))) and kinds & set(_kinds_of_json(word)):
             return word
         return value or f'"{json_string(text.strip(WHITESPACE))}"'
-    # Where it may be a string, only what JSON itself spells so is something else.
+    # Where it may be a string, only text that is exactly JSON, or an object or an array, is something else.
     if value and (value == text.strip(WHITESPACE) or value[0] in "{[") and kinds & set(_kinds_of_json(value)):
         return value
     return f'"{json_string(text)}"'
 
 
 def converted(text: str) -> str | None:
-    """Give a whole Python or JSON value as JSON, None where the text is something else."""
+    """Return a whole Python or JSON value as JSON; None where the text is something else."""
     scanner = LiteralScanner(PYTHON, PYTHON.quotes)
-    # The comma ends a number or a string; nothing else notices it.
+    # The comma ends a number, a word or an empty string; it has no effect on other values.
     end, told = scanner.scan(text + ",", 0)
     return told if scanner.state is Scan.WHOLE and not text[end:].strip() else None
 
@@ -118,7 +118,7 @@ def _read_container(at: Cursor, ending: Ending) -> Steps:
 
 
 def read_literal(at: Cursor, dialect: Dialect) -> Steps:
-    """Read one value in a dialect and tell it as JSON as it comes. It ends itself, or where a number is over."""
+    """Read one value in a dialect and emit it as JSON as it arrives. It ends by itself, a number at what follows."""
     scanner = LiteralScanner(dialect, tuple(map(at.spelling.spell, dialect.quotes)), at.spelling.plain)
     while True:
         at.scanned += at.unread
@@ -131,7 +131,7 @@ def read_literal(at: Cursor, dialect: Dialect) -> Steps:
 
 
 def read_text(at: Cursor, ending: Ending, paired: bool, tell: Callable[[str], None]) -> Steps:
-    """Hand text on up to the value's end, and read that. What may be the beginning of the end waits."""
+    """Pass text to `tell` up to the value's end, and read the end. Text that may begin the end is held back."""
     loose = ending.newline == "always" or (ending.newline == "pair" and paired)
     closers = (f"\n{ending.closer}", ending.closer) if loose else (ending.closer,)
     finder = at.spelling.finder((*closers, *ending.stops))
@@ -157,7 +157,7 @@ def read_text(at: Cursor, ending: Ending, paired: bool, tell: Callable[[str], No
 
 
 def _follows(at: Cursor, start: int, followers: Iterable[str]) -> bool | None:
-    """Whether one of `followers` stands at `start`, after whitespace; None while that can't be told."""
+    """Whether one of `followers` stands at `start`, after whitespace; None while more text is needed to decide."""
     window = at.buffer[start : start + MAX_WORD]
     rest = unbroken(window.lstrip(WHITESPACE), ended=at.ended)
     texts = tuple(followers)
@@ -165,10 +165,10 @@ def _follows(at: Cursor, start: int, followers: Iterable[str]) -> bool | None:
         return True
     if len(window) == MAX_WORD or not any(text.startswith(rest) for text in texts):
         return False
-    # At the end of the stream it is cut off markup.
+    # At the end of the stream it is markup that was cut off.
     return True if at.ended else None
 
 
 def unbroken(text: str, *, ended: bool) -> str:
-    """Give the last text of a stream without the half of a character that it ended in."""
+    """Return text; once the stream has `ended`, without the U+FFFD that stands for half a character at its end."""
     return text.removesuffix("\ufffd") if ended else text

@@ -1,1 +1,1 @@
-"""JSON Schemas of tools, as far as a call's arguments need them: read, taken apart, held against a value."""
+"""JSON Schemas of tools, as far as a call's arguments need them: reads them, takes them apart, checks values."""

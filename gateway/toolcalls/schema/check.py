@@ -1,8 +1,8 @@
-"""Arguments against a JSON Schema that nobody here wrote: what does not fit, in words for the model that wrote them.
+"""Checks arguments against an untrusted JSON Schema: says what does not fit, for the model that wrote them.
 
-Nothing that a schema names is fetched, no regular expression of it is run, references are followed only so often, and a
-schema that can't be read allows everything. The only module that loads `jsonschema`. Source: JSON Schema 2020-12, or
-the draft that the schema names.
+Nothing that a schema names is fetched, none of its regular expressions is run, the number of references followed is
+bounded, and a schema that can't be read allows everything. The only module that loads `jsonschema`. Source: JSON Schema
+2020-12, or the draft that the schema names.
 """
 
 import json
@@ -16,44 +16,44 @@ from jsonschema.exceptions import SchemaError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-MAX_COMPLAINTS = 5
-"""How many things are named at once: enough to put a call right."""
+MAX_PROBLEMS = 5
+"""Most problems reported at once: enough to correct a call."""
 
 MAX_REFERENCES = 10_000
-"""References that one check follows: a schema can name itself twice over, and double the work at each level."""
+"""Most references that one check follows: a schema can refer to itself twice, and double the work at each level."""
 
 MAX_SCHEMA_DEPTH = 32
-"""Objects and lists inside each other in a schema."""
+"""Most levels of objects and lists in a schema."""
 
 MAX_VALUES = 10_000
-"""Values in the schema of an answer: each may cost a rule of its grammar."""
+"""Most values in the schema of an answer: each may cost a rule of its grammar."""
 
 MAX_DEPTH = 60
-"""Keywords inside each other in one check, references followed included. Python's own bound on the stack must never be
-met: inside the library's native part that is no exception that anybody could catch."""
+"""Most levels of nested keywords in one check, counting references followed. Python's recursion limit must never be
+reached: inside the library's native part it would not be an exception that can be caught."""
 
 _SHOWN = 160
-"""Characters of one complaint, which may quote the value."""
+"""Most characters of one problem's text, which may quote the value."""
 
 _SKIPPED = (
-    # They run regular expressions, which can be made to take forever, or need those that do.
+    # They run regular expressions, which can be made to take forever, or depend on keywords that do.
     *("pattern", "patternProperties", "propertyNames", "unevaluatedProperties"),
-    # They look for what is referred to in ways that can't be counted.
+    # They resolve references in ways that can't be counted.
     *("$dynamicRef", "$recursiveRef"),
 )
 
 _library: Any = validators
-"""Its functions have no types."""
+"""The library's functions have no types."""
 
 Keyword = Callable[[Any, Any, Any, Mapping[str, Any]], Iterable[ValidationError] | None]
 """How jsonschema checks one keyword: validator, the keyword's value, the instance, the schema around it."""
 
 
 def problems(schema: object, arguments: object) -> list[str]:
-    """Say what of a call's arguments does not fit the schema, both of them JSON that was read; an empty list: all does.
+    """Say which of a call's arguments do not fit the schema (both parsed JSON); an empty list: all of them fit.
 
-    At most `MAX_COMPLAINTS`, each with its place, as in `arguments.days: 'x' is not of type 'integer'`. Never raises: a
-    schema that is none, that refers to something outside itself, or that takes too much work, has no problems.
+    At most `MAX_PROBLEMS`, each with its place, as in `arguments.days: 'x' is not of type 'integer'`. Never raises:
+    an invalid schema, one that refers to something outside itself, or one that takes too much work gives no problems.
     """
     try:
         return _checker(json.dumps(schema, default=dict)).problems(arguments)
@@ -62,7 +62,7 @@ def problems(schema: object, arguments: object) -> list[str]:
 
 
 def flaw(schema: object) -> str | None:
-    """Say why a JSON value is no schema that can be read here; None where it is one."""
+    """Say why a JSON value is not a schema that can be read here; None where it is one."""
     if _depth(schema) > MAX_SCHEMA_DEPTH:
         return f"it is nested deeper than {MAX_SCHEMA_DEPTH} levels"
     if _size(schema) > MAX_VALUES:
@@ -85,7 +85,7 @@ class _TooMuch(Exception):
 
 _UNREADABLE = (
     *(SchemaError, Unresolvable, _TooMuch, RecursionError),
-    # What the library trips over where a schema's own schema let it pass.
+    # What the library raises for faults that a schema's own schema does not catch.
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
 )
 
@@ -94,7 +94,7 @@ class _Checker:
     """One schema, ready to check."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raises SchemaError when it is none, and _TooMuch when it is too deep."""
+        """Raises SchemaError when it is not a schema, and _TooMuch when it is too deep."""
         if _depth(schema) > MAX_SCHEMA_DEPTH:
             raise _TooMuch
         kind: Any = _library.validator_for(schema, default=Draft202012Validator)
@@ -105,7 +105,7 @@ class _Checker:
         rules["additionalProperties"] = _unless_by_pattern(rules["additionalProperties"])
         keywords = {name: self._counted(rule, reference=name == "$ref") for name, rule in rules.items()}
         keywords |= {**dict.fromkeys(_SKIPPED, _skip), "uniqueItems": _unique}
-        # An empty registry: what the schema names outside of itself is not there, and is not looked for.
+        # An empty registry: nothing outside the schema exists, and nothing is looked for.
         self._validator: Any = _library.extend(kind, keywords)(schema, registry=cast("Any", Registry)())
 
     def problems(self, arguments: object) -> list[str]:
@@ -113,7 +113,7 @@ class _Checker:
         self._left = MAX_REFERENCES
         self._inside = 0
         errors: Iterator[ValidationError] = self._validator.iter_errors(arguments)
-        return list(dict.fromkeys(_words(error) for error in islice(errors, MAX_COMPLAINTS)))
+        return list(dict.fromkeys(_words(error) for error in islice(errors, MAX_PROBLEMS)))
 
     def _counted(self, rule: Keyword, *, reference: bool) -> Keyword:
         def check(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[ValidationError]:
@@ -129,12 +129,12 @@ class _Checker:
 
 @lru_cache(maxsize=512)
 def _checker(schema_text: str) -> _Checker:
-    """Give the checker of a schema, built once."""
+    """Return the checker for a schema, built once."""
     return _Checker(json.loads(schema_text))
 
 
 def _depth(schema: object) -> int:
-    """How deep objects and lists stand inside each other; found without recursion."""
+    """How deeply objects and lists are nested; found without recursion."""
     deepest, level = 0, [schema]
     while level := [inner for outer in level for inner in _inner(outer)]:
         deepest += 1
@@ -161,14 +161,14 @@ def _skip(_validator: Any, _value: Any, _instance: Any, _schema: Mapping[str, An
 
 
 def _unique(_validator: Any, wanted: Any, value: Any, _schema: Mapping[str, Any]) -> Iterator[ValidationError]:
-    """Compare items by their text, each once; the library compares every item with every other."""
+    """Compare items by their text, in one pass; the library compares every item with every other."""
     items = cast("list[object]", value) if wanted is True and isinstance(value, list) else []
     if len({json.dumps(item, sort_keys=True) for item in items}) < len(items):
         yield ValidationError("two of the items are equal")
 
 
 def _unless_by_pattern(check: Keyword) -> Keyword:
-    """Which keys are additional is a matter of patterns where the schema has any."""
+    """Skip the check where the schema has patterns: they decide which keys are additional."""
 
     def checked(
         validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]

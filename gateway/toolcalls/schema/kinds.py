@@ -1,8 +1,8 @@
-"""Which JSON types a schema allows: what decides how a value without quotes is read.
+"""Which JSON types a schema allows, which decides how a value without quotes is read.
 
-Turns a schema, with the root that its references point into, into a set of type names. What a schema does not say it
-allows. Schemas come from outside: depth has a bound, and anything that is no schema allows everything. Source: JSON
-Schema 2020-12; `nullable` is OpenAPI's.
+Turns a schema, with the root that its references point into, into a set of type names. A schema allows what it does not
+restrict. Schemas come from outside: depth has a bound, and anything that is not a schema allows everything. Source:
+JSON Schema 2020-12; `nullable` is OpenAPI's.
 """
 
 from collections.abc import Mapping
@@ -36,16 +36,16 @@ _ALIASES = {
 
 
 def mapping_of(value: object) -> Mapping[str, Any]:
-    """Give a part of a schema as a mapping, an empty one where it is none."""
+    """Return a part of a schema as a mapping, an empty one if it is not a mapping."""
     return cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
 
 
 def kinds_of(
     schema: object, root: Mapping[str, Any], depth: int = _MAX_DEPTH, met: dict[str, Kinds] | None = None
 ) -> Kinds:
-    """Give the types that a schema allows, with `null` where OpenAPI's `nullable` asks for it.
+    """Return the types that a schema allows, with `null` where OpenAPI's `nullable` asks for it.
 
-    `met` holds what each reference came to: one is followed once, however often a schema names it.
+    `met` holds the types of each reference: one is followed once, however often a schema names it.
     """
     known = mapping_of(schema)
     if not known or depth == 0:
@@ -61,12 +61,12 @@ def kinds_of(
 
 
 def hinted_kind(schema: Mapping[str, Any]) -> str | None:
-    """Give the type that a schema without `type` means by its other keywords, None where they say nothing of it."""
+    """Return the type that the other keywords of a schema without `type` imply; None where they imply none."""
     return next((kind for key, kind in _HINTS.items() if key in schema), None)
 
 
 def resolve(reference: str, root: Mapping[str, Any]) -> object:
-    """Give what a JSON pointer into this schema names (RFC 6901); None for any other: nothing is fetched."""
+    """Return what a JSON pointer into this schema names (RFC 6901); None for any other: nothing is fetched."""
     found: object = root if reference.startswith("#") else None
     for step in reference[1:].split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
@@ -75,7 +75,7 @@ def resolve(reference: str, root: Mapping[str, Any]) -> object:
 
 
 def followed(schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give what a chain of references leads to; a chain that leads nowhere says nothing."""
+    """Return the schema that a chain of references leads to; an empty one if it leads nowhere."""
     known = mapping_of(schema)
     seen: set[str] = set()
     while isinstance(reference := known.get("$ref"), str) and reference not in seen:
@@ -85,7 +85,7 @@ def followed(schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def options_of(schema: Mapping[str, Any]) -> list[object]:
-    """Give the schemas of which one is enough; of `allOf` only a single one, since GBNF has no conjunction."""
+    """Return the schemas of which a value must fit one; a single one for `allOf`, since GBNF has no conjunction."""
     for key in ("anyOf", "oneOf", "allOf"):
         options = schema.get(key)
         if isinstance(options, list) and options and (key != "allOf" or len(cast("list[object]", options)) == 1):
@@ -94,7 +94,7 @@ def options_of(schema: Mapping[str, Any]) -> list[object]:
 
 
 def named_kinds(names: object) -> Kinds:
-    """Give what `type` means, one name or a list of them; any type where it means nothing."""
+    """Return the types that `type` means, one name or a list of them; all types where it means nothing."""
     if isinstance(names, str):
         return _ONE.get(names) or _named(names)
     listed = cast("list[object]", names) if isinstance(names, list) else [names]
@@ -114,7 +114,7 @@ def _typed(schema: Mapping[str, Any]) -> Kinds:
 
 
 def _named(kind: str) -> Kinds:
-    """Give what a type's name means; those of other languages are not JSON Schema, but stand in tools all the same."""
+    """Return what a type's name means; those of other languages are not JSON Schema, but tools use them anyway."""
     if kind in ALL:
         return frozenset({kind})
     found = next((name for name, starts in _ALIASES.items() if kind.lower().startswith(starts)), None)

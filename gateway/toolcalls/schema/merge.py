@@ -1,8 +1,8 @@
-"""A JSON Schema taken apart: its references followed, `allOf` joined, and one plain schema for each alternative.
+"""Takes a JSON Schema apart: follows references, joins `allOf`, and makes one plain schema for each alternative.
 
-What comes out names no other schema on its own level; the schemas of its members do as they did. Schemas come from
-outside: a schema with more alternatives than `MAX_ALTERNATIVES`, or that takes too many steps, is one without them,
-which allows more. Source: JSON Schema 2020-12, and draft 7's lists of `items`.
+A plain schema refers to no other schema on its own level; the schemas of its members are left as they are. Schemas come
+from outside: one with more than `MAX_ALTERNATIVES` alternatives, or that takes too many steps, is read without its
+alternatives, which allows more. Source: JSON Schema 2020-12, and draft 7's lists of `items`.
 """
 
 import json
@@ -12,11 +12,11 @@ from typing import Any, cast
 from gateway.toolcalls.schema.kinds import ALL, Kinds, hinted_kind, mapping_of, named_kinds, resolve
 
 MAX_ALTERNATIVES = 64
-"""Plain schemas that one schema may come to."""
+"""Most plain schemas that one schema may give."""
 
 _MAX_STEPS = 1_000
 MAX_PARTS = 64
-"""Schemas that are looked at as all holding for one value."""
+"""Most schemas considered that must all hold for one value."""
 
 _BOUNDS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
@@ -30,11 +30,11 @@ Parts = tuple[Schema, ...]
 
 
 class TooMany(Exception):
-    """The schema has more alternatives than anybody wants to write."""
+    """The schema has too many alternatives, or takes too many steps."""
 
 
 def parts_of(schema: object, root: Schema) -> Parts:
-    """Give the schemas that all hold for a value, each once: what references and `allOf` lead to."""
+    """Return the schemas that must all hold for a value, each once: what references and `allOf` lead to."""
     found: dict[int, Schema] = {}
     todo = [schema]
     while todo and len(found) < MAX_PARTS:
@@ -49,7 +49,7 @@ def parts_of(schema: object, root: Schema) -> Parts:
 
 
 def alternatives(parts: Parts, root: Schema) -> list[Schema]:
-    """Give the plain schemas of which a value that is all of `parts` fits one."""
+    """Return plain schemas such that a value that fits all of `parts` fits one of them."""
     try:
         return spread(parts, root)
     except TooMany:
@@ -57,7 +57,7 @@ def alternatives(parts: Parts, root: Schema) -> list[Schema]:
 
 
 def spread(parts: Parts, root: Schema, look: Callable[[Parts], None] = lambda parts: None) -> list[Schema]:
-    """Give them all. `look` sees the schemas that are joined to one, each time. Raises `TooMany`."""
+    """Like `alternatives`, but raises `TooMany`. `look` is called with the schemas that are joined into each one."""
     return _Spread(root, look).spread(parts, {}, frozenset())
 
 
@@ -73,10 +73,10 @@ class _Spread:
     def spread(
         self, parts: Parts, above: Mapping[int, frozenset[int]], done: frozenset[tuple[int, str]]
     ) -> list[Schema]:
-        """Take the first choice that is not made yet, and go on with each of its options.
+        """Take the first choice that has not been made yet, and continue with each of its options.
 
         `above` holds the schemas whose options led to a part. An option that leads back to one of them adds nothing:
-        what fits it fits another option too.
+        whatever fits it also fits another option.
         """
         self._steps += 1
         choice = next(((part, key) for part in parts for key in _choices(part) if (id(part), key) not in done), None)
@@ -103,7 +103,7 @@ class _Spread:
 
 
 def listed(value: object) -> list[Any]:
-    """Give a part of a schema as a list, an empty one where it is none."""
+    """Return a part of a schema as a list, an empty one if it is not a list."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
@@ -112,7 +112,7 @@ def _choices(part: Schema) -> list[str]:
 
 
 def _joined(parts: Parts) -> list[Schema]:
-    """Give one schema that says what all of them say; none where they contradict each other."""
+    """Return a list of one schema that says what all parts say; an empty one if they contradict each other."""
     merged: dict[str, Any] = {}
     kinds = _kinds(parts)
     enums = [enum for part in parts if (enum := _enum(part)) is not None]
@@ -137,7 +137,7 @@ def _joined(parts: Parts) -> list[Schema]:
 
 
 def _kinds(parts: Parts) -> Kinds:
-    """Give the types that all parts allow. A whole number is a number."""
+    """Return the types that all parts allow. An integer is a number."""
     kinds = ALL
     for part in parts:
         own = named_kinds(part.get("type"))
@@ -170,7 +170,7 @@ def _join_objects(merged: dict[str, Any], parts: Parts) -> None:
     if names:
         merged["required"] = list(dict.fromkeys(names))
     if any("patternProperties" in part for part in parts):
-        # Which keys these are is a matter of regular expressions: any may come.
+        # Regular expressions decide which keys these are, so any key is allowed.
         merged["additionalProperties"] = True
     elif extra := [part["additionalProperties"] for part in parts if "additionalProperties" in part]:
         merged["additionalProperties"] = _all_of(extra)
@@ -190,7 +190,7 @@ def _join_arrays(merged: dict[str, Any], parts: Parts) -> None:
 
 
 def _all_of(schemas: Iterable[object]) -> object:
-    """Give one schema for several; `true` says nothing, `false` says all."""
+    """Return one schema for several; `true` adds nothing, `false` overrides all."""
     given = [schema for schema in schemas if schema is not True]
     if False in given:
         return False
@@ -198,7 +198,7 @@ def _all_of(schemas: Iterable[object]) -> object:
 
 
 def is_number(value: object) -> bool:
-    """Whether a part of a schema is a number, which JSON's booleans are not."""
+    """Whether a part of a schema is a number; JSON's booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 

@@ -1,8 +1,7 @@
 """What a request says about its tools: name, description, and the JSON Schema of the arguments.
 
-The one shape in which tools enter this package, and the reader of the shapes in which others keep them (OpenAI's
-request, MCP's `tools/list`). Schemas are not checked here: they come from outside, and every reader of one must bear
-any JSON.
+The only shape in which tools enter this package, and the reader of the shapes that others use (OpenAI's request, MCP's
+`tools/list`). Schemas are not checked here: they come from outside, and every reader of one must cope with any JSON.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +21,7 @@ class ToolSpec:
 
 
 def read_tools(tools: Iterable[ToolSpec | Mapping[str, Any]]) -> tuple[ToolSpec, ...]:
-    """Give tools as we hold them, from ToolSpecs, OpenAI's `tools`, or MCP's tool definitions.
+    """Return ToolSpecs from ToolSpecs, OpenAI's `tools`, or MCP's tool definitions.
 
     OpenAI's are `{"type": "function", "function": {"name", "description", "parameters"}}`, or the inner object alone;
     MCP's have `inputSchema`. A tool without a schema takes any object. Raises `RequestInvalid` for one without a name.

@@ -1,1 +1,1 @@
-"""A generation as it comes: ids to guarded text, calls to events, events to deltas."""
+"""A generation as it arrives: ids to guarded text, calls to events, events to deltas."""

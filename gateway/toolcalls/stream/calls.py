@@ -1,8 +1,8 @@
-"""Marks that the nodes set, to the events of one stream: the order in which a call may be told.
+"""Turns the marks that nodes set into the events of one stream, in the order in which a call may be reported.
 
-The rules of the stream stand here and nowhere else: the name comes first and whole, arguments that were written before
-it wait for it, an empty call says `{}`, indexes are dense, nothing is taken back. Knows nothing of text, markers or
-buffers; where a region's ids come from is a function that the caller gives.
+The rules of the stream are here and nowhere else: the name comes first and whole, arguments that were written before it
+are held until it is known, an empty call has `{}`, indexes are dense, nothing is taken back. Knows nothing of text,
+markers or buffers; the caller passes a function that returns a region's ids.
 """
 
 import secrets
@@ -28,22 +28,22 @@ _LENGTH: Final = len("call_") + 24
 
 
 def new_call_ids() -> Callable[[], str]:
-    """Give ids for the calls of one turn: `call_` and 24 hex digits, the shape that OpenAI's API gives its call ids.
+    """Return a function that makes ids for the calls of one turn: `call_` and 24 hex digits, as in OpenAI's API.
 
-    They are random and begin alike, so that calls which come back one by one are known as one turn's.
+    The ids share a random beginning, so that calls that come back one by one can be recognised as one turn's.
     """
     beginning, numbers = f"call_{secrets.token_hex((24 - _NUMBER) // 2)}", count()
     return lambda: f"{beginning}{next(numbers) % 16**_NUMBER:0{_NUMBER}x}"
 
 
 def is_of_one_turn(one: str, other: str) -> bool:
-    """Whether two ids of calls show that one turn of the model made both."""
+    """Whether two call ids show that the same turn of the model made both calls."""
     return len(one) == len(other) == _LENGTH and one.startswith("call_") and one[:-_NUMBER] == other[:-_NUMBER]
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call in the making. `index` is None until its name is known and it has been told."""
+    """A call that is being read. `index` is None until its name is known and it has been reported."""
 
     index: int | None = None
     id: str = ""
@@ -51,11 +51,11 @@ class _Call:
     arguments: list[str] = field(default_factory=list[str])
     complete: bool = False
     refused: bool = False
-    """The policy wants no call of it: nothing of it is told."""
+    """Whether the policy refuses the call, so that nothing of it is reported."""
 
 
 class CallEvents:
-    """Collects what the nodes find and hands it on as events."""
+    """Collects what the nodes find and returns it as events."""
 
     def __init__(
         self, new_id: Callable[[], str], take_ids: Callable[[int], tuple[int, ...]], policy: Policy | None = None
@@ -66,83 +66,83 @@ class CallEvents:
         self._events: list[Event] = []
         self._waits = self.policy.truncated == "drop"
         self._waiting: list[Event] = []
-        """Events of the call in the making, where the policy is that only whole calls are told."""
+        """Events of the current call, where the policy is that only whole calls are reported."""
         self._told = self._waiting if self._waits else self._events
-        """Where the events of a call go."""
+        """The list to which the events of calls are added."""
         self._call: _Call | None = None
         self._started = 0
         self._spoken = False
         self._used: set[str] = set()
 
     def drain(self) -> list[Event]:
-        """Give the events since the last time."""
+        """Return the events since the last call of this method."""
         events = self._events.copy()
         self._events.clear()
         return events
 
     @property
     def started(self) -> bool:
-        """Whether the call in the making has been told: from then on its text can't become content again."""
+        """Whether the current call has been reported: from then on its text can't become content again."""
         return self._call is not None and self._call.index is not None
 
     @property
     def name(self) -> str:
-        """The name of the call in the making, "" while it is not known."""
+        """The name of the current call; "" while it is not known."""
         return self._call.name if self._call else ""
 
     @property
     def has_name(self) -> bool:
-        """Whether the call in the making has a name, and can be told if it was not yet."""
+        """Whether the current call has a name, and can be reported if it was not yet."""
         return self._call is not None and bool(self._call.name)
 
     @property
     def has_arguments(self) -> bool:
-        """Whether a piece of the arguments of the call in the making has come."""
+        """Whether a piece of the current call's arguments has arrived."""
         return self._call is not None and bool(self._call.arguments)
 
     @property
     def has_id(self) -> bool:
-        """Whether the model gave the call in the making an id."""
+        """Whether the model gave the current call an id."""
         return self._call is not None and bool(self._call.id)
 
     def content(self, text: str) -> None:
-        """Tell text for the person who asked; an empty text is not an event."""
+        """Emit text for the user; an empty text is not an event."""
         if text and not (self._started and self.policy.text_after_call == "drop"):
             self._events.append(Content(text))
             self._spoken = True
 
     @property
     def spoken(self) -> bool:
-        """Whether any content was told."""
+        """Whether any content was emitted."""
         return self._spoken
 
     def reasoning(self, text: str) -> None:
-        """Tell text that the model wrote to itself; an empty text is not an event."""
+        """Emit text that the model wrote to itself; an empty text is not an event."""
         if text:
             self._events.append(Reasoning(text))
 
     def begin(self, offset: int) -> None:
-        """A call begins at `offset`. A complete one before it, in the same region, ends here."""
+        """Begin a call at `offset`. A complete call before it, in the same region, ends here."""
         if self._call is not None and self._call.complete:
             self.finish(offset)
         self._call = _Call()
 
     def identify(self, call_id: str) -> None:
-        """The model gave the call an id of its own. It counts when it comes before the call is told."""
+        """Take the model's own id for the call. It counts only before the call is reported."""
         call = self._making()
         if call.index is None:
             call.id = call_id
 
     def named(self, name: str) -> None:
-        """The name is known: keep it until `start`."""
+        """Take the call's name, and keep it until `start`."""
         self._making().name = name
 
     def start(self) -> None:
-        """Tell the call, and after it the arguments that came before its name."""
+        """Report the call, and after it the arguments that arrived before its name."""
         call = self._making()
         call.index, self._started = self._started, self._started + 1
         if not call.id or call.id in self._used:
-            # Models that number their calls begin anew in a second section; an id must still name one call.
+            # Models that number their calls start again in a second section; an id must still be unique.
             call.id = self._new_id()
         self._used.add(call.id)
         self._told.append(CallStarted(call.index, call.id, call.name))
@@ -150,16 +150,16 @@ class CallEvents:
             self._told.append(CallArguments(call.index, fragment))
 
     def refuse(self) -> None:
-        """The call in the making is none that the policy wants: its text will be content."""
+        """Refuse the current call by the policy: its text will be content."""
         self._making().refused = True
 
     @property
     def refused(self) -> bool:
-        """Whether the call in the making was refused."""
+        """Whether the current call was refused."""
         return self._call is not None and self._call.refused
 
     def argue(self, fragment: str) -> None:
-        """Tell, or keep until the call is told, the next piece of the arguments; an empty piece is not an event."""
+        """Emit the next piece of the arguments, or keep it until the call is reported; an empty one is not an event."""
         call = self._call or self._making()
         if fragment:
             call.arguments.append(fragment)
@@ -167,9 +167,9 @@ class CallEvents:
                 self._told.append(CallArguments(call.index, fragment))
 
     def complete(self) -> None:
-        """The call has said all it has to say; it ends with its region, or where the next call begins.
+        """Mark the call as complete; it ends with its region, or where the next call begins.
 
-        A call without arguments says `{}`: what a client joins must be JSON.
+        A call without arguments gets `{}`: what a client joins must be JSON.
         """
         call = self._making()
         if not call.arguments:
@@ -177,7 +177,7 @@ class CallEvents:
         call.complete = True
 
     def finish(self, offset: int) -> None:
-        """The region, or the part of it that a call fills, ends at `offset`: the call, if there is one, is whole."""
+        """End the region, or a call's part of it, at `offset`: the call, if there is one, is whole and is closed."""
         call = self._call
         if call is not None and call.index is not None:
             closed = CallClosed(call.index, call.id, call.name, "".join(call.arguments), self._take_ids(offset))
@@ -186,13 +186,13 @@ class CallEvents:
         self._call = None
 
     def withdraw(self) -> None:
-        """What was begun is no call, and nothing of it was told."""
+        """Forget the current call: it is not one, and nothing of it was reported."""
         self._call = None
 
     def abandon(
         self, kind: Literal["truncated", "malformed", "failed"], message: str, cause: Exception | None = None
     ) -> None:
-        """The region broke: the call in the making stays as far as it was told, and is never closed."""
+        """Report a broken region: the current call stays as far as it was reported, and is never closed."""
         index = self._call.index if self._call else None
         if index is not None and kind == "truncated" and self._waits:
             self._waiting.clear()

@@ -1,7 +1,7 @@
-"""The window on the stream that the nodes share: the text that has come, and where reading stands.
+"""The window on the stream that the nodes share: the text that has arrived, and the reading position.
 
-Turns chunks into one text that is never looked back on: what is read leaves the buffer with the next `feed`. While a
-region is open and its call not told yet, what was read of it is kept aside, so that it can become content again. Knows
+Turns chunks into one text that is read only forwards: text that was read leaves the buffer at the next `feed`. While a
+region is open and its call is not reported yet, the text read of it is kept, so that it can become content again. Knows
 nothing of what the nodes look for.
 """
 
@@ -14,16 +14,16 @@ from gateway.toolcalls.stream.calls import CallEvents
 from gateway.toolcalls.stream.spelling import Spelling
 
 WHITESPACE = " \t\r\n"
-"""JSON's whitespace (RFC 8259, section 2), and what may stand between markers."""
+"""JSON's whitespace (RFC 8259, section 2), which may also stand between markers."""
 
 Channel = Literal["content", "reasoning"]
 
 _SHOWN_NAME = 80
-"""Characters of a name that a diagnostic shows."""
+"""Most characters of a name that a diagnostic shows."""
 
 
 class Sight(Enum):
-    """Whether the unread text begins with what was asked for, or is too short to tell."""
+    """Whether the unread text begins with a given text, or is still too short to tell."""
 
     YES = "yes"
     NO = "no"
@@ -33,10 +33,10 @@ class Sight(Enum):
 class Cursor:
     """The stream as the nodes see it: `buffer[position:]` is unread, and once `ended` no more will come.
 
-    `tools` are there for families that write arguments without types, which are then the schema's to give.
-    `scanned` counts the characters that nodes looked at, a second look included: it shows that the cost stays flat.
-    `idle` says that only a marker that is one special token can change anything. `channel` is where a region's text
-    goes back to if it breaks, `strays` are closing markers whose passage is over already.
+    `tools` are for families that write arguments without types: the schemas give the types then. `scanned` counts the
+    characters that nodes examined, repeatedly if they are examined again: it shows that the cost per character stays
+    constant. `idle`: only a marker that is one special token can change anything. `channel` is where the text of a
+    broken region goes; `strays` are closing markers whose passage has already ended.
     """
 
     def __init__(
@@ -67,26 +67,26 @@ class Cursor:
 
     @property
     def offset(self) -> int:
-        """Where reading stands, in characters from the start of the stream."""
+        """The reading position, in characters from the start of the stream."""
         return self._base + self.position
 
     @property
     def unread(self) -> int:
-        """How many characters have come and are not read."""
+        """How many characters have arrived and are not read yet."""
         return len(self.buffer) - self.position
 
     @property
     def region_length(self) -> int:
-        """How many characters the open region has so far, 0 outside of one."""
+        """How many characters the open region has so far; 0 outside a region."""
         return 0 if self._region_start is None else self._base + len(self.buffer) - self._region_start
 
     @property
     def region_told(self) -> bool:
-        """Whether the open region has told a call: from then on its text can't become content again."""
+        """Whether a call of the open region was reported: from then on its text can't become content again."""
         return self._region_start is not None and self._kept is None
 
     def feed(self, text: str) -> None:
-        """Add what has come; what was read is dropped, or kept aside where it may become content."""
+        """Add text; text that was read is dropped, or kept where it may become content again."""
         if self._kept is not None:
             self._keep_read(self._kept)
         self._base += self.position
@@ -96,14 +96,14 @@ class Cursor:
             self._forget(self._base)
 
     def take(self, end: int) -> str:
-        """Read to `end` (a place in the buffer) and give what was read, markers spelled out."""
+        """Read to `end` (a place in the buffer) and return the text, with markers spelled out."""
         text = self.buffer[self.position : end]
         self.position = end
-        # Nearly all text is ASCII, in which no marker stands as its stand-in.
+        # Nearly all text is ASCII, which has no stand-ins.
         return text if text.isascii() else self.spelling.plain(text)
 
     def skip_whitespace(self) -> bool:
-        """Read whitespace; say whether it is over, because something else has come or nothing will."""
+        """Read whitespace; return whether it is over, because something else follows or the stream has ended."""
         start = self.position
         while self.position < len(self.buffer) and self.buffer[self.position] in WHITESPACE:
             self.position += 1
@@ -111,7 +111,7 @@ class Cursor:
         return self.unread > 0 or self.ended
 
     def foresee(self, text: str) -> Sight:
-        """Say whether the unread text begins with `text` (as it stands in the stream)."""
+        """Return whether the unread text begins with `text` (as it appears in the stream)."""
         self.scanned += min(len(text), self.unread)
         if self.buffer.startswith(text, self.position):
             return Sight.YES
@@ -120,20 +120,20 @@ class Cursor:
         return Sight.UNSURE
 
     def open_region(self, lead: str) -> None:
-        """A region begins here; `lead` is what was read before it and is content again if it breaks."""
+        """Open a region here; `lead` is text read before it, which becomes content if the region breaks."""
         self._forget(self.offset)
         self._region_start = self.offset
         self._keep_from_here(lead)
 
     def begin_call(self) -> None:
-        """A call of the open region begins here."""
+        """Begin a call of the open region here."""
         self._pass_on_refused()
         self.calls.begin(self.offset)
         if self._kept is None:
             self._keep_from_here("")
 
     def start_call(self) -> None:
-        """The call can be told; its text will not be content any more, unless the policy wants no such call."""
+        """Report the call, unless the policy refuses it; its text can't become content any more."""
         if self.calls.policy.unknown_tool == "content" and self.calls.name not in self.tools:
             self.calls.refuse()
             return
@@ -141,23 +141,23 @@ class Cursor:
         self.calls.start()
 
     def close_region(self) -> bool:
-        """The region ends here, whole. Returns whether it was markup: a call that was refused makes it content."""
+        """End the region here, whole. Returns whether it was markup: a refused call makes it content."""
         refused = self._pass_on_refused()
         self.calls.finish(self.offset)
         self._leave_region()
         return not refused
 
     def withdraw_region(self) -> None:
-        """What looked like a region is none and never told a call: its text is content."""
+        """Give up what looked like a region, before it reported a call: its text is content."""
         self.calls.withdraw()
         self._give_back()
         self._leave_region()
 
     def break_region(self, reason: str | None = None) -> None:
-        """The region can't be read on: it was cut off by the end of the stream, or is malformed from here on.
+        """End the region here, broken: the end of the stream cut it off, or it is malformed from here on.
 
-        A call that was told stays as it is, unclosed. One that was not gives its text back as content, unless the
-        policy is to drop it. Reasoning may well speak of calls: there, nothing was wrong.
+        A call that was reported stays as it is, unclosed. The text of one that was not becomes content, unless the
+        policy is to drop it. Reasoning may mention calls: there, this is not an error.
         """
         if self.channel == "reasoning" and not (self.ended or self.region_told):
             self.withdraw_region()
@@ -165,7 +165,7 @@ class Cursor:
         dropped = (self.calls.policy.truncated if self.ended else self.calls.policy.malformed) == "drop"
         if self.ended:
             if self.calls.has_name and self.calls.has_arguments and not self.calls.started:
-                # It waited for an id that will not come.
+                # It was held for an id that will not come.
                 self.start_call()
             self.calls.abandon("truncated", f"the stream ended inside a tool call, at character {self.offset}")
         else:
@@ -175,12 +175,12 @@ class Cursor:
         if self._kept is not None and not dropped:
             self._give_back()
         elif self.ended:
-            # What is left is the beginning of a marker, or of a key: markup of a call that was told.
+            # The rest is the beginning of a marker or of a key: markup of a call that was reported.
             self.position = len(self.buffer)
         self._leave_region()
 
     def fail(self, error: Exception) -> None:
-        """The nodes themselves failed. What was read of an untold call is content again, unless such is dropped."""
+        """Handle a failure of the nodes themselves. An unreported call's text becomes content, unless it is dropped."""
         wrong = f"the parser of tool calls failed at character {self.offset} ({type(error).__name__})"
         self.calls.abandon("failed", f"{wrong}; what follows is passed on as content", error)
         if self._kept is not None and self.calls.policy.malformed == "content":
@@ -188,7 +188,7 @@ class Cursor:
         self._leave_region()
 
     def _pass_on_refused(self) -> bool:
-        """Give back the text of the call that ends here if it was refused, and say so."""
+        """If the call that ends here was refused, turn its text into content; return whether it was."""
         if not self.calls.refused:
             return False
         name = self.calls.name[:_SHOWN_NAME]

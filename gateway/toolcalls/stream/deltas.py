@@ -1,8 +1,8 @@
 """Events to deltas in OpenAI's shape, one by one.
 
-A call's first delta has its index, id, type and whole name; those after it have its index and a piece of its arguments,
-and nothing twice: clients append what they get. Knows no chunks and no HTTP. Source: OpenAI's API reference, "The chat
-completion chunk object".
+A call's first delta has its index, id, type and whole name; those after it have its index and a piece of its arguments.
+Nothing is repeated: clients append what they get. Knows no chunks and no HTTP. Source: OpenAI's API reference, "The
+chat completion chunk object".
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from gateway.toolcalls.stream.events import CallArguments, CallStarted, Content,
 
 
 def event_delta(event: Event) -> dict[str, Any] | None:
-    """Give an event's delta; None for those that a stream of deltas has no place for (a call's end, a diagnostic)."""
+    """Return an event's delta; None for those that have no place in a stream of deltas (a call's end, a diagnostic)."""
     match event:
         case Content(text):
             return {"content": text}

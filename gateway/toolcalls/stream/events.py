@@ -1,8 +1,8 @@
-"""What a generation turns out to say, piece by piece: the only thing that leaves this package.
+"""What a generation says, piece by piece: the only output of this package.
 
-Events of one stream, joined by kind, are the same for every way to split its ids. A call comes as one `CallStarted`,
-then `CallArguments` that are read as one text, then one `CallClosed`; a call without `CallClosed` broke off, and a
-`Diagnostic` says why. Knows nothing of how the model wrote it.
+Events of one stream, joined by kind, are the same however its ids are split. A call comes as one `CallStarted`, then
+`CallArguments` that form one text, then one `CallClosed`; a call without `CallClosed` broke off, and a `Diagnostic`
+says why. Knows nothing of how the model wrote it.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Text for the person who asked. Never empty, always whole characters."""
+    """Text for the user. Never empty, always whole characters."""
 
     text: str
 
@@ -25,7 +25,7 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A call whose name is known as a whole. `index` counts the calls of this stream from 0; `id` is unique."""
+    """A call whose whole name is known. `index` counts the calls of this stream from 0; `id` is unique."""
 
     index: int
     id: str
@@ -42,8 +42,8 @@ class CallArguments:
 
 @dataclass(frozen=True, slots=True)
 class CallClosed:
-    """A whole call, `id` as it was started. `arguments` is valid JSON, verbatim; `ids` are those of its region, both
-    markers included."""
+    """A whole call, with the `id` of its `CallStarted`. `arguments` is valid JSON, verbatim; `ids` are those of its
+    region, both markers included."""
 
     index: int
     id: str
@@ -54,11 +54,11 @@ class CallClosed:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """What is wrong with a call, or with what was meant as one. `index` is the call's if it had started, else None.
+    """What is wrong with a call, or with an attempt at one. `index` is the call's if it had started, else None.
 
-    `truncated`: the stream ended inside it. `malformed`: it broke its format's rules; what could not be read is
-    content. `failed`: the parser itself did, with `cause`; from there on the whole stream is content. `loose`: calls of
-    some tools are held to their names alone; the parser says nothing of it.
+    `truncated`: the stream ended inside it. `malformed`: it broke its format's rules; what could not be read is content
+    or, by the policy, dropped. `failed`: the parser itself failed, with `cause`; from there on the whole stream is
+    content. `loose`: calls of some tools are held only to their names; the parser never reports this one.
     """
 
     kind: Literal["truncated", "malformed", "failed", "loose"]

@@ -1,8 +1,8 @@
-"""How a format's markers stand in the text of one vocabulary, and the search for them.
+"""How a format's markers appear in the text of one vocabulary, and the search for them.
 
-A marker that is one special token stands there as its stand-in character (`tokens.py`), any other as its own
-characters. What is searched is searched once: a finder says either where a marker begins, or from where one may still
-come, and only that much of the text is ever held back. Knows nothing of buffers or streams.
+A marker that is one special token appears as its stand-in character (`tokens.py`), any other as its own characters.
+Text is searched only once: a finder says either where a marker begins, or from where one may still come, and only the
+text after that is ever held back. Knows nothing of buffers or streams.
 """
 
 import re
@@ -22,10 +22,10 @@ class Delimiters:
         self._either = re.compile("|".join([*wholes, *partial]))
 
     def find(self, text: str, start: int, *, ended: bool) -> tuple[int, bool]:
-        """Give where the text before the first delimiter ends, and whether a whole delimiter stands there.
+        """Return where the text before the first delimiter ends, and whether a whole delimiter stands there.
 
         Unless the stream has `ended`, a proper prefix of a delimiter at the end of `text` ends it too. The leftmost
-        place wins, so that the answer does not depend on how the stream was cut.
+        place wins, so that the result does not depend on how the stream was cut.
         """
         found = (self._whole if ended else self._either).search(text, start)
         if found is None:
@@ -35,7 +35,7 @@ class Delimiters:
 
 @lru_cache(maxsize=256)
 def delimiters(texts: tuple[str, ...]) -> Delimiters:
-    """Give the finder for these texts, built once. No text may be the start of another."""
+    """Return the finder for these texts, built once. No text may be the start of another."""
     return Delimiters(texts)
 
 
@@ -47,17 +47,17 @@ class Spelling:
         self._plain = {ord(stand_in): marker for marker, stand_in in guards.items()}
 
     def spell(self, text: str) -> str:
-        """Give a text of the format's definition as it stands in the stream."""
+        """Return a text of the format's definition as it appears in the stream."""
         for marker, stand_in in self._guards.items():
             text = text.replace(marker, stand_in)
         return text
 
     def plain(self, text: str) -> str:
-        """Give a text of the stream as an event shows it: no stand-in leaves this package."""
+        """Return a text of the stream as an event shows it: no stand-in leaves this package."""
         return text.translate(self._plain) if self._plain and not text.isascii() else text
 
     def finder(self, texts: tuple[str, ...]) -> Delimiters:
-        """Give the finder for texts of the definition."""
+        """Return the finder for texts of the definition."""
         return delimiters(tuple(map(self.spell, texts)))
 
     def guarded(self, marker: str) -> bool:

@@ -1,8 +1,8 @@
 """Token ids to text in which a marker that is one special token can't be mistaken for its spelling.
 
-Bytes are the parse axis and ids are guards: such a token enters the text as one *stand-in*, a lone surrogate, which no
-UTF-8 decodes to; the same characters out of ordinary tokens stay ordinary. Keeps which id made which characters, so
-that a region can name its ids. Holds an unfinished character back. Knows nothing of calls.
+The parser reads text, and ids guard it: such a token enters the text as one *stand-in*, a lone surrogate, which UTF-8
+never decodes to; the same characters from ordinary tokens stay ordinary. Remembers which id made which characters, so
+that a region can name its ids. Holds back an unfinished character. Knows nothing of calls.
 """
 
 import codecs
@@ -19,16 +19,16 @@ class Vocabulary(Protocol):
 
     @property
     def special_tokens(self) -> Mapping[str, int]:
-        """Special tokens by their text (role names such as "eos" among them do no harm)."""
+        """Special tokens by their text (role names such as "eos" may be among them)."""
         ...
 
     def token_bytes(self, token_id: int, /) -> bytes:
-        """Give one token's bytes; a special token's are the UTF-8 of its text. Raises KeyError for an unknown id."""
+        """Return one token's bytes; a special token's are the UTF-8 of its text. Raises KeyError for an unknown id."""
         ...
 
 
 def stand_ins(vocabulary: Vocabulary, markers: Iterable[str]) -> dict[str, tuple[int, str]]:
-    """Give, for each marker that is exactly one special token, that token's id and its stand-in character."""
+    """Return, for each marker that is exactly one special token, that token's id and its stand-in character."""
     found: dict[str, tuple[int, str]] = {}
     for number, marker in enumerate(markers):
         token_id = vocabulary.special_tokens.get(marker)
@@ -45,7 +45,7 @@ def _spells(vocabulary: Vocabulary, token_id: int, marker: str) -> bool:
 
 
 class TokenReader:
-    """Decodes one stream of ids. Offsets count characters of the text that it gave, a stand-in as one."""
+    """Decodes one stream of ids. Offsets count characters of the text that it returned; a stand-in counts as one."""
 
     def __init__(self, vocabulary: Vocabulary, guards: Mapping[int, str]) -> None:
         self._bytes_of = vocabulary.token_bytes
@@ -54,15 +54,15 @@ class TokenReader:
         self._between = True
         """Whether the text so far ends with a whole character."""
         self._offset = 0
-        # (id, first character, character after the last); equal where the token only begins a character, or is empty.
+        # (id, first character, character after the last); both equal if the token only begins a character, or is empty.
         self._pieces: deque[tuple[int, int, int]] = deque()
 
     def feed(self, ids: Sequence[int]) -> str:
-        """Give the text that these ids complete."""
+        """Return the text that these ids complete."""
         return self._read(ids[0]) if len(ids) == 1 else "".join([self._read(token_id) for token_id in ids])
 
     def close(self) -> str:
-        """Give what is left: "" or one U+FFFD for a character that was never finished."""
+        """Return what is left: "", or one U+FFFD for a character that was never finished."""
         return self._decoder.decode(b"", final=True)
 
     def guards(self, token_id: int) -> bool:
@@ -70,19 +70,19 @@ class TokenReader:
         return token_id in self._guards
 
     def forget(self, offset: int) -> None:
-        """Drop the ids whose characters all stand before `offset`."""
+        """Drop the ids whose characters are all before `offset`."""
         pieces = self._pieces
         while pieces and pieces[0][2] <= offset and pieces[0][1] < offset:
             pieces.popleft()
 
     def take(self, end: int) -> tuple[int, ...]:
-        """Give the ids that made, in whole or in part, the characters from the last `forget` or `take` to `end`."""
+        """Return the ids that made, in whole or in part, the characters from the last `forget` or `take` to `end`."""
         taken: list[int] = []
         pieces = self._pieces
         while pieces and pieces[0][1] < end:
             taken.append(pieces[0][0])
             if pieces[0][2] > end:
-                # Its other half belongs to what follows, which must find it too.
+                # The rest of this token belongs to what follows, which needs the id too.
                 break
             pieces.popleft()
         return tuple(taken)
@@ -93,9 +93,9 @@ class TokenReader:
         try:
             data = self._bytes_of(token_id)
         except KeyError:
-            # A stream must not fail on an id that the vocabulary does not have.
+            # An id that the vocabulary does not have must not make the stream fail.
             data = _REPLACEMENT
-        # Most tokens are ASCII: the incremental decoder would take several times as long to give the same.
+        # Most tokens are ASCII: the incremental decoder would take several times as long for the same result.
         text = data.decode("ascii") if self._between and data.isascii() else self._decode(data)
         start = self._offset
         self._offset = start + len(text)

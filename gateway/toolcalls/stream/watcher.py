@@ -1,8 +1,8 @@
-"""Regions between two marker ids, cut out of a stream of ids that nobody decodes: Codec's tool watcher.
+"""Cuts regions between two marker ids out of a stream of ids, without decoding it: Codec's tool watcher.
 
-Only integers are compared, and long runs are searched at C speed. What a region says is not known here: `machine`
-parses calls, this serves whoever passes frames on and needs to know where a call stands. Stands on nothing and alone.
-Source: Codec's ToolWatcher in its newest contract (five kinds of events, `end`, a bound on regions).
+Only integers are compared, and long runs are searched at C speed. It does not know what a region says: `parser.py`
+parses calls, while this is for code that forwards frames and must know where a call is. Independent of all other
+modules. Source: Codec's ToolWatcher in its newest contract (five kinds of events, `end`, a bound on regions).
 """
 
 from array import array
@@ -10,26 +10,26 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 REGION_CAP = 65_536
-"""Ids of one region's body, unless the caller says otherwise."""
+"""Most ids of one region's body, unless the caller says otherwise."""
 
 
 class WatchEvent(NamedTuple):
     """What the watcher saw. `ids` are a copy. A named tuple, since a frozen dataclass takes longer to make than a feed
     may take.
 
-    `passthrough`: ids outside of regions. `region`: a whole body, markers left out. `nested_start`: the start marker
-    inside a region, left out of the body. `overflow`: the body's first ids, when one more than the cap has come; the
-    region's end then is not an event. `truncated`: the body of a region that the stream's end left open.
+    `passthrough`: ids outside regions. `region`: a whole body, without the markers. `nested_start`: the start marker
+    inside a region, which is left out of the body. `overflow`: the body's first ids, once there is one more than the
+    cap; the end of that region is then no event. `truncated`: the body of a region that the stream's end left open.
     """
 
     kind: Literal["passthrough", "region", "nested_start", "overflow", "truncated"]
     ids: "array[int]"
     finish_reason: str | None = None
-    """Why the stream ended, of `truncated` only."""
+    """Why the stream ended; only for `truncated`."""
 
 
 class ToolWatcher:
-    """Watches one stream. Ids may come in any batches: the events are the same, but for where passthrough is cut."""
+    """Watches one stream. Ids may come in any batches: the events are the same, except where passthrough is cut."""
 
     def __init__(self, start_id: int, end_id: int, region_cap: int = REGION_CAP) -> None:
         """`region_cap` counts ids; zero or less means the default. Raises OverflowError for an id beyond 32 bits."""
@@ -47,20 +47,20 @@ class ToolWatcher:
         return self._body is not None
 
     def feed(self, ids: Sequence[int] | bytes) -> list[WatchEvent]:
-        """Read the next ids; bytes are unsigned 32-bit integers in the machine's order.
+        """Read the next ids; bytes are unsigned 32-bit integers in the machine's byte order.
 
-        Raises OverflowError for an id that is none, ValueError for bytes that are not a multiple of four; nothing of
-        that feed was then read.
+        Raises OverflowError for an invalid id, ValueError if the number of bytes is not a multiple of four; nothing of
+        that feed is read then.
         """
         block = array("I", ids)
         if self._body is None and len(block) == 1 and block[0] != self._start:
-            # Nearly every feed ends here, and the class's own way to make an event would take half of its time.
+            # Nearly every feed ends here, and the class's own constructor would take half of its time.
             event: WatchEvent = tuple.__new__(WatchEvent, ("passthrough", block, None))  # pyright: ignore[reportUnknownMemberType]
             return [event]
         return self._cut(block, block.tobytes())
 
     def end(self, finish_reason: str | None = None) -> list[WatchEvent]:
-        """The stream is over: give what an open region holds, and be outside again."""
+        """End the stream: return what an open region holds, and close it."""
         body, self._body, self._capped = self._body, None, False
         return [] if body is None else [WatchEvent("truncated", body, finish_reason)]
 
@@ -107,14 +107,14 @@ class ToolWatcher:
 
 
 def _find(block: "array[int]", data: bytes, token_id: int, token: bytes, start: int, stop: int) -> int:
-    """Give the first place of an id in `block[start:stop]`, `stop` if there is none."""
+    """Return the first place of an id in `block[start:stop]`, or `stop` if there is none."""
     size = len(token)
     found = data.find(token, start * size, stop * size)
     if found < 0:
         return stop
     if found % size == 0:
         return found // size
-    # The bytes of two neighbours look like the id. Ids that do so on purpose must not make us search byte by byte.
+    # Bytes of two neighbouring ids look like the id. Crafted ids must not make the search go byte by byte.
     try:
         return block.index(token_id, found // size + 1, stop)
     except ValueError:

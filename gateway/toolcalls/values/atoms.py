@@ -1,6 +1,6 @@
-"""The small parts of values as programs spell them, to JSON: numbers, words, and the escapes inside strings.
+"""Converts the small parts of values as programs spell them to JSON: numbers, words, and the escapes inside strings.
 
-Whoever scans text (`literal`) says where a part begins; what is given is whole or nothing. Sources: RFC 8259; Python's
+The scanner (`literal`) says where a part begins; a part is converted whole or not at all. Sources: RFC 8259; Python's
 reference, 2.4.1 and 2.4.5.
 """
 
@@ -21,19 +21,19 @@ WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "fals
 _MAX_CODE_POINT = 0x10FFFF
 
 MAX_BLANK = 64
-"""Characters of whitespace behind a quote that are held until it is clear whether it ends a string."""
+"""Most characters of whitespace after a quote that are held until it is clear whether the quote ends a string."""
 
 _BEHIND_STRING = re.compile(r"[ \t\r\n]{0,64}+(?P<char>[^ \t\r\n])(?P<next>.?)", re.DOTALL)
-"""What stands behind a quote: it ends the string where a value or a key may end."""
+"""What follows a quote, which decides whether the quote ends its string (`string_ends`)."""
 
 
 def json_string(text: str) -> str:
-    """Give a text as it stands inside a JSON string, without the quotation marks."""
+    """Return a text as it stands inside a JSON string, without the quotation marks."""
     return json.encoder.encode_basestring(text)[1:-1]
 
 
 def number(atom: str) -> str | None:
-    """Give a number as JSON spells it; None for what is not a number, or none that JSON has."""
+    """Return a number as JSON spells it; None for what is not a number, or not one that JSON has."""
     if _JSON_NUMBER.fullmatch(atom):
         return atom
     if _INTEGER.fullmatch(atom):
@@ -45,9 +45,9 @@ def number(atom: str) -> str | None:
 
 
 def escape(text: str, at: int, plain: Callable[[str], str]) -> tuple[str, int]:
-    """Give the JSON of the escape that begins at `at`, and where it ends; nothing and `at` while it is not whole.
+    """Return the JSON of the escape that begins at `at`, and where it ends; "" and `at` while it is incomplete.
 
-    `plain` spells out what stands for a marker in `text`.
+    `plain` turns stand-ins for markers in `text` back into the markers' text.
     """
     found = _ESCAPE.match(text, at)
     if found is None or _ESCAPE_START.match(text, at):
@@ -56,7 +56,7 @@ def escape(text: str, at: int, plain: Callable[[str], str]) -> tuple[str, int]:
     if found["json"]:
         told = found.group()
     elif found["char"]:
-        # Python keeps the backslash of an escape that it does not know.
+        # Python keeps the backslash of an unknown escape.
         told = _NAMED.get(found["char"], "\\\\" + json_string(plain(found["char"])))
     elif code > _MAX_CODE_POINT or 0xD800 <= code <= 0xDFFF:
         told = "\\ufffd"
@@ -66,10 +66,11 @@ def escape(text: str, at: int, plain: Callable[[str], str]) -> tuple[str, int]:
 
 
 def string_ends(text: str, behind: int, *, inside: bool, ended: bool) -> bool | None:
-    """Whether the quote before `behind` ends its string: models write quotes inside that they should escape.
+    """Whether the quote before `behind` ends its string: models write quotes in strings that they should escape.
 
-    It does where a comma, a colon or a bracket follows. Not `inside` of brackets, one that two of them follow is the
-    text's: only one call ends there. None while that can't be told, because the text has not `ended`.
+    It does where a comma, a colon or a closing bracket follows. Where the string is not `inside` brackets, a quote with
+    two parentheses after it is part of the text, since only one call can end there. None while more text is needed to
+    decide, because the text has not `ended`.
     """
     found = _BEHIND_STRING.match(text, behind)
     if found is None:

@@ -1,6 +1,6 @@
-"""In which ways values are spelled in calls: Python's, and those of the Gemma models.
+"""The ways in which values are spelled in calls: Python's, and those of the Gemma models.
 
-Facts alone.
+Only facts.
 """
 
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How values are spelled. Of two quotes, the one that begins with the other stands first."""
+    """How values are spelled. If one quote begins with another, the longer one comes first in `quotes`."""
 
     quotes: tuple[str, ...]
     escapes: bool = True
     bare: bool = False
-    """Whether keys, and strings that hold none of the dialect's own marks, may stand without quotes."""
+    """Whether keys, and strings without any of the dialect's own marks, may be written without quotes."""
     loose: bool = False
-    """Whether a string may have its own quotes inside (`atoms.string_ends`)."""
+    """Whether a string may contain its own quotes unescaped (`atoms.string_ends`)."""
 
 
 PYTHON = Dialect(('"""', "'''", '"', "'"))

@@ -1,18 +1,18 @@
-"""Where a JSON value ends, found while it arrives: a recognizer that looks at each character once.
+"""Finds where a JSON value ends while it arrives: a recognizer that looks at each character once.
 
-`scan` says up to where the text is known to be good; what stands after that place is held (half an escape, a number
-that may go on) or wrong. It builds no values: arguments travel as the text that the model wrote. Knows nothing of
-cursors or calls. Source: RFC 8259, strictly: no control characters in strings, no trailing commas, no NaN.
+`scan` says up to where the text is known to be good; the text after that place is held (half an escape, a number that
+may go on) or wrong. It builds no values: arguments travel as the text that the model wrote. Knows nothing of cursors or
+calls. Source: RFC 8259, strictly: no control characters in strings, no trailing commas, no NaN.
 """
 
 import re
 from enum import Enum
 
 MAX_DEPTH = 128
-"""Containers inside containers. Deeper text would break the readers after us."""
+"""Most levels of containers inside containers. Deeper text would break the readers after us."""
 
 MAX_ATOM = 256
-"""Characters of a number, which is held until it ends."""
+"""Most characters of a number, which is held until it ends."""
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _BODY = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
@@ -23,7 +23,7 @@ _WHOLE_ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|
 
 
 class Scan(Enum):
-    """What the scanner knows of its value: it goes on, it is whole, or it is not JSON."""
+    """What the scanner knows about its value: it continues, it is whole, or it is not JSON."""
 
     MORE = "more"
     WHOLE = "whole"
@@ -47,7 +47,7 @@ _STRINGS = (_Next.STRING, _Next.KEY_STRING)
 
 
 class JsonScanner:
-    """Recognizes one value. `state` says what it came to."""
+    """Recognizes one value. `state` holds the result so far."""
 
     def __init__(self) -> None:
         self.state = Scan.MORE
@@ -55,9 +55,9 @@ class JsonScanner:
         self._closers: list[str] = []
 
     def scan(self, text: str, start: int, *, ended: bool = False) -> int:
-        """Read on from `start` and give the place up to which the text is good; nothing before it is needed again.
+        """Read on from `start`; return the place up to which the text is good. Nothing before it is needed again.
 
-        `ended` says that no more will come: a number at the end of `text` is then whole.
+        `ended` says that no more text will come: a number at the end of `text` is then whole.
         """
         if self._next in _STRINGS and not _SPECIAL.search(text, start):
             # The middle of a string: most tokens of most calls.

@@ -1,8 +1,8 @@
-"""Values as programs and templates spell them, to JSON, while they arrive: a converter that reads each character once.
+"""Converts values as programs and templates spell them to JSON while they arrive, reading each character once.
 
-What it gives for a beginning is a beginning of what it gives for the whole: a number, a word, a key, a comma and an
-escape are held until they are whole. JSON passes as it is; `True`, `None`, single quotes, tuples, leading zeros and
-trailing commas become JSON. Two dialects: Python's, and that of Gemma, whose strings have no escapes and whose keys no
+The output for a beginning of the text is a beginning of the output for all of it: a number, a word, a key, a comma and
+an escape are held until they are whole. JSON passes unchanged; `True`, `None`, single quotes, tuples, leading zeros and
+trailing commas become JSON. Two dialects: Python's, and Gemma's, whose strings have no escapes and whose keys have no
 quotes. Knows nothing of cursors or calls. Sources: RFC 8259; Python's reference, 2.4.1.
 """
 
@@ -20,7 +20,7 @@ _ATOM = re.compile(r"[-+.0-9A-Za-z_]*+")
 _BARE = re.compile(r"[^,\[\]{}:]*+")
 _BARE_VALUE = re.compile(r"[^,\[\]{}]*+")
 _CLOSERS = {"{": ("}", "}"), "[": ("]", "]"), "(": (")", "]")}
-"""For each bracket what closes it, and how JSON closes it."""
+"""For each opening bracket, what closes it, and how JSON closes it."""
 
 _SET = "}", "]"
 
@@ -38,9 +38,9 @@ _VALUES = (_Next.VALUE, _Next.ITEM_OR_END)
 
 
 class LiteralScanner:
-    """Converts one value. `state` says what it came to.
+    """Converts one value. `state` holds the result so far.
 
-    `quotes` are the dialect's as they stand in the stream, `plain` spells out what stands for a marker in it.
+    `quotes` are the dialect's quotes as they stand in the stream; `plain` turns stand-ins for markers back into text.
     """
 
     def __init__(self, dialect: Dialect, quotes: tuple[str, ...], plain: Callable[[str], str] = str) -> None:
@@ -51,18 +51,18 @@ class LiteralScanner:
         self._next = _Next.VALUE
         self._closers: list[tuple[str, str]] = []
         self._brace: int | None = None
-        """Where in `_out` the brace stands of which the first key must tell whether it opens an object or a set."""
+        """Place in `_out` of a brace that opens an object or a set; what follows its first key will tell which."""
         self._first: tuple[int, str] | None = None
-        """Where in `_out` the first key stands if it is not a string, and the value that it is in a set."""
+        """Place in `_out` of the first key if it is not a string, and the value that it has if this is a set."""
         self._is_key = self._ended = False
         self._quote = ""
         self._held = ""
         self._out: list[str] = []
 
     def scan(self, text: str, start: int, *, ended: bool = False) -> tuple[int, str]:
-        """Read on from `start`; give the place up to which the text is read, and the JSON that this adds.
+        """Read on from `start`; return the place up to which the text is read, and the JSON that this adds.
 
-        `ended` says that no more will come.
+        `ended` says that no more text will come.
         """
         at, self._ended = start, ended
         while at < len(text) and self.state is Scan.MORE:
@@ -82,7 +82,7 @@ class LiteralScanner:
         return sum(map(len, self._out[self._brace or 0 :])) <= MAX_ATOM
 
     def _settle(self, bracket: str) -> None:
-        """The brace that was held opens an object, or a set, which is a list in JSON."""
+        """Write the held brace as `bracket`: it opens an object, or a set, which is a list in JSON."""
         if self._brace is not None:
             self._out[self._brace] += bracket
             self._brace = None
@@ -116,7 +116,7 @@ class LiteralScanner:
         return end
 
     def _close(self, at: int) -> int:
-        # A comma that was held had nothing to part.
+        # A held comma was a trailing one.
         self._held = ""
         self._settle("{")
         self._out.append(self._closers.pop()[1])

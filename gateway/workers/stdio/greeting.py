@@ -1,6 +1,6 @@
 """The handshake of one process with all workers: `initialize` is asked once, and every worker gets its answer.
 
-A process knows one client and is greeted once. Workers that ask before the answer has come wait for it. A refusal goes
+A process knows one client and is greeted once. Workers that ask before the answer arrives wait for it. A refusal goes
 to all that wait; the next worker that asks causes a new request. Pure.
 """
 
@@ -21,15 +21,15 @@ class Greeting:
     """The handshake of one process."""
 
     def __init__(self) -> None:
-        """Nobody has asked yet."""
+        """Start with no request from any worker."""
         self.asked: int | None = None
-        """The request that the process has got and not answered."""
+        """The request that was sent to the process and is not answered yet."""
         self._waiting: dict[int, None] = {}
         self._answer: LastingResult | None = None
         self._told = False
 
     def ask(self, number: int) -> bytes | None:
-        """Take a worker's `initialize`; gives the answer if it is known. What is now `asked` goes to the process."""
+        """Take a worker's `initialize`; returns the answer if known. If it is now `asked`, send it to the process."""
         if self._answer is not None:
             return encode_response(number, self._answer)
         self._waiting[number] = None
@@ -38,7 +38,7 @@ class Greeting:
         return None
 
     def answer(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Take the process's answer to what it was `asked`; gives one for each request that waits."""
+        """Take the process's answer to the request it was `asked`; returns one for each request that waits."""
         message = parse_message(data)
         if isinstance(message, Malformed):
             message = mend_message(data, message)
@@ -54,7 +54,7 @@ class Greeting:
         return [(number, encode_failure(number, error)) for number in self.settle()]
 
     def settle(self) -> list[int]:
-        """Give the requests that wait, and forget them."""
+        """Return the requests that wait, and forget them."""
         waiting, self._waiting, self.asked = list(self._waiting), {}, None
         return waiting
 

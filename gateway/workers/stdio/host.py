@@ -1,7 +1,7 @@
 """The parent's socket for servers over stdio: workers that want the same server share one process.
 
 Turns what a worker wants into the process that it talks to: one that runs already, or a new one. If that process is
-ending, its end is waited for, so that there are never two.
+ending, the worker waits until it has ended, so that there are never two.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ import anyio
 
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
+from gateway.proxy.transport.stdio.host_protocol import Wanted
 from gateway.proxy.transport.stdio.watchdog import Watchdog
-from gateway.proxy.transport.stdio.words import Wanted
 from gateway.workers.stdio.shared_process import SharedProcess
 from gateway.workers.stdio.worker_line import WorkerLine
 
@@ -26,7 +26,7 @@ class StdioHost:
     """The server processes of one gateway."""
 
     def __init__(self) -> None:
-        """Nothing runs yet."""
+        """Start with no processes."""
         self._watchdog = Watchdog()
         self._shared: dict[bytes, SharedProcess] = {}
 
@@ -37,7 +37,9 @@ class StdioHost:
         try:
             server = await loop.create_unix_server(lambda: WorkerLine(self), str(path))
         except OSError as error:
-            raise ConfigError(f"workers need a socket at {str(path)!r} ({error}): set TMPDIR to a directory") from error
+            raise ConfigError(
+                f"workers need a socket at {str(path)!r} ({error}): set TMPDIR to another directory"
+            ) from error
         os.chmod(path, 0o600)  # noqa: PTH101
         try:
             async with anyio.create_task_group() as self._tasks:
@@ -50,8 +52,8 @@ class StdioHost:
             with anyio.CancelScope(shield=True):
                 await self._watchdog.close()
 
-    def wanted(self, line: WorkerLine, wanted: Wanted) -> None:
-        """A worker has connected and wants this server."""
+    def connect(self, line: WorkerLine, wanted: Wanted) -> None:
+        """Connect a worker to the server that it wants."""
         self._tasks.start_soon(self._attach, line, wanted)
 
     async def _attach(self, line: WorkerLine, wanted: Wanted) -> None:
@@ -60,7 +62,7 @@ class StdioHost:
             try:
                 await process.gone.wait()
             except asyncio.CancelledError:
-                # All end: this worker, too, is to know that nothing more comes.
+                # Everything is ending: this worker has to learn that nothing more will come.
                 line.close()
                 raise
         if line.over:

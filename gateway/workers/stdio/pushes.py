@@ -1,8 +1,8 @@
 """What a process says unasked: which workers hear it, and which one answers.
 
 Changes of what it offers go to all workers. Progress, and what belongs to a subscription, goes to its owner. Anything
-else goes to the worker of the only client that it can be meant for. If it may be meant for clients of several workers,
-a notification goes to nobody, and a question is marked, so that no client is asked. Pure.
+else goes to the only worker whose clients it can be meant for. If it may be meant for clients of several workers, a
+notification goes to nobody, and a question is marked, so that no client is asked. Pure.
 """
 
 import re
@@ -12,35 +12,35 @@ from typing import Final
 from gateway.protocol.eras import SUBSCRIPTION_KEY, meta_of
 from gateway.protocol.messages import INTERNAL_ERROR, Notification, Request, RequestId, encode_failure
 from gateway.proxy.transport.requests import CANCELLED
-from gateway.proxy.transport.stdio.words import SHARED
+from gateway.proxy.transport.stdio.host_protocol import SHARED
 from gateway.proxy.upstream.session import PROGRESS, UPDATED
 from gateway.workers.stdio.seats import Seats
 
 _MOST: Final = 1024
-"""Questions that are remembered; a worker answers so many at a time and refuses more."""
+"""Questions that are remembered. A worker answers this many at a time and refuses more."""
 _LONGEST: Final = 256
-"""Characters of the name of a question that is remembered. One of a longer name is put and answered as any, but can't
-be taken back, and isn't refused when its worker leaves."""
+"""Characters of the id of a question that is remembered. A question with a longer id is asked and answered like any
+other, but can't be cancelled, and isn't refused when its worker leaves."""
 _FOR_ALL: Final = re.compile(r"notifications/(?:tasks(?:/.*)?|(?:tools|prompts|resources)/list_changed)")
-_GONE: Final = {"code": INTERNAL_ERROR, "message": "the one who was asked is gone"}
+_GONE: Final = {"code": INTERNAL_ERROR, "message": "the client that was asked is gone"}
 
 
 class Pushes:
     """What one process says unasked."""
 
     def __init__(self, seats: Seats, subscribers: Callable[[object], Iterable[int]]) -> None:
-        """`subscribers`: the workers that subscribed to a resource, as far as they are known."""
+        """`subscribers`: returns the workers that subscribed to a resource, as far as they are known."""
         self._seats = seats
         self._subscribers = subscribers
         self._asked: dict[RequestId, int] = {}
-        """Whose worker is to answer which question."""
+        """The number of the worker that is to answer a question, by the question's id."""
 
     def notified(self, data: bytes, message: Notification) -> list[tuple[int, bytes]]:
-        """Give the workers that hear a notification, each with its line."""
-        return [(number, data) for number in self._hearers(message)]
+        """Return the workers that hear a notification, each with its line."""
+        return [(number, data) for number in self._receivers(message)]
 
     def question(self, data: bytes, message: Request) -> list[tuple[int, bytes]]:
-        """Give the worker that is to answer a question, with its line."""
+        """Return the worker that is to answer a question, with its line; nothing if there are no workers."""
         audience = self._seats.audience()
         if audience is None:
             return []
@@ -52,18 +52,18 @@ class Pushes:
         return [(number, data if audience.sole or message.method == "ping" else SHARED + data)]
 
     def answered(self, question: RequestId | None) -> None:
-        """A worker answers a question."""
+        """Forget a question that a worker has answered."""
         if question is not None:
             self._asked.pop(question, None)
 
     def leave(self, number: int) -> list[bytes]:
-        """A worker leaves; gives refusals of the questions that it has not answered."""
+        """Forget a worker that leaves; returns refusals of the questions that it has not answered."""
         asked = [question for question, other in self._asked.items() if other == number]
         for question in asked:
             del self._asked[question]
         return [encode_failure(question, _GONE) for question in asked]
 
-    def _hearers(self, message: Notification) -> Iterable[int]:
+    def _receivers(self, message: Notification) -> Iterable[int]:
         method, params = message.method, message.params
         if method == CANCELLED:
             question: object = params.get("requestId")
@@ -81,6 +81,6 @@ class Pushes:
         return (audience.seat.number,) if audience is not None and audience.sole else ()
 
     def _owner(self, name: object) -> tuple[int, ...]:
-        """The worker that a token or a subscription belongs to, if it is there."""
+        """The worker that a token or a subscription belongs to, if it has not left."""
         seat = self._seats.of(name) if type(name) is int else None
         return () if seat is None else (seat.number,)

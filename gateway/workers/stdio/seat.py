@@ -1,13 +1,13 @@
-"""One worker's place at a server's process: what it has asked, as long as there is no answer.
+"""One worker's place at a server's process: the requests it has sent that are not answered yet.
 
-Requests of clients are kept apart from the gateway's own, because what the server says unasked may be meant for a
+Clients' requests are kept apart from the gateway's own, because what the server says unasked may be meant for a
 client. A request that was given up counts until it is answered, since a server need not heed a cancellation. Pure.
 """
 
 from typing import Final
 
 MOST: Final = 256
-"""Requests that were given up and got no answer which are remembered one by one."""
+"""How many requests are remembered one by one that were given up and not answered."""
 OURS: Final = frozenset(
     {
         b"initialize",
@@ -23,10 +23,10 @@ OURS: Final = frozenset(
         b"tools/list",
     }
 )
-"""What a gateway asks for itself. What the server says meanwhile is for nobody in particular."""
+"""Requests that a gateway makes for itself. What the server says meanwhile is for nobody in particular."""
 NEVER_CANCELLED: Final = frozenset({b"initialize", b"ping", b"server/discover"})
 SIGNS_OF_LIFE: Final = frozenset({b"initialize", b"ping", b"server/discover", b"tools/list"})
-"""What a server that is well answers at once."""
+"""Requests that a healthy server answers at once."""
 
 
 class Seat:
@@ -35,20 +35,20 @@ class Seat:
     __slots__ = ("calls", "forgot", "given_up", "level", "number", "ours", "silent_since")
 
     def __init__(self, number: int) -> None:
-        """Nothing is asked yet."""
+        """Start with no requests."""
         self.number = number
         self.calls: dict[int, None] = {}
-        """Requests of clients that run at the server."""
+        """Clients' requests that are running at the server."""
         self.given_up: dict[int, None] = {}
-        """Requests of clients that nobody waits for any more."""
+        """Clients' requests that nobody waits for any more."""
         self.ours: dict[int, bytes] = {}
         """Requests of the gateway itself, and their methods."""
         self.forgot = False
         """Whether more were given up than are remembered."""
         self.level: str | None = None
-        """Which log messages it asked for."""
+        """The log level that it asked for; None: it has asked for none."""
         self.silent_since: float | None = None
-        """When it asked for a sign of life; None: it has heard something since."""
+        """When it asked for a sign of life; None: it has never asked, or has had an answer since."""
 
     @property
     def has_callers(self) -> bool:
@@ -56,17 +56,17 @@ class Seat:
         return bool(self.calls or self.given_up or self.forgot)
 
     def ask(self, number: int, method: bytes, now: float) -> None:
-        """The gateway itself sends a request."""
+        """Note a request that the gateway itself sends."""
         self.ours[number] = method
         if method in SIGNS_OF_LIFE:
             self.silent_since = now
 
     def want_level(self, level: str) -> None:
-        """The worker wants log messages from this level on."""
+        """Note that the worker wants log messages from this level on."""
         self.level = level
 
     def give_up(self, number: int) -> bool:
-        """Nobody waits for a request any more. Gives whether the server has to be told."""
+        """Note that nobody waits for a request any more. Returns whether the server has to be told."""
         if number in self.calls:
             del self.calls[number]
             self.forgot = remember(self.given_up, number) or self.forgot
@@ -74,7 +74,7 @@ class Seat:
         return self.ours.pop(number, None) is not None
 
     def settle(self, number: int) -> bool:
-        """A request was answered. Gives whether it had been sent."""
+        """Note the answer to a request. Returns whether the request had been sent."""
         self.silent_since = None
         if number in self.calls:
             del self.calls[number]
@@ -86,7 +86,7 @@ class Seat:
 
 
 def remember(numbers: dict[int, None], number: int) -> bool:
-    """Add a number. Gives whether the oldest had to be forgotten for it."""
+    """Add a number. Returns whether the oldest had to be forgotten for it."""
     numbers[number] = None
     if len(numbers) <= MOST:
         return False

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gateway.proxy.transport.stdio.words import SHIFT
+from gateway.proxy.transport.stdio.host_protocol import SHIFT
 from gateway.workers.stdio.seat import Seat, remember
 
 
@@ -12,21 +12,21 @@ class Audience:
 
     seat: Seat
     sole: bool
-    """Whether it can be for no other worker's clients."""
+    """Whether it can't be meant for another worker's clients."""
 
 
 class Seats:
     """The connections of workers, by their numbers."""
 
     def __init__(self) -> None:
-        """Nobody has joined yet."""
+        """Start with no workers."""
         self.count = 0
-        """Those that there ever were."""
+        """How many connections there have ever been."""
         self._seats: dict[int, Seat] = {}
         self._orphans: dict[int, None] = {}
-        """Requests of clients whose worker left, and which the process has not answered."""
+        """Clients' requests whose worker has left and which the process has not answered."""
         self._forgot = False
-        """Whether there may be more of them."""
+        """Whether there may be more of them than are remembered."""
 
     def __len__(self) -> int:
         return len(self._seats)
@@ -35,13 +35,13 @@ class Seats:
         return self._seats[number]
 
     def join(self) -> Seat:
-        """Add a worker. A number is never used twice: answers for its last owner may still come."""
+        """Add a worker. A number is never used twice: answers for its previous owner may still come."""
         self.count += 1
         seat = self._seats[self.count] = Seat(self.count)
         return seat
 
     def leave(self, number: int) -> Seat:
-        """Remove a worker. What it asked may still be answered, to nobody."""
+        """Remove a worker. Its requests may still be answered; nobody gets the answers."""
         seat = self._seats.pop(number)
         for each in (*seat.calls, *seat.given_up):
             self._forgot = remember(self._orphans, each) or self._forgot
@@ -49,7 +49,7 @@ class Seats:
         return seat
 
     def of(self, request: int) -> Seat | None:
-        """The worker that sent this request; None: it has left."""
+        """The worker that sent this request; None if it has left."""
         return self._seats.get(request >> SHIFT)
 
     def all(self) -> list[Seat]:
@@ -57,14 +57,17 @@ class Seats:
         return list(self._seats.values())
 
     def bury(self, request: int) -> bool:
-        """A request was answered. Gives whether its worker had left."""
+        """Note the answer to a request. Returns whether it was one whose worker has left."""
         if request not in self._orphans:
             return False
         del self._orphans[request]
         return True
 
     def audience(self) -> Audience | None:
-        """The worker that hears what belongs to no request: the only one with clients. None: no worker is there."""
+        """The worker that hears what belongs to no request: the first with clients' requests, or else the first of all.
+
+        None if there are no workers.
+        """
         if not self._seats:
             return None
         busy = [seat for seat in self._seats.values() if seat.has_callers]

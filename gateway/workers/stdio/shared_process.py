@@ -16,22 +16,22 @@ from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import LineSplitter
 from gateway.proxy.transport.server_log import ServerLog
-from gateway.proxy.transport.stdio import words
+from gateway.proxy.transport.stdio import host_protocol
+from gateway.proxy.transport.stdio.host_protocol import SHIFT, Wanted
 from gateway.proxy.transport.stdio.process import Child, run_child
 from gateway.proxy.transport.stdio.watchdog import Watchdog
-from gateway.proxy.transport.stdio.words import SHIFT, Wanted
 from gateway.workers.stdio.switch import SERVER, Switch, To
 from gateway.workers.stdio.worker_line import WorkerLine
 
-_HANGS: Final = "it gave another worker no sign of life"
-_USED_UP: Final = "so many connections to it have been made that their numbers are used up"
+_HANGS: Final = "it did not respond to another worker"
+_USED_UP: Final = "it has had so many connections that there are no numbers left for new ones"
 
 
 class SharedProcess:
     """One process, from before it starts until nothing of it is left."""
 
     def __init__(self, wanted: Wanted) -> None:
-        """Nothing runs until `run`."""
+        """Start nothing: `run` does that."""
         self.gone = asyncio.Event()
         """Set when nothing of it is left."""
         self.over = asyncio.Event()
@@ -41,7 +41,7 @@ class SharedProcess:
         self._splitter = LineSplitter(wanted.line_bound)
         self._lines: dict[int, WorkerLine] = {}
         self._leaving: list[WorkerLine] = []
-        """Those who left last, and wait until nothing of it is left."""
+        """Workers that left when the process was no longer needed, and wait until nothing of it is left."""
         self._runs = False
         self._loop = asyncio.get_running_loop()
         log = get_logger("gateway.proxy").bind(server=wanted.server)
@@ -60,9 +60,9 @@ class SharedProcess:
                     self._welcome(line)
                 await self.over.wait()
         except (OSError, ValueError) as error:
-            # ValueError: of what no argument of a program can be.
+            # ValueError: an argument that can't be given to a program.
             why = error if isinstance(error, OSError) else OSError(str(error))
-            self._send((each, words.refusal(why)) for each in self._lines)
+            self._send((each, host_protocol.refusal(why)) for each in self._lines)
         finally:
             self.over.set()
             for line in (*self._lines.values(), *self._leaving):
@@ -75,16 +75,16 @@ class SharedProcess:
         self._lines[line.number] = line
         if self._runs:
             self._welcome(line)
-        if line.number >= words.MOST_CONNECTIONS:
+        if line.number >= host_protocol.MOST_CONNECTIONS:
             self._end(_USED_UP)
 
-    def heard(self, line: WorkerLine, data: bytes) -> None:
-        """A worker wrote a line."""
+    def receive(self, line: WorkerLine, data: bytes) -> None:
+        """Take a line that a worker wrote."""
         if line.number in self._lines and not self.over.is_set():
             self._send(self._switch.from_worker(line.number, data, self._loop.time()))
 
-    def left(self, line: WorkerLine) -> None:
-        """A worker does not need the process any more, or has ended."""
+    def leave(self, line: WorkerLine) -> None:
+        """Remove a worker that does not need the process any more, or has ended."""
         if self._lines.pop(line.number, None) is None:
             return
         self._send(self._switch.leave(line.number, self._loop.time()))
@@ -97,7 +97,7 @@ class SharedProcess:
             self._end(_HANGS)
 
     def _said(self, data: bytes) -> None:
-        """The process wrote something."""
+        """Take what the process wrote."""
         out: list[To] = []
         for line in self._splitter.feed(data):
             out += self._switch.from_server(line)
@@ -106,23 +106,23 @@ class SharedProcess:
         self._send(out)
 
     def _end(self, cause: str) -> None:
-        """The process is of no use any more. All workers are told at once: ending it may take seconds."""
+        """Tell all workers that the process is of no use any more. At once, because ending it may take seconds."""
         if self._splitter.close():
             self._log.warning("upstream's output ended in the middle of a line")
         if not self.over.is_set():
-            self._send((each, words.ending(cause)) for each in self._lines)
+            self._send((each, host_protocol.ending(cause)) for each in self._lines)
             self.over.set()
 
     def _welcome(self, line: WorkerLine) -> None:
-        self._send([(line.number, b"%b%d" % (words.WELCOME, line.number << SHIFT))])
+        self._send([(line.number, b"%b%d" % (host_protocol.WELCOME, line.number << SHIFT))])
         if self._child.full:
-            self._send([(line.number, words.FULL)])
+            self._send([(line.number, host_protocol.FULL)])
 
     def _tell_room(self, room: bool) -> None:
-        self._send((each, words.ROOM if room else words.FULL) for each in self._lines)
+        self._send((each, host_protocol.ROOM if room else host_protocol.FULL) for each in self._lines)
 
     def _send(self, out: Iterable[To]) -> None:
-        """Send lines; all that goes to one place goes in one piece."""
+        """Send lines. All lines for the same receiver are sent in one piece."""
         said: dict[int, list[bytes]] = {}
         for to, line in out:
             said.setdefault(to, []).extend((line, b"\n"))
@@ -134,7 +134,7 @@ class SharedProcess:
 
 
 class _Child(Child):
-    """A process that tells when it stops reading."""
+    """A process that reports when it stops reading and when it reads again."""
 
     def __init__(
         self,
@@ -153,6 +153,6 @@ class _Child(Child):
         self._on_room(False)
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """The process reads again."""
         super().resume_writing()
         self._on_room(True)

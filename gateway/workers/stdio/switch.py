@@ -1,9 +1,9 @@
 """Many workers and one process that speaks MCP over lines: who is to get which line.
 
 Turns lines of the workers and lines of the process into lines for the other side. Lines are not changed: each worker
-numbers its requests and progress tokens in a range of its own (`words.SHIFT`), which tells whose an answer is. The
-process knows one client: it is greeted once (`greeting.py`), and what several workers want of it is merged
-(`together.py`). Pure: no socket, no process; the clock is given.
+numbers its requests and progress tokens in a range of its own (`host_protocol.SHIFT`), which tells whose an answer is.
+The process knows one client: it is greeted once (`greeting.py`), and what several workers want of it is merged
+(`interests.py`). Pure: no socket, no process; the clock is given.
 """
 
 import re
@@ -27,16 +27,16 @@ from gateway.protocol.messages import (
     parse_message,
 )
 from gateway.proxy.transport.requests import CANCELLED
-from gateway.proxy.transport.stdio.words import MESSAGE, STRANGE, long_line
+from gateway.proxy.transport.stdio.host_protocol import MESSAGE, STRANGE, long_line
 from gateway.workers.stdio.greeting import Greeting
+from gateway.workers.stdio.interests import Interests
 from gateway.workers.stdio.pushes import Pushes
 from gateway.workers.stdio.seat import NEVER_CANCELLED, OURS, Seat
 from gateway.workers.stdio.seats import Seats
-from gateway.workers.stdio.together import Together
 from gateway.workers.stdio.turns import Turns
 
 SERVER: Final = 0
-"""The process, among those who get lines; workers' connections count from 1."""
+"""The process's number among the receivers of lines; workers' connections count from 1."""
 SILENCE: Final = 1.0
 """Seconds without a sign of life after which a worker that leaves takes the process with it."""
 _ASKED: Final = re.compile(rb'\{"jsonrpc":"2\.0","id":(\d{1,18}),"method":"([^"\\]{1,200})"')
@@ -48,7 +48,7 @@ _ANSWER: Final = re.compile(rb'\{"jsonrpc": ?"2\.0", ?"id": ?(\d{1,18}), ?"(?:re
 _INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"'
 
 To = tuple[int, bytes]
-"""Who is to get it, and a line without its end."""
+"""The receiver of a line, and the line without its end."""
 
 
 class Switch:
@@ -61,10 +61,10 @@ class Switch:
         """Whether a worker left because the process gave it no sign of life."""
         self._greeting = Greeting()
         self._turns = Turns(concurrency)
-        self._together = Together(self.seats)
-        self._pushes = Pushes(self.seats, self._together.subscribers)
+        self._interests = Interests(self.seats)
+        self._pushes = Pushes(self.seats, self._interests.subscribers)
         self._own = 0
-        """Requests that the switch has sent for itself; they count in the range of no worker."""
+        """How many requests the switch itself has sent; their numbers are in no worker's range."""
         self._special = {
             b"initialize": self._initialize,
             b"logging/setLevel": self._set_level,
@@ -73,7 +73,7 @@ class Switch:
         }
 
     def leave(self, number: int, now: float) -> list[To]:
-        """A worker leaves, for whatever reason: nobody waits any more for what it asked."""
+        """Remove a worker that leaves, for whatever reason: nobody waits any more for what it asked."""
         seat = self.seats.leave(number)
         self.hangs = self.hangs or (seat.silent_since is not None and now - seat.silent_since >= SILENCE)
         self._turns.withdraw_all(number)
@@ -81,7 +81,7 @@ class Switch:
         out = [(SERVER, _cancellation(each)) for each in (*seat.calls, *ours)]
         for _ in seat.calls:
             out += self._next()
-        for uri in self._together.leave(number):
+        for uri in self._interests.leave(number):
             self._own += 1
             out.append((SERVER, encode_request(self._own, "resources/unsubscribe", {"uri": uri})))
         return [*out, *((SERVER, refusal) for refusal in self._pushes.leave(number))]
@@ -113,7 +113,7 @@ class Switch:
             number = int(answer[1])
         else:
             number = LongLine(data[:EDGE], data[-EDGE:], len(data)).answered_id()
-        # What only begins like an answer, as half a batch does, is the worker's to read; it is no word of ours.
+        # A line may only begin like an answer, as half a batch does: the mark tells the worker that it is the server's.
         shown = data if data.startswith(MESSAGE) else STRANGE + data
         if number is not None and (out := self._answered(number, shown)) is not None:
             return out
@@ -130,7 +130,7 @@ class Switch:
         return self._answered(number, long_line(number, line.length)) or []
 
     def _answered(self, number: int, data: bytes) -> list[To] | None:
-        """Give the answer to a request to its worker; None: there is no such request."""
+        """Send the answer to a request to its worker; None: there is no such request."""
         if number == self._greeting.asked:
             return self._greeted(self._greeting.answer(data))
         seat = self.seats.of(number)
@@ -182,24 +182,24 @@ class Switch:
         return [(SERVER, line)] if self._greeting.asked == number else []
 
     def _subscribe(self, seat: Seat, number: int, line: bytes) -> list[To]:
-        self._together.subscribe(seat.number, _params(line).get("uri"))
+        self._interests.subscribe(seat.number, _params(line).get("uri"))
         return [(SERVER, line)]
 
     def _unsubscribe(self, seat: Seat, number: int, line: bytes) -> list[To]:
-        if self._together.unsubscribe(seat.number, _params(line).get("uri")):
+        if self._interests.unsubscribe(seat.number, _params(line).get("uri")):
             return [(SERVER, line)]
         seat.settle(number)
         return [(seat.number, encode_response(number, {}))]
 
     def _set_level(self, seat: Seat, number: int, line: bytes) -> list[To]:
         params = _params(line)
-        level = self._together.level(seat.number, params.get("level"))
+        level = self._interests.level(seat.number, params.get("level"))
         if level is None or level == params.get("level"):
             return [(SERVER, line)]
         return [(SERVER, encode_request(number, "logging/setLevel", {**params, "level": level}))]
 
     def _strange(self, data: bytes, refused: Malformed) -> list[To]:
-        """Take a line that is no message under strict JSON-RPC."""
+        """Take a line that is not a message under strict JSON-RPC."""
         message = mend_message(data, refused)
         if isinstance(message, BrokenAnswer):
             return self._answered(message.id, data if data.startswith(MESSAGE) else STRANGE + data) or []
@@ -222,7 +222,7 @@ class Switch:
 
 
 def _cancellation(number: int) -> bytes:
-    return encode_notification(CANCELLED, {"requestId": number, "reason": "who asked is gone"})
+    return encode_notification(CANCELLED, {"requestId": number, "reason": "the client that asked is gone"})
 
 
 def _params(line: bytes) -> dict[str, Any]:

@@ -1,19 +1,19 @@
 """How many calls of clients run at one process at a time, whichever worker they come from. Pure."""
 
-from gateway.proxy.transport.stdio.words import SHIFT
+from gateway.proxy.transport.stdio.host_protocol import SHIFT
 
 
 class Turns:
-    """At most `most` calls at a time; the others wait in their order. How many may wait, each worker bounds itself."""
+    """At most `most` calls at a time; the others wait in order. Each worker bounds how many of its own calls wait."""
 
     def __init__(self, most: int) -> None:
-        """Nothing runs yet."""
+        """Start with no calls."""
         self._most = most
         self._running = 0
         self._waiting: dict[int, bytes] = {}
 
     def take(self, number: int, line: bytes) -> bool:
-        """Whether a request may be sent now; otherwise `end` gives it later."""
+        """Whether a request may be sent now; otherwise `end` returns it later."""
         if self._running < self._most:
             self._running += 1
             return True
@@ -21,11 +21,11 @@ class Turns:
         return False
 
     def withdraw(self, number: int) -> bool:
-        """Drop a request. Gives whether it was waiting."""
+        """Drop a request. Returns whether it was waiting."""
         return self._waiting.pop(number, None) is not None
 
     def end(self) -> tuple[int, bytes] | None:
-        """A running request has ended. Gives the next one, which runs from now on."""
+        """Note that a running request has ended. Returns the next one, which counts as running from now on."""
         if not self._waiting:
             self._running -= 1
             return None

@@ -1,7 +1,7 @@
 """A worker's connection: lines out of the bytes of a Unix socket, and lines into bytes.
 
-What a worker does not read is kept up to a bound. Over it the connection is cut, so that a worker that hangs neither
-holds up others nor fills the memory. It knows no messages.
+What a worker does not read is kept up to a bound. Beyond it the connection is cut, so that a worker that hangs neither
+holds up others nor fills the memory. It does not know what the lines mean.
 """
 
 import asyncio
@@ -9,51 +9,51 @@ from typing import Final, Protocol, cast
 
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import LineSplitter, LongLine
-from gateway.proxy.transport.stdio.words import Wanted
+from gateway.proxy.transport.stdio.host_protocol import Wanted
 
 _LONGEST: Final = 256 * 1024 * 1024
-"""Bytes of a worker's line: a request's body is bounded long before it comes here."""
+"""Bytes of a worker's line. Bodies of requests are bounded long before they get here."""
 _UNREAD: Final = 16 * 1024 * 1024
-"""Bytes that may wait for a worker, or four lines of the longest, if that is more."""
+"""Bytes that may wait for a worker, or those of four lines of the greatest length, if that is more."""
 
 log = get_logger("workers")
 
 
-class Heard(Protocol):
+class ServerProcess(Protocol):
     """The process that a worker talks to."""
 
-    def heard(self, line: "WorkerLine", data: bytes) -> None:
-        """The worker wrote a line."""
+    def receive(self, line: "WorkerLine", data: bytes) -> None:
+        """Take a line that the worker wrote."""
         ...
 
-    def left(self, line: "WorkerLine") -> None:
-        """The worker does not need the process any more, or has ended."""
+    def leave(self, line: "WorkerLine") -> None:
+        """Called when the worker does not need the process any more, or has ended."""
         ...
 
 
-class Lines(Protocol):
+class Host(Protocol):
     """Finds the process that a worker wants."""
 
-    def wanted(self, line: "WorkerLine", wanted: Wanted) -> None:
-        """A worker has said what it wants. The line is to `talk_to` that process once it is there."""
+    def connect(self, line: "WorkerLine", wanted: Wanted) -> None:
+        """Find what a worker wants. Make the line `talk_to` that process once it is there."""
         ...
 
 
 class WorkerLine(asyncio.Protocol):
     """The connection of one worker."""
 
-    def __init__(self, lines: Lines) -> None:
-        """Nothing is connected yet."""
-        self.process: Heard | None = None
+    def __init__(self, host: Host) -> None:
+        """Start without a connection."""
+        self.process: ServerProcess | None = None
         self.wanted: Wanted | None = None
         self.number = 0
-        """Among the connections of its process."""
+        """Its number among the connections of its process."""
         self.over = False
-        """Whether the worker needs the process no more."""
-        self._lines = lines
+        """Whether the worker does not need the process any more."""
+        self._host = host
         self._splitter = LineSplitter(_LONGEST)
 
-    def talk_to(self, process: Heard, number: int) -> None:
+    def talk_to(self, process: ServerProcess, number: int) -> None:
         """From now on, pass on to this process what the worker writes."""
         self.process, self.number = process, number
 
@@ -62,15 +62,15 @@ class WorkerLine(asyncio.Protocol):
         self._socket = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """The first line says what the worker wants; the others are for its process."""
+        """Take lines. The first one says what the worker wants; the others are for its process."""
         for line in self._splitter.feed(data):
             if isinstance(line, LongLine):
-                self.cut("a worker wrote a line that is too long", bytes=line.length)
+                self.cut("a worker sent a line that is too long", bytes=line.length)
                 return
             if self.wanted is None:
                 self._greeted(line)
             elif self.process is not None:
-                self.process.heard(self, line)
+                self.process.receive(self, line)
 
     def eof_received(self) -> bool:
         """The worker does not need the process any more, and waits for the connection to end."""
@@ -87,14 +87,14 @@ class WorkerLine(asyncio.Protocol):
             return
         self._socket.write(data)
         if (waiting := self._socket.get_write_buffer_size()) > max(_UNREAD, 4 * self.wanted.line_bound):
-            self.cut("a worker does not read what its server answers", server=self.wanted.server, bytes=waiting)
+            self.cut("a worker does not read its server's answers", server=self.wanted.server, bytes=waiting)
 
     def close(self) -> None:
         """End the connection once all that was written has been sent."""
         self._socket.close()
 
     def cut(self, why: str, **fields: object) -> None:
-        """End the connection now."""
+        """End the connection now, and log why."""
         log.warning(why, **fields)
         self._socket.abort()
 
@@ -102,14 +102,14 @@ class WorkerLine(asyncio.Protocol):
         try:
             self.wanted = Wanted.from_line(line)
         except ValueError as error:
-            self.cut("a connection did not greet as a worker does", cause=str(error)[:200])
+            self.cut("a connection did not begin as a worker's does", cause=str(error)[:200])
         else:
-            self._lines.wanted(self, self.wanted)
+            self._host.connect(self, self.wanted)
 
     def _leave(self) -> None:
         if not self.over:
             self.over = True
             if self.process is not None:
-                self.process.left(self)
+                self.process.leave(self)
             elif self.wanted is None:
                 self.close()

@@ -263,7 +263,7 @@ def test_answer_of_the_model_arrives_in_the_open_conversation(window, gateway, t
         told.append({"role": "user", "content": "What time is it in Europe/Paris? Use the timezone Europe/Paris."})
         ask(gateway, told, "time_leaf__get_current_time")
 
-        expect(page.locator("#news")).to_contain_text("The conversation went on.", timeout=15_000)
+        expect(page.locator("#news")).to_contain_text("The conversation has continued.", timeout=15_000)
         assert page.evaluate("document.activeElement === window.chip")
         assert (focused(page), box.evaluate("each => [each.scrollTop, scrollY]")) == (here, places)
         assert ids_in(grid) > before

@@ -142,7 +142,7 @@ def test_conversation_that_goes_on_is_followed_without_losing_the_place(window, 
 
         second = answered("second", before=first, made=2.0, user="and now?")
         console.remember(second, answered("stranger", number=9, made=3.0))
-        expect(page.locator("#news")).to_contain_text("The conversation went on. Turns 3 to 4", timeout=15_000)
+        expect(page.locator("#news")).to_contain_text("The conversation has continued. Turns 3 to 4", timeout=15_000)
 
         expect(page.locator(".turn")).to_have_count(4)
         expect(page.get_by_role("grid")).to_have_attribute("aria-label", f"{len(second.ids()):,} ids in reading order")
@@ -180,7 +180,7 @@ def test_answer_that_kept_less_of_the_one_before_is_shown_as_it_is(window, run_c
         object.__setattr__(second, "kept", kept)
         object.__setattr__(second.record, "kept", kept)
         console.remember(second)
-        expect(page.locator("#news")).to_contain_text("went on", timeout=15_000)
+        expect(page.locator("#news")).to_contain_text("has continued", timeout=15_000)
         page.locator(".id-chip").first.click()
         page.keyboard.press("Control+End")
         expect(page.locator(".id-chip:focus")).to_have_attribute("data-n", str(len(second.ids()) - 1))
@@ -230,7 +230,7 @@ def test_comparison_of_two_maps_keeps_the_focus_and_what_is_typed(window, run_co
         expect(page.locator(".side")).to_have_count(2)
         expect(cut).to_be_focused()
         expect(page.locator(".side").first).to_be_in_viewport()
-        expect(page.get_by_role("status").filter(has_text="The ids stand below.")).to_be_visible()
+        expect(page.get_by_role("status").filter(has_text="The ids are shown below.")).to_be_visible()
         visitor.judge()
 
         before = page.locator(".chips").first.text_content() or ""

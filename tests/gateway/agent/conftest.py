@@ -23,7 +23,7 @@ from gateway.observe.audit import Audit
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.observe.trajectories import Trajectories
+from gateway.observe.trajectories import TrajectoryLog
 from gateway.proxy import Proxy, ResultTokens
 from gateway.toolcalls import choose_format
 from leaf_sdk.testing import tiny_map
@@ -148,7 +148,7 @@ async def stage(
     engine = ScriptedEngine(*generations, breaks=breaks, refuses=refuses)
     route = ScriptedRoute(engine, context, tools_template, hold_calls=hold_calls)
     async with call_runner(bounds, says, tool_search=tool_search) as (runner, metrics):
-        with nullcontext() if trajectories is None else Trajectories(trajectories, metrics.access) as lines:
+        with nullcontext() if trajectories is None else TrajectoryLog(trajectories, metrics.access) as lines:
             agent = Agent(EnginePool({"engine": route}), runner, bounds, metrics, trajectories=lines)
             yield Stage(agent, engine, route, metrics)
 

@@ -130,7 +130,7 @@ async def test_choice_of_what_is_no_tool_is_refused(open_stage, mode, names):
             await stage.agent.open(QUESTION, choice=ToolChoice(mode, names), client_tools=[PAINT])
 
     assert refused.value.param == "tool_choice"
-    assert not names or "'nope'; the tools are paint, up__say" in refused.value.message
+    assert not names or "'nope', but the tools are paint, up__say" in refused.value.message
 
 
 async def test_message_lists_the_first_tools_of_many(open_stage):
@@ -180,7 +180,7 @@ async def test_form_whose_grammar_the_engine_refuses_is_refused_and_blames_no_to
     form = AnswerForm.of_schema({"const": "monster"}, "form")
     async with open_stage(*["." for _ in range(9)], refuses="monster") as stage:
         conversation = await stage.agent.open(QUESTION, client_tools=tools, gateway_tools=NO_TOOL)
-        with pytest.raises(RequestInvalid, match="takes no grammar of this form"):
+        with pytest.raises(RequestInvalid, match="refuses the grammar for this form"):
             await stage.agent.answer(conversation, AnswerOptions(form=form), stage.listen)
 
     assert PAINT not in stage.route.ready().loose

@@ -183,5 +183,5 @@ async def test_arguments_that_do_not_fit_the_schema_are_not_sent_and_the_model_i
 
     (told,) = [event for event in events if isinstance(event, ToolFinished)]
     assert (told.is_error, told.source) == (True, "gateway")
-    assert all(complaint in told.text for complaint in validate_call(conversation.tools[0], {"n": "x"}))
+    assert all(problem in told.text for problem in validate_call(conversation.tools[0], {"n": "x"}))
     assert told.text in TINY.decode(engine.asked[1].prompt)

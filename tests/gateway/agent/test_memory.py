@@ -118,7 +118,7 @@ async def test_call_that_a_client_edits_is_another_history(open_stage, arguments
 
     assert not begins(prompts(stage)[1], [*prompts(stage)[0], *TINY.encode(RED, specials=True)])
     (told,) = stage.of(PromptCompared)
-    assert (told.reason, told.miss.message) == ("client_changed", 1)
+    assert (told.reason, told.recall_miss.message) == ("client_changed", 1)
 
 
 async def test_nobody_goes_on_from_the_conversation_of_another(open_stage):
@@ -197,8 +197,8 @@ async def test_what_the_client_changes_in_the_system_text_is_named(open_stage):
     (told,) = stage.of(PromptCompared)
     assert told.reason == "client_changed"
     assert told.lost == told.held > 0
-    assert (told.miss.message, told.miss.at) == (0, len("Today is "))
-    assert (told.miss.was, told.miss.now) == ("Today is Monday. Be brief.", "Today is Tuesday. Be brief.")
+    assert (told.recall_miss.message, told.recall_miss.at) == (0, len("Today is "))
+    assert (told.recall_miss.was, told.recall_miss.now) == ("Today is Monday. Be brief.", "Today is Tuesday. Be brief.")
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ async def test_forgotten_conversation_says_that_results_of_its_calls_are_lost(op
 
     (told,) = stage.of(PromptCompared)
     assert told.reason == "memory_full"
-    assert told.miss.results_lost
+    assert told.recall_miss.results_lost
 
 
 async def test_two_requests_of_one_conversation_at_once_both_go_on_from_it(open_stage):

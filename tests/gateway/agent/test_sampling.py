@@ -76,9 +76,9 @@ async def test_text_of_a_server_never_becomes_a_control_token(open_stage):
 @pytest.mark.parametrize(
     ("messages", "why"),
     [
-        ([], "there is no message to answer"),
-        ("hello", "there is no message to answer"),
-        ([said("x", "assistant")], "there is no message to answer"),
+        ([], "must have the role 'user'"),
+        ("hello", "must have the role 'user'"),
+        ([said("x", "assistant")], "must have the role 'user'"),
         ([said("x", "system")], "each message needs the role 'user' or 'assistant'"),
         ([None], "each message needs the role"),
         ([{"role": "user", "content": {"type": "image", "data": ""}}], "reads text only, not 'image'"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.agent.memory import Call, ConversationMemory, History, Lived, LivedTurn, Remembered, Shown, root_digest
 from gateway.agent.memory.remembered import NO_ENGINE
-from gateway.agent.memory.written import read, written
+from gateway.agent.memory.serialization import deserialize, serialize
 from gateway.agent.shared_memory import SharedMemory
 from gateway.config import LimitsConfig
 from gateway.observe.trajectories import Span
@@ -58,8 +58,8 @@ def test_answer_comes_back_as_it_was(
         *("ann", None, place, shown, tuple(lived), kept, added, held, 7, 3, "engine", "id", own, strangers, b"digest")
     )
 
-    back = read(written(node, b"one"), "ann", "id", None, 3, b"other")
-    own = read(written(node, b"one"), "ann", "id", None, 3, b"one")
+    back = deserialize(serialize(node, b"one"), "ann", "id", None, 3, b"other")
+    own = deserialize(serialize(node, b"one"), "ann", "id", None, 3, b"one")
 
     assert (back.engine, back.engine_name) == (NO_ENGINE, "")
     assert (own.engine, own.engine_name) == (7, "engine")
@@ -71,7 +71,7 @@ def test_answer_comes_back_as_it_was(
         "kept",
         "added",
         "held",
-        "written",
+        "original_ids",
         "strangers",
         "digest",
         "answer_id",

@@ -170,5 +170,5 @@ async def test_stream_that_breaks_off_says_so(workers: Workers, path: str, last:
 
     first, *rest = answer.content.split(b"\n\n")
     assert first == b"data: {}"
-    assert b"broke off" in rest[0]
+    assert b"held it broke" in rest[0]
     assert last in answer.content

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.benchmark.answer import AnswerFault, AnswerReader, Told, fault_of_status
+from gateway.benchmark.answer import AnswerContent, AnswerFault, AnswerReader, fault_of_status
 from gateway.benchmark.exchange import Asking, Exchange
 from gateway.benchmark.frames import FramesReader
 from gateway.benchmark.lengths import read_lengths
@@ -39,10 +39,10 @@ ANSWER = (
 )
 
 
-def read(data: bytes, kind: str = STREAM, size: int = 1 << 20) -> tuple[int, Told]:
+def read(data: bytes, kind: str = STREAM, size: int = 1 << 20) -> tuple[int, AnswerContent]:
     reader = AnswerReader(kind)
     came = sum(reader.feed(data[at : at + size]) for at in range(0, len(data), size))
-    return came + reader.close(), reader.told
+    return came + reader.close(), reader.content
 
 
 @given(st.integers(1, 200))
@@ -153,7 +153,7 @@ def test_frames_are_read_however_they_are_cut(form: Format, size: int) -> None:
     came = sum(reader.feed(data[at : at + size]) for at in range(0, len(data), size))
 
     assert came + reader.close() == 4
-    told = reader.told
+    told = reader.content
     assert (told.ids, told.text, told.finish) == ([1, 2, 3, 4], "", "length")
     assert (told.prompt_tokens, told.cached_tokens, told.completion_tokens) == (9, 5, 4)
 
@@ -187,7 +187,7 @@ def test_bytes_of_any_kind_are_frames_or_refused(data: bytes, form: Format) -> N
 
 
 def test_server_that_knows_no_frames_is_not_measured_as_if_it_did() -> None:
-    with pytest.raises(AnswerFault, match="asked for protobuf frames and answered 'text/event-stream'"):
+    with pytest.raises(AnswerFault, match="answered with the content type 'text/event-stream'"):
         FramesReader("protobuf", STREAM)
 
 
@@ -215,8 +215,8 @@ def test_status_is_a_fault_with_the_words_of_the_server(status: int, body: bytes
         raise fault
 
 
-def told(text: str, *calls: dict[str, str]) -> Told:
-    return Told([text], calls=list(calls))
+def told(text: str, *calls: dict[str, str]) -> AnswerContent:
+    return AnswerContent([text], calls=list(calls))
 
 
 WORKLOAD = Drawn(0, read_lengths("30", 100), read_lengths("5", 100), 2)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gateway.benchmark.answer import AnswerFault, Told
+from gateway.benchmark.answer import AnswerContent, AnswerFault
 from gateway.benchmark.histogram import Histogram
 from gateway.benchmark.picture import Panel, chart, draw, number
 from gateway.benchmark.plan import MOST_SAMPLES, Plan, check_plan
 from gateway.benchmark.report import report_of
-from gateway.benchmark.sample import Place, Tally, Timed, sample_of
+from gateway.benchmark.sample import Position, Tally, Timed, sample_of
 from gateway.benchmark.server import read_servers
 from gateway.benchmark.summary import busy_seconds, compared, interval_places, prompts_of, quantile, spread
 from gateway.errors import ConfigError
@@ -87,8 +87,8 @@ def test_interval_of_many_is_close_to_the_exact_one() -> None:
 
 def sample(place: int, first: float = 0.1, whole: float = 1.0, began: float = 0.0, **told: Any) -> tuple[Any, Timed]:
     timed = Timed(first, whole, [0.3, 0.3], 1000, 900, 1800)
-    said = Told([told.pop("text", "Hi")], told.pop("ids", []), **told)
-    return sample_of(Place(place, 0), began, 0.0, timed, said), timed
+    said = AnswerContent([told.pop("text", "Hi")], told.pop("ids", []), **told)
+    return sample_of(Position(place, 0), began, 0.0, timed, said), timed
 
 
 def tally_of(*samples: tuple[Any, Timed]) -> Tally:
@@ -143,7 +143,7 @@ def test_text_is_compared_where_both_have_some() -> None:
 
 def test_late_sending_is_part_of_the_times() -> None:
     timed = Timed(0.1, 1.0, [], 1, 1, 1)
-    late = sample_of(Place(0, 0), 5.0, 2.0, timed, Told(["x"]))
+    late = sample_of(Position(0, 0), 5.0, 2.0, timed, AnswerContent(["x"]))
 
     assert (late.first, late.whole, late.late) == (2.1, 3.0, 2.0)
 
@@ -257,7 +257,7 @@ def test_numbers_have_three_digits(value: float, words: str) -> None:
         (Plan(ramp=-1.0), "--ramp"),
         (Plan(timeout=0.0), "--timeout"),
         (Plan(warmup=-1), "--warmup"),
-        (Plan(requests=100_000), f"{MOST_SAMPLES} at most"),
+        (Plan(requests=100_000), f"at most {MOST_SAMPLES}"),
     ],
 )
 def test_plan_beyond_its_ceilings_is_refused(plan: Plan, words: str) -> None:

@@ -105,7 +105,7 @@ def test_trace_without_all_times_has_none() -> None:
         (b"[]", "it is not an object"),
         (line(answer_tokens=3), "either 'messages' or 'prompt_tokens'"),
         (line(answer_tokens=3, messages=[], prompt_tokens=3), "either"),
-        (line(answer_tokens=3, messages=[]), "no list of messages"),
+        (line(answer_tokens=3, messages=[]), "not a list of messages"),
         (line(answer_tokens=3, messages=[{"role": "robot"}]), "role 'robot'"),
         (line(answer_tokens=3, messages=["x"]), "role None"),
         (line(answer_tokens=True, prompt_tokens=3), "'answer_tokens' is True"),
@@ -113,7 +113,7 @@ def test_trace_without_all_times_has_none() -> None:
         (line(answer_tokens=3, prompt_tokens=1001), "from 1 to 1000"),
         (line(answer_tokens=3, prompt_tokens=3, at=-1), "'at' is -1"),
         (b'{"answer_tokens": 3, "prompt_tokens": 3, "at": NaN}', "'at' is nan"),
-        (line(answer_tokens=3, prompt_tokens=3, url="http://x"), "'url' is no key"),
+        (line(answer_tokens=3, prompt_tokens=3, url="http://x"), "'url' is not a known key"),
         (b"x" * (LONGEST_LINE + 1), "longer than"),
     ],
 )
@@ -123,14 +123,14 @@ def test_line_of_another_form_is_named(bad: bytes, words: str) -> None:
 
 
 def test_trace_without_an_end_is_refused() -> None:
-    with pytest.raises(ValueError, match=f"{LARGEST} bytes at most"):
+    with pytest.raises(ValueError, match=f"at most {LARGEST} bytes"):
         read_trace(repeat(b" " * LONGEST_LINE), 0, 1000, 100)
-    with pytest.raises(ValueError, match=f"{MOST_LINES} lines at most"):
+    with pytest.raises(ValueError, match=f"at most {MOST_LINES} lines"):
         read_trace(repeat(line(prompt_tokens=1, answer_tokens=1)), 0, 1000, 100)
 
 
 def test_empty_trace_is_refused() -> None:
-    with pytest.raises(ValueError, match="holds no line"):
+    with pytest.raises(ValueError, match="has no lines"):
         trace(b"", b"\n")
 
 

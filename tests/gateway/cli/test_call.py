@@ -106,11 +106,11 @@ def test_unknown_tool_is_told_those_that_there_are(servers, tool, command) -> No
 
     assert (
         command("call", "up__lock", "-c", file).err
-        == "codec-gateway: no tool 'up__lock': there are up__look, up__list\n"
+        == "codec-gateway: no tool is called 'up__lock': there are up__look, up__list\n"
     )
     ran = command("call", "look", "-c", file)
     assert ran.code == exit_codes.FAILED
-    assert ran.err == "codec-gateway: no server owns 'look': names begin with up__..., other__...\n"
+    assert ran.err == "codec-gateway: no server has a tool called 'look': names begin with up__..., other__...\n"
 
 
 def test_error_of_the_server_is_a_line_and_a_failure(servers, tool, command) -> None:

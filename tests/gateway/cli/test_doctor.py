@@ -91,11 +91,7 @@ def test_tool_that_may_not_be_tried_is_unknown_and_is_not_called(servers, tool, 
 
     details = {each["name"]: each["ids"] for each in report["servers"][0]["tools"]}
     assert {each["word"] for each in details.values()} == {"unknown"}
-    assert (
-        details["writes"]["detail"]
-        == details["silent"]["detail"]
-        == ("it does not say that it changes nothing (readOnlyHint)")
-    )
+    assert details["writes"]["detail"] == details["silent"]["detail"] == ("it is not declared read-only (readOnlyHint)")
     assert details["asks"]["detail"] == "it needs arguments"
 
 
@@ -129,10 +125,10 @@ def test_ids_of_another_map_are_refused_and_warned_of(servers, tool, found, map_
 
     assert server["tools"][0]["ids"] == {
         "word": "refused",
-        "detail": f"its ids are of map {other}, which is not accepted here",
+        "detail": f"its ids belong to map {other}, which this gateway does not accept",
     }
     assert server["warnings"] == [
-        f"the ids of 'look' are not used: its ids are of map {other}, which is not accepted here"
+        f"the ids of 'look' are not used: its ids belong to map {other}, which this gateway does not accept"
     ]
 
 
@@ -145,7 +141,7 @@ def test_ids_that_lie_are_refused(servers, tool, found, leaf_result, map_file) -
     (server,) = found(file)["servers"]
 
     assert server["tools"][0]["ids"]["word"] == "refused"
-    assert "do not say what the text" in server["tools"][0]["ids"]["detail"]
+    assert "do not spell the text" in server["tools"][0]["ids"]["detail"]
 
 
 def test_without_a_map_a_leaf_is_a_leaf_that_was_not_compared(servers, tool, found, leaf_result) -> None:
@@ -217,7 +213,7 @@ def test_tool_that_is_not_as_it_was_pinned_is_warned_of(servers, tool, found, tm
 
     assert PinFile().changes()
     assert report["warnings"] == [
-        "server 'up': the definition of tool 'look' is not the pinned one: codec-gateway pins show"
+        "server 'up': the definition of tool 'look' is not the pinned one: see codec-gateway pins show"
     ]
 
 
@@ -249,7 +245,7 @@ def test_engine_that_is_away_is_a_problem(servers, found, map_file) -> None:
 
     report = found(file, code=exit_codes.FAILED)
 
-    assert report["engine"] == "away"
+    assert report["engine"] == "down"
     assert "127.0.0.1:9" in report["problems"][0]
 
 

@@ -23,7 +23,7 @@ async def test_each_engine_is_asked_and_what_is_wrong_has_its_name(
     found = await check_up(GatewayConfig(engines=engines))
 
     assert found.engine.startswith("desk: ")
-    assert found.engine.endswith("lost: away")
+    assert found.engine.endswith("lost: down")
     (problem,) = found.problems
     assert problem.startswith("engine 'lost': the engine at 'http://127.0.0.1:9' can't be reached")
     assert len(found.maps) == 1

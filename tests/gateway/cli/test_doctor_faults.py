@@ -106,9 +106,9 @@ def test_map_of_another_model_than_the_engines_is_a_problem_that_shows_both(serv
     assert ran.code == exit_codes.FAILED
     assert report["ok"] is False
     (problem,) = report["problems"]
-    assert f"({map_digest(TINY_MAP.read_bytes())}) is not the tokenizer of the engine's model" in problem
-    assert "'<tool_call>' is [300] by the map and [44, " in problem
-    assert report["engine"] == "away"
+    assert f"({map_digest(TINY_MAP.read_bytes())}) does not fit the tokenizer of the engine's model" in problem
+    assert "'<tool_call>' is [300] in the map and [44, " in problem
+    assert report["engine"] == "down"
 
 
 def test_configuration_that_is_wrong_starts_nothing_and_ends_with_three(servers, command, tmp_path) -> None:

@@ -37,7 +37,7 @@ def test_key_alone_is_printed_on_standard_output_and_its_hash_is_kept_beside_the
     assert result.exit_code == 0
     key = result.stdout.strip()
     assert "\n" not in key
-    assert "shown this once" in result.stderr
+    assert "shown only this once" in result.stderr
     record = KeyFile(folder / "keys.toml").read()["laptop"]
     assert record.digest == digest_of(key)
     assert (record.servers, record.tools, record.rate, record.concurrency) == (("time",), ("a*", "b"), 5, 2)

@@ -74,7 +74,7 @@ def test_without_a_template_auto_says_what_it_takes(say) -> None:
     code, out, err = say(CALL)
 
     assert (code, len(json.loads(out)["tool_calls"])) == (exit_codes.OK, 1)
-    assert "auto is 'generic'" in err
+    assert "auto means 'generic'" in err
 
 
 @pytest.mark.parametrize("shape", [[TOOL], {"tools": [TOOL]}, [MCP_TOOL], {"tools": [MCP_TOOL]}])

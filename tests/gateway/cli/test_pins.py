@@ -121,4 +121,4 @@ def test_broken_file_is_named_with_a_way_out(command, file, action) -> None:
 
     assert ran.code == exit_codes.CONFIG
     assert str(file.path) in ran.err
-    assert "remove it" in ran.err
+    assert "remove the file" in ran.err

@@ -94,9 +94,9 @@ def test_head_says_how_long_it_has_been_up_and_which_maps_it_takes(report) -> No
     assert f"map    {MAP[:19]}… and 1 more" in page
     assert "keys   laptop" in page
     assert "engine none" in page
-    assert "! time: the definition of 'look' is not the pinned one: codec-gateway pins show" in page
+    assert "! time: the definition of 'look' is not the pinned one: see codec-gateway pins show" in page
     assert "! time: 'bad' is not offered: no header name" in page
-    assert "7 results came with ids, 5 were tokenized here" in page
+    assert "7 results came with ids, 5 were tokenized by the gateway" in page
 
 
 def test_gateway_that_is_not_ready_says_every_reason(report) -> None:

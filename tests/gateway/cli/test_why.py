@@ -41,7 +41,7 @@ def test_narrow_terminal_keeps_what_was_lost_and_why() -> None:
 
 
 def test_before_anybody_came_back_that_is_said() -> None:
-    assert "no request has carried a conversation on" in page_of([])
+    assert "no request has continued a conversation" in page_of([])
 
 
 def test_name_of_a_caller_is_no_markup() -> None:

@@ -59,8 +59,8 @@ def test_both_at_once_are_refused_with_what_to_do(tmp_path: Path, source: str) -
     ("text", "said"),
     [
         ("[engines.desk]\nslots = 2\n", "engines.desk: expected a url"),
-        ('[engines."a b"]\nurl = "http://a:1"\n', "call it otherwise"),
-        ('[engines.a]\nurl = "http://x:1"\n[engines.b]\nurl = "http://x:1/"\n', "engines.a and engines.b have one url"),
+        ('[engines."a b"]\nurl = "http://a:1"\n', "rename it"),
+        ('[engines.a]\nurl = "http://x:1"\n[engines.b]\nurl = "http://x:1/"\n', "engines.b have the same url"),
         ('[engines.a]\nurl = "x"\n', "engines.a: expected 'embedded'"),
         ('[engines.a]\nkind = "embedded"\nmodel = "nowhere.gguf"\n', "engines.a.model"),
         ('[engines.a]\nurl = "http://x:1"\nvolatile = ["("]\n', "engines.a.volatile[0]"),
@@ -73,7 +73,7 @@ def test_what_is_wrong_is_named_with_its_section(tmp_path: Path, text: str, said
 
 
 def test_variables_can_not_name_them(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="written in a file"):
+    with pytest.raises(ConfigError, match="set only in a file"):
         load_config(None, environ={"CODEC_GATEWAY_ENGINES__A__URL": "http://x:1"}, cwd=tmp_path)
 
 

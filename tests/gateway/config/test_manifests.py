@@ -69,9 +69,9 @@ def test_url_is_read_anew_with_every_configuration(tmp_path: Path) -> None:
         ('manifest = "."\nendpoint = "unix:relative"', "'endpoint'"),
         ('manifest = "."\nendpoint = "file:///etc/passwd"', "'endpoint'"),
         ('manifest = "."\nheaders = { A = "b" }', "'headers' without 'endpoint'"),
-        ('manifest = "."\noauth = { client_id = "a", client_secret = "b" }', "'oauth' beside 'manifest'"),
-        ('command = "x"\nendpoint = "http://x"', "'endpoint' beside 'command'"),
-        ('url = "http://x/mcp"\nrequire_match = true', "'require_match' beside 'url'"),
+        ('manifest = "."\noauth = { client_id = "a", client_secret = "b" }', "'oauth', which needs 'url', but"),
+        ('command = "x"\nendpoint = "http://x"', "'endpoint', which needs 'manifest', but it has 'command'"),
+        ('url = "http://x/mcp"\nrequire_match = true', "'require_match', which needs 'manifest', but it has 'url'"),
     ],
 )
 def test_wrong_bolt_on_is_refused_by_name(tmp_path: Path, lines: str, words: str) -> None:

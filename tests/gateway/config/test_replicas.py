@@ -17,7 +17,7 @@ def test_every_address_of_a_machine_is_none_by_which_the_others_find_it(tmp_path
     path = tmp_path / "codec-gateway.toml"
     path.write_text(f'[replicas]\naddress = "{address}"\nkey_file = "k"\n')
 
-    with pytest.raises(ConfigError, match=r"replicas\.address .* name one of its own"):
+    with pytest.raises(ConfigError, match=r"replicas\.address .* set an address or name of this machine"):
         load_config(path, environ={}, cwd=tmp_path)
 
 

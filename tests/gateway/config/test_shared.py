@@ -37,7 +37,7 @@ def test_address_that_is_none_is_refused_without_its_password(url: str) -> None:
 def test_gateway_that_is_alone_shares_nothing(tmp_path: Path) -> None:
     (tmp_path / "codec-gateway.toml").write_text('[shared]\nurl = "redis://redis.lan"\n')
 
-    with pytest.raises(ConfigError, match="nobody to share with"):
+    with pytest.raises(ConfigError, match="no replicas to share the store with"):
         load_config(None, environ={}, cwd=tmp_path)
     assert load_config(None, environ={}, cwd=tmp_path, overrides={"serve.workers": 2}).shared.url == "redis://redis.lan"
 

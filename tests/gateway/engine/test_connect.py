@@ -69,7 +69,7 @@ async def test_engine_is_told_by_its_answers(answers: dict[str, object], kind: t
 
 async def test_server_that_is_neither_is_refused_with_what_it_lacks() -> None:
     async with served(v1__models=OTHER_MODELS) as url:
-        with pytest.raises(EngineRefused, match=r"neither a llama\.cpp server .* nor a vLLM server .*engine\.api"):
+        with pytest.raises(EngineRefused, match=r"neither llama\.cpp .* nor vLLM .*engine\.api"):
             await client(url)
 
 

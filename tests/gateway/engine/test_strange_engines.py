@@ -196,7 +196,7 @@ async def test_engine_that_sends_nothing_but_comments_is_given_up(
     with anyio.fail_after(60):
         async with address_of(engine) as address, routed(address.url, map_file, Watch()) as route:
             ready = route.ready()
-            with pytest.raises(EngineUnavailable, match="nothing but comments"):
+            with pytest.raises(EngineUnavailable, match="only keep-alive comments"):
                 await generate(ready)
 
 

@@ -22,7 +22,7 @@ from gateway.observe.metrics import Metrics
 
 CALL = AuditLine(
     principal="laptop",
-    face="mcp-http",
+    endpoint="mcp-http",
     method="tools/call",
     outcome="ok",
     server="time",
@@ -188,7 +188,7 @@ def test_writer_that_can_not_keep_up_blocks_nobody_and_what_is_lost_is_counted_a
     os.close(reader)
 
     notes = [json.loads(line) for line in b"".join(received).splitlines() if b'"dropped"' in line]
-    assert {note["reason"] for note in notes} == {"the calls came too fast"}
+    assert {note["reason"] for note in notes} == {"calls came in faster than they could be written"}
     assert sum(note["dropped"] for note in notes) == dropped(metrics) > 0
     assert dropped(metrics) <= QUEUE_BOUND * 2
 

@@ -10,7 +10,7 @@ import pytest
 from gateway.errors import ConfigError
 from gateway.observe.line_log import WEIGHT_BOUND
 from gateway.observe.metrics import Metrics
-from gateway.observe.trajectories import Answer, Sampled, Span, Trajectories
+from gateway.observe.trajectories import Answer, Sampled, Span, TrajectoryLog
 from leaf_sdk.trajectories import read_trajectories
 
 SPANS = (Span("template", 1), Span("shim", 1, "paint \x1b[31m s3cret", "up\n"), Span("model", 2))
@@ -34,7 +34,7 @@ def dropped(metrics: Metrics) -> float:
 
 def test_line_says_all_in_printable_ascii_and_its_file_is_the_owner_s_alone(tmp_path: Path) -> None:
     path = tmp_path / "lines"
-    with Trajectories(path, Metrics().access, secrets={"s3cret"}, model_digest=lambda: "sha256:d") as file:
+    with TrajectoryLog(path, Metrics().access, secrets={"s3cret"}, model_digest=lambda: "sha256:d") as file:
         file.record(answer("one", principal="ä\u202e"))
     (line,) = lines(path)
 
@@ -48,7 +48,7 @@ def test_line_says_all_in_printable_ascii_and_its_file_is_the_owner_s_alone(tmp_
 
 def test_file_that_is_moved_away_is_followed_by_a_new_one_and_both_are_read_together(tmp_path: Path) -> None:
     path = tmp_path / "lines"
-    with Trajectories(path, Metrics().access) as file:
+    with TrajectoryLog(path, Metrics().access) as file:
         file.record(answer("one"))
         while not path.read_bytes():
             pass
@@ -66,28 +66,30 @@ def _late() -> Sampled:
 
 def test_disk_that_is_full_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
-    with Trajectories(Path("/dev/full"), metrics.access) as file:
+    with TrajectoryLog(Path("/dev/full"), metrics.access) as file:
         for n in range(3):
             file.record(answer(str(n)))
 
     assert dropped(metrics) == 3
-    assert [r.msg["event"] for r in caplog.records].count("the file of trajectories can't be written") == 1
+    assert [r.msg["event"] for r in caplog.records].count("the trajectory file can't be written") == 1
 
 
 def test_path_that_can_not_be_written_is_said_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"trajectories\.path: .* can't be written"):
-        Trajectories(tmp_path / "none" / "lines", Metrics().access).__enter__()
+        TrajectoryLog(tmp_path / "none" / "lines", Metrics().access).__enter__()
 
 
 def test_answers_that_wait_are_bounded_by_their_bytes(tmp_path: Path) -> None:
     metrics, path = Metrics(), tmp_path / "lines"
     large = answer("large", ids=range(WEIGHT_BOUND // 8))
-    with Trajectories(path, metrics.access) as file:
+    with TrajectoryLog(path, metrics.access) as file:
         file.record(large)
         file.record(answer("small"))
 
     assert dropped(metrics) == 1
-    assert {"dropped": 1, "reason": "the answers came too fast"}.items() <= lines(path)[0].items()
+    assert {"dropped": 1, "reason": "answers came in faster than they could be written"}.items() <= lines(path)[
+        0
+    ].items()
     assert read_trajectories(path.read_text().splitlines()).lost == 1
 
 
@@ -95,7 +97,7 @@ def test_model_whose_file_is_gone_has_no_digest(tmp_path: Path) -> None:
     def gone() -> str:
         raise FileNotFoundError
 
-    with Trajectories(tmp_path / "lines", Metrics().access, model_digest=gone) as file:
+    with TrajectoryLog(tmp_path / "lines", Metrics().access, model_digest=gone) as file:
         file.record(answer("one"))
 
     assert lines(tmp_path / "lines")[0]["model_digest"] is None

@@ -83,7 +83,7 @@ def test_header_that_came_twice_is_a_mismatch_that_names_it():
     annotations = annotations_of(schema_of(n={"type": "string", "x-mcp-header": "Region"}))
     error = check_param_headers(annotations, {"n": "a"}, {"mcp-param-region": "a"}, ["mcp-param-region"])
 
-    assert error == {"code": -32020, "message": "the Mcp-Param-Region header came more than once"}
+    assert error == {"code": -32020, "message": "the Mcp-Param-Region header was sent more than once"}
 
 
 def test_two_properties_whose_paths_read_alike_may_not_share_a_header():

@@ -19,8 +19,8 @@ def test_largest_capabilities_pass_and_one_more_entry_or_character_does_not(kind
         why
         == {
             "entries": "they have more than 256 entries",
-            "text": "they say more than 16384 characters",
-            "keys": "they say more than 16384 characters",
+            "text": "their text has more than 16384 characters",
+            "keys": "their text has more than 16384 characters",
         }[kind]
     )
 

@@ -100,9 +100,9 @@ def test_answer_that_is_nested_too_deep_fails_its_own_request():
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b'{"jsonrpc":"2.0","id":7,"result":' + b'{"a":' * 200_000 + b"1" + b"}" * 200_000 + b"}", "nested too deep"),
-        (b'{"result":' + b"[" * 200_000 + b"]" * 200_000 + b',"jsonrpc":"2.0","id":7}', "nested too deep"),
-        (b'{"jsonrpc":"2.0","id":7,"result":' + b"[" * 500 + b"]" * 500 + b"}", "nested too deep"),
+        (b'{"jsonrpc":"2.0","id":7,"result":' + b'{"a":' * 200_000 + b"1" + b"}" * 200_000 + b"}", "nested too deeply"),
+        (b'{"result":' + b"[" * 200_000 + b"]" * 200_000 + b',"jsonrpc":"2.0","id":7}', "nested too deeply"),
+        (b'{"jsonrpc":"2.0","id":7,"result":' + b"[" * 500 + b"]" * 500 + b"}", "nested too deeply"),
         (b'{"jsonrpc": "2.0", "id": 7, "result": {"a": "cut sh', "not JSON"),
         (b'{"jsonrpc": "2.0", "id": 7, "result": {"a": ' + b"9" * 5000 + b"}}", "not JSON"),
     ],

@@ -62,9 +62,9 @@ def test_answers_come_back_as_they_were(request_id, result, more, code, message)
 @pytest.mark.parametrize(
     ("sent", "read"),
     [
-        ({}, {"code": -32603, "message": "it gave no reason"}),
+        ({}, {"code": -32603, "message": "no reason was given"}),
         ({"code": "x", "message": "no", "data": [1]}, {"code": -32603, "message": "no", "data": [1]}),
-        ({"code": True, "message": None}, {"code": -32603, "message": "it gave no reason"}),
+        ({"code": True, "message": None}, {"code": -32603, "message": "no reason was given"}),
         ({"code": 1.5, "message": {"a": [1]}}, {"code": -32603, "message": '{"a":[1]}'}),
         ({"code": 7, "message": 5}, {"code": 7, "message": "5"}),
     ],
@@ -116,7 +116,7 @@ def test_what_is_no_json_that_could_be_carried_on_is_a_parse_error(data):
 def test_request_whose_id_is_neither_text_nor_integer_is_refused_and_no_notification(bad):
     message = parse_message(b'{"jsonrpc":"2.0","id":%s,"method":"m"}' % bad.encode())
 
-    assert message == Malformed(INVALID_REQUEST, "the id must be a text or an integer", None)
+    assert message == Malformed(INVALID_REQUEST, "the id must be a string or an integer", None)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_number_that_json_does_not_have_is_refused_by_name_where_it_is_read(word
     message = parse_message(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":%s}}' % word.encode())
 
     assert message == Malformed(
-        PARSE_ERROR, "the message is not JSON: NaN and Infinity are not JSON numbers; send null or a text"
+        PARSE_ERROR, "the message is not JSON: NaN and Infinity are not JSON numbers; send null or a string"
     )
 
 

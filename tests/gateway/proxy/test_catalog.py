@@ -167,7 +167,7 @@ def test_owner_keeps_a_uri_for_as_long_as_it_lists_it(steps):
     before: dict[str, set[str]] = {}
     for lists in steps:
         fitting = {server: {each for each in lists.get(server, ()) if fits(each, "a:1")} for server in SERVERS}
-        uris.take((server, each, int("{" in each)) for server in SERVERS for each in sorted(lists.get(server, ())))
+        uris.replace((server, each, "{" in each) for server in SERVERS for each in sorted(lists.get(server, ())))
         now = uris.owner("a:1")
         assert fitting[now] if now is not None else not any(fitting.values())
         if owner is not None and before[owner] <= fitting[owner]:
@@ -194,7 +194,7 @@ def test_template_made_to_try_every_way_of_fitting_ends_in_this_life():
 
 def test_templates_that_are_too_many_or_too_long_make_no_uri_their_server_s():
     uris = UriClaims()
-    uris.take([("one", f"x:{n}/{{v}}", 1) for n in range(101)] + [("two", "y:" + "{v}" * 17, 1)])
+    uris.replace([("one", f"x:{n}/{{v}}", True) for n in range(101)] + [("two", "y:" + "{v}" * 17, True)])
 
     assert uris.owner("x:99/a") == "one"
     assert uris.owner("x:100/a") is None
@@ -204,12 +204,12 @@ def test_templates_that_are_too_many_or_too_long_make_no_uri_their_server_s():
 
 
 def test_thousands_of_templates_and_of_uris_that_come_later_are_told_apart_in_this_life():
-    templates = [("bad", "{v}" * 2000 + str(n), 1) for n in range(2000)]
+    templates = [("bad", "{v}" * 2000 + str(n), True) for n in range(2000)]
     uris = UriClaims()
-    uris.take(templates)
+    uris.replace(templates)
     uris.settle()
     # What holds every URI against every template would run into the time of a test.
-    uris.take([*templates, *(("good", f"x:{n}/", 0) for n in range(2000))])
+    uris.replace([*templates, *(("good", f"x:{n}/", False) for n in range(2000))])
 
     assert uris.hidden() == []
 

@@ -152,8 +152,9 @@ async def test_key_has_its_share_of_processes_and_the_next_one_is_refused_by_bot
         await asyncio.wait([holds])
 
     assert refused == (
-        "server 'up' gave no session: 'ann' has 1 of the 4 sessions with server 'up' (upstreams.up.client_sessions), "
-        "and its share is 1 (limits.principal_share): end what is not needed any more, or ask the operator for more"
+        "no session with server 'up' is available: 'ann' already has 1 of the 4 sessions with server 'up' "
+        "(upstreams.up.client_sessions), and its share is 1 (limits.principal_share): end what is no longer needed, or "
+        "ask the operator for a larger share"
     )
     assert "pid" in answered
     labels = {"kind": "client_session", "limit": "share"}
@@ -180,7 +181,7 @@ async def test_key_watches_its_share_of_resources_and_others_still_can(obeying, 
     async with proxy_of(obeying("up", offer)) as proxy:
         ann = client(principal=ANN)
         await proxy.handle("resources/subscribe", {"uri": "x:1"}, ann)
-        with pytest.raises(RpcError, match="'ann' has 1 of the 4 watched resources, and its share is 1"):
+        with pytest.raises(RpcError, match="'ann' already has 1 of the 4 subscriptions to resources, and its share"):
             await proxy.handle("resources/subscribe", {"uri": "x:2"}, ann)
         await proxy.handle("resources/subscribe", {"uri": "x:2"}, client(principal=BOB))
         await proxy.handle("resources/unsubscribe", {"uri": "x:1"}, ann)

@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from gateway.observe.metrics import Metrics
-from gateway.proxy.costs import DefinitionCosts, written
+from gateway.proxy.costs import DefinitionCosts, definition_text
 from gateway.proxy.naming import ToolEntry
 
 DEFINITION = {"name": "echo", "description": "says it back", "inputSchema": {"type": "object"}, "x-vendor": "unread"}
@@ -31,7 +31,7 @@ class Counting:
 
 
 def test_definition_is_written_as_a_chat_template_writes_it() -> None:
-    assert written(entry()) == (
+    assert definition_text(entry()) == (
         '{"type": "function", "function": {"name": "up__echo", "description": "says it back", '
         '"parameters": {"type": "object"}}}'
     )
@@ -41,7 +41,7 @@ def test_cost_is_the_number_of_ids_under_the_map(model_map) -> None:
     costs = DefinitionCosts(lambda: model_map)
     sums = costs.count([entry()])
 
-    ids = model_map.encode(written(entry()))
+    ids = model_map.encode(definition_text(entry()))
     assert sums == {"up": len(ids)}
     assert (costs.of(entry()).tokens, costs.of(entry()).estimated) == (len(ids), False)
 
@@ -52,7 +52,7 @@ def test_without_a_map_a_quarter_of_the_bytes_is_the_estimate() -> None:
     cost = costs.of(entry(description="ä"))
 
     assert cost.estimated
-    assert cost.tokens == -(-len(written(entry(description="ä")).encode()) // 4)
+    assert cost.tokens == -(-len(definition_text(entry(description="ä")).encode()) // 4)
 
 
 def test_definition_that_was_counted_is_not_counted_again() -> None:
@@ -61,7 +61,7 @@ def test_definition_that_was_counted_is_not_counted_again() -> None:
     costs.count([entry(), entry("up__other")])
     costs.count([entry(), entry("up__other"), entry("up__third")])
 
-    assert counting.asked == [written(entry(name)) for name in ("up__echo", "up__other", "up__third")]
+    assert counting.asked == [definition_text(entry(name)) for name in ("up__echo", "up__other", "up__third")]
 
 
 def test_definition_that_is_gone_is_forgotten() -> None:
@@ -107,7 +107,7 @@ async def test_metric_follows_the_tools(upstream, proxy_of, model_map) -> None:
 
     async with proxy_of(upstream("echo")) as proxy, anyio.create_task_group() as tasks:
         tasks.start_soon(costs.follow, proxy, metrics.servers)
-        expected = len(model_map.encode(written(proxy.tools()[0])))
+        expected = len(model_map.encode(definition_text(proxy.tools()[0])))
         with anyio.fail_after(20):
             while told() != expected:
                 await anyio.lowlevel.checkpoint()

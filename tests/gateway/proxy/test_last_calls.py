@@ -24,6 +24,13 @@ def test_calls_of_a_server_and_of_a_tool_are_the_latest_first():
     assert found[0].ended_at >= found[-1].ended_at
 
 
+def test_a_call_reads_the_same_each_time():
+    calls = LastCalls()
+    calls.note("up", "a", "laptop", "ok", 0.5)
+
+    assert len({calls.of("up")[0] for _ in range(1000)}) == 1
+
+
 def test_the_oldest_go():
     calls = LastCalls()
     for number in range(KEPT + 5):

@@ -235,7 +235,7 @@ async def test_lists_of_a_modern_server_are_kept_for_the_latest_abilities_only(
     listing, proxy_of, client, noted, monkeypatch
 ):
     monkeypatch.setattr("gateway.proxy.upstream.listing._SHORT", 60.0)
-    monkeypatch.setattr("gateway.proxy.upstream.members._ABILITIES", 2)
+    monkeypatch.setattr("gateway.proxy.upstream.members._CAPABILITY_SETS", 2)
     async with proxy_of(listing("up", "modern")) as proxy:
         for n in (1, 2, 1, 3, 1, 2):
             await names(proxy, client(modern=True, roots={"n": n}), "tools/list")
@@ -291,7 +291,7 @@ async def test_key_whose_share_of_sessions_is_taken_is_told_so(listing, proxy_of
         await call(proxy, first)
         said = await call(proxy, client(modern=modern, principal=ANN, **ROOTS), "up__roots")
 
-    assert said.startswith("server 'up' gave no session: 'ann' has 1 of the 4 sessions")
+    assert said.startswith("no session with server 'up' is available: 'ann' already has 1 of the 4 sessions")
 
 
 @BOTH_ERAS

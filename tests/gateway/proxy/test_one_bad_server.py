@@ -130,7 +130,7 @@ async def test_call_behind_a_full_queue_is_refused_at_once_by_name(obeying, prox
             task.cancel()
         await asyncio.wait([running, waiting])
 
-    assert refused == "server 'up' is not available: 1 calls wait for it already; call again later"
+    assert refused == "server 'up' is not available: 1 calls are already waiting for it; call again later"
 
 
 async def test_key_that_fills_its_share_of_a_queue_leaves_room_for_the_others(
@@ -150,8 +150,9 @@ async def test_key_that_fills_its_share_of_a_queue_leaves_room_for_the_others(
         await asyncio.wait(tasks)
 
     assert refused == (
-        "server 'up' is not available: 'ann' has 1 of the 4 calls that may wait for server 'up' (upstreams.up.queue), "
-        "and its share is 1 (limits.principal_share): end what is not needed any more, or ask the operator for more"
+        "server 'up' is not available: 'ann' already has 1 of the 4 places in the queue of server 'up' "
+        "(upstreams.up.queue), and its share is 1 (limits.principal_share): end what is no longer needed, or ask the "
+        "operator for a larger share"
     )
 
 
@@ -168,7 +169,8 @@ async def test_call_that_waited_for_its_turn_in_vain_says_so_and_blames_nobody(
         await asyncio.wait([running])
 
     assert waited["content"][0]["text"] == (
-        "server 'up' is busy: the call of tool 'do' waited 0.1 s for its turn while 1 others run; call again later"
+        "server 'up' is busy: the call of tool 'do' waited 0.1 s for its turn, and 1 other requests are running; "
+        "call again later"
     )
     assert state == "closed"
     assert sum(line.startswith("call ") for line in noted()) == 1
@@ -185,7 +187,7 @@ async def test_server_that_does_not_answer_is_left_alone_for_a_while_and_then_tr
         assert proxy.statuses()[0].breaker == "open"
         refused = await call(proxy, one)
         assert re.fullmatch(
-            r"server 'up' is not available: it failed 2 times in a row and is left alone for \d+\.\d s more", refused
+            r"server 'up' is not available: it failed 2 times in a row and is not called for another \d+\.\d s", refused
         )
         monkeypatch.setattr("gateway.proxy.upstream.dispatcher.monotonic", lambda: time.monotonic() + 1000.0)
         tried = await asyncio.gather(*(call(proxy, one) for _ in range(3)))

@@ -44,7 +44,7 @@ async def test_unwritable_arguments_fail_their_own_call_and_no_other(upstream, p
         restarts = proxy.statuses()[0].restarts
 
     assert refused["isError"] is True
-    assert "call of tool 'echo' of server 'up' failed: it was not asked" in refused["content"][0]["text"]
+    assert "call of tool 'echo' of server 'up' failed: the request was not sent" in refused["content"][0]["text"]
     assert fault in refused["content"][0]["text"]
     assert results == [{"content": [{"type": "text", "text": "released"}]}]
     assert restarts == 0

@@ -111,7 +111,7 @@ async def test_http_server_that_hangs_is_noticed_after_a_call_and_connected_to_a
         (status,) = proxy.statuses()
 
     assert "did not answer" in hung["content"][0]["text"]
-    assert status.last_error == "it does not answer a ping"
+    assert status.last_error == "it did not answer a ping"
     assert back["content"][0]["text"] == "hello"
 
 

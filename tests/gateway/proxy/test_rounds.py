@@ -117,7 +117,7 @@ async def test_two_rounds_with_one_state_at_the_same_time_are_one_too_many(obeyi
         first = await put(proxy, orders=orders)
         waits = asyncio.create_task(put(proxy, first, orders=orders))
         await until_noted("holds")
-        with pytest.raises(RpcError, match="this requestState is being answered already"):
+        with pytest.raises(RpcError, match="a request with this requestState is already running"):
             await put(proxy, first, orders=orders)
         assert not waits.done()
         waits.cancel()
@@ -136,7 +136,8 @@ async def test_calls_that_wait_for_their_clients_are_bounded(obeying, proxy_of, 
         again = await put(proxy)
 
     assert refused["isError"] is True
-    assert "'ann' has 1 of the 2 calls that wait for their clients' answers" in refused["content"][0]["text"]
+    words = "'ann' already has 1 of the 2 places for calls that wait for their clients' answers"
+    assert words in refused["content"][0]["text"]
     assert again["resultType"] == "input_required"
 
 
@@ -167,7 +168,7 @@ async def test_client_is_not_asked_what_it_did_not_say_that_it_can_do(obeying, p
     async with proxy_of(obeying()) as proxy:
         result = await put(proxy, orders={"ask": ["roots/list", {}]})
 
-    assert result["structuredContent"]["answer"]["message"] == "the client does not offer 'roots/list'"
+    assert result["structuredContent"]["answer"]["message"] == "the client does not support 'roots/list'"
 
 
 async def test_answer_that_is_no_object_is_as_none_and_the_question_is_put_again(obeying, proxy_of, put, client):

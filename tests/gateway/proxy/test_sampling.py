@@ -93,7 +93,7 @@ async def test_server_that_spent_its_tokens_is_refused_by_name_and_so_is_nobody_
         others = (await call(proxy, one, "other__do", **ASK))["answer"]
 
     assert answers[:2] == [OURS, OURS]
-    assert answers[2]["message"] == "server 'up' has no tokens left to sample with (sampling_tokens)"
+    assert answers[2]["message"] == "server 'up' has no sampling tokens left (sampling_tokens)"
     assert others == OURS
     assert sampler.most == [10, 5, 10]
 

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.anyio
 ASKS = {"elicitation": {}}
 ANN, BOB = Principal("ann"), Principal("bob")
 FULL = (
-    "server 'up' gave no session: all 1 sessions with server 'up' are taken (upstreams.up.client_sessions); "
-    "call again later"
+    "no session with server 'up' is available: all 1 sessions with server 'up' are in use "
+    "(upstreams.up.client_sessions); try again later"
 )
 
 

@@ -21,8 +21,8 @@ def test_one_principal_gets_its_share_and_is_told_which_and_what_to_do():
     assert over is not None
     assert over.limit == "share"
     assert over.message == (
-        "'ann' has 2 of the 8 sessions (serve.max_sessions), and its share is 2 (limits.principal_share): "
-        "end what is not needed any more, or ask the operator for more"
+        "'ann' already has 2 of the 8 sessions (serve.max_sessions), and its share is 2 (limits.principal_share): "
+        "end what is no longer needed, or ask the operator for a larger share"
     )
     assert shares.take(BOB) is None
 
@@ -36,7 +36,7 @@ def test_bound_holds_for_all_together():
     assert over is not None
     assert (over.limit, over.message) == (
         "bound",
-        "all 2 sessions are taken (serve.max_sessions); call again later",
+        "all 2 sessions are in use (serve.max_sessions); try again later",
     )
 
 

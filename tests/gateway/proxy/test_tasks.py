@@ -66,7 +66,7 @@ async def test_task_is_not_given_to_another_principal_by_what_its_server_answers
     async with proxy_of(obeying("up", OFFER)) as proxy:
         ann, bob = client(principal=ANN), client(principal=BOB)
         await make(proxy, ann)
-        with pytest.raises(RpcError, match="under an id that it had given out before, to another caller"):
+        with pytest.raises(RpcError, match="an id that another caller's task already has"):
             await make(proxy, bob)
         with pytest.raises(RpcError, match="unknown task 't1'"):
             await proxy.handle("tasks/get", {"taskId": "t1"}, bob)

@@ -61,6 +61,8 @@ async def test_report_and_checkup_name_the_tool_and_the_reason():
             (reported,) = (await rooms.status.make())["servers"]
         (checked,) = (await check_up(config)).servers
 
-    assert reported["invalid_tools"] == [{"tool": "bad", "reason": "property 'a': x-mcp-header is not a header name"}]
+    assert reported["invalid_tools"] == [
+        {"tool": "bad", "reason": "property 'a': x-mcp-header is not a valid header name"}
+    ]
     assert any("'bad' is not offered: property 'a'" in warning for warning in checked.warnings)
     assert checked.problems == ()

@@ -54,7 +54,7 @@ def test_query_that_shares_no_word_finds_nothing_and_says_how_many_there_are():
     result = search(TOOLS, {"query": "zebra"})
 
     assert result["structuredContent"] == {"tools": []}
-    assert "4 tools are there" in result["content"][0]["text"]
+    assert "none of the 4 tools matches" in result["content"][0]["text"]
 
 
 def test_found_definitions_come_whole_as_text_and_as_structure():

@@ -173,7 +173,7 @@ async def test_log_level_is_told_to_the_servers_that_the_client_may_use(both, as
         one = client(principal=ANN)
         await ask(proxy, "logging/setLevel", {"level": "error"}, one=one)
         await until_noted("logging/setLevel error")
-        with pytest.raises(RpcError, match="no server here writes log messages"):
+        with pytest.raises(RpcError, match="no server behind the gateway sends log messages"):
             await ask(proxy, "logging/setLevel", {"level": "error"}, as_=NOBODYS)
 
     assert hidden() == []

@@ -277,7 +277,7 @@ async def test_owner_that_was_started_anew_is_gone() -> None:
         raise AssertionError("nothing may be asked")
 
     async with site(app) as at:
-        with pytest.raises(OwnerGone, match="started anew"):
+        with pytest.raises(OwnerGone, match="was restarted"):
             await at.asks.forward(Replica(at.owner.address, b"x" * 8), scope(), Client().receive, Client().send)
 
 

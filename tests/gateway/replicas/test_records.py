@@ -74,7 +74,7 @@ def test_secret_that_is_not_accepted_is_no_greeting():
 def test_length_that_no_record_has_is_refused_before_it_is_waited_for(size):
     _, answers = both()
 
-    with pytest.raises(RecordFault, match=f"a record of {size} bytes"):
+    with pytest.raises(RecordFault, match=f"a record of {size} bytes, expected"):
         answers.feed(size.to_bytes(4, "big"))
 
 

@@ -304,7 +304,7 @@ async def test_store_that_is_away_keeps_nothing_and_is_not_waited_for() -> None:
 async def test_work_that_does_not_end_holds_nobody_up_at_the_end(store: Store) -> None:
     with anyio.fail_after(30):
         async with open_store(store.url, prefix="ri:") as shared:
-            endless = shared.behind(anyio.sleep_forever())
+            endless = shared.run_in_background(anyio.sleep_forever())
         await asyncio.wait({endless})
 
     assert endless.cancelled()

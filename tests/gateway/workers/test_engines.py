@@ -51,7 +51,7 @@ def test_engines_of_a_pool_are_hosted_each_by_its_name_and_servers_at_a_url_stay
 def test_engine_that_the_parent_does_not_run_is_told(tmp_path):
     (tmp_path / "engines.json").write_text("{}")
 
-    with pytest.raises(ConfigError, match="start the gateway again"):
+    with pytest.raises(ConfigError, match="restart the gateway"):
         with_hosted_engines(GatewayConfig(engine=EMBEDDED), worker(0, folder=tmp_path))
 
 
@@ -64,7 +64,7 @@ def test_settings_without_an_embedded_engine_are_left_as_they_are():
 @pytest.mark.parametrize(
     ("engine", "words"),
     [
-        (EMBEDDED, "5 slots, and each of 6 workers needs one of its own: set its 'slots' to 6 or more"),
+        (EMBEDDED, "5 slots, and each of 6 workers needs a slot of its own: set its 'slots' to 6 or more"),
         (replace(EMBEDDED, slots=6, slot_files="/kept"), "remove 'slot_files', or set serve.workers to 1"),
         (EngineConfig(kind="url", url="http://there", exclusive=True), "remove 'exclusive', or set serve.workers to 1"),
     ],

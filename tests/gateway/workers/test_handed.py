@@ -7,9 +7,9 @@ import pytest
 from gateway.app.options import ServeOptions
 from gateway.config.worker import WorkerConfig
 from gateway.errors import ConfigError, GatewayError
+from gateway.workers.control_lines import ORDERS, READY, failure_line, fault_of, order_line
 from gateway.workers.cores import cores, count_of
 from gateway.workers.handed import Descriptors, Handed
-from gateway.workers.words import ORDERS, READY, failure_line, fault_of, order_line
 
 
 @pytest.mark.parametrize("alone", [True, False])

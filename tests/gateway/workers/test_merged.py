@@ -19,7 +19,7 @@ def test_gateway_is_ready_while_one_worker_is_and_says_what_is_wrong_with_the_ot
 
     assert report["ready"]
     assert report["components"] == {"gateway": True, "engine": False}
-    assert report["reasons"] == ["worker 0: engine: away", "worker 1: it does not answer"]
+    assert report["reasons"] == ["worker 0: engine: away", "worker 1 does not answer"]
     assert report["workers"] == {"ready": 1, "of": 3}
 
 

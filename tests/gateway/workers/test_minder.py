@@ -10,8 +10,8 @@ import pytest
 
 from gateway.errors import ConfigError, GatewayError
 from gateway.proxy.upstream.lifecycle import Backoff
+from gateway.workers.control_lines import Order
 from gateway.workers.minder import Minder
-from gateway.workers.words import Order
 
 pytestmark = pytest.mark.anyio
 

@@ -40,8 +40,8 @@ def shown(sums: Sums, heard: list[int], own: str = "") -> dict[str, float]:
 
 def test_series_of_the_same_name_and_labels_are_added_up() -> None:
     sums = Sums()
-    sums.heard(0, read_page(page(3, running=1)))
-    sums.heard(1, read_page(page(4, running=2, up=0)))
+    sums.update(0, read_page(page(3, running=1)))
+    sums.update(1, read_page(page(4, running=2, up=0)))
 
     found = shown(sums, [0, 1], '# HELP running Now.\n# TYPE running gauge\nrunning{kind="x"} 7\n')
 
@@ -59,12 +59,12 @@ def test_series_of_the_same_name_and_labels_are_added_up() -> None:
 
 def test_counter_does_not_fall_when_a_worker_is_silent_or_ends_and_its_gauges_are_gone() -> None:
     sums = Sums()
-    sums.heard(0, read_page(page(3, running=1)))
-    sums.heard(1, read_page(page(4, running=2)))
+    sums.update(0, read_page(page(3, running=1)))
+    sums.update(1, read_page(page(4, running=2)))
     silent = shown(sums, [0])
     sums.ended(1)
     ended = shown(sums, [0])
-    sums.heard(1, read_page(page(1, running=5)))
+    sums.update(1, read_page(page(1, running=5)))
     again = shown(sums, [0, 1])
     sums.ended(1)
     sums.ended(1)
@@ -82,7 +82,7 @@ def test_page_of_one_worker_comes_out_as_it_went_in() -> None:
     metrics.tool_called("a", "ok", 0.2)
     before = metrics.render().decode()
     sums = Sums()
-    sums.heard(0, read_page(before))
+    sums.update(0, read_page(before))
 
     assert shown(sums, [0]) == {
         sample.name + "".join(sample.labels.values()): sample.value

@@ -1,8 +1,7 @@
-"""Answers of HTTP servers as outcomes of a request: a result, or one of the four ways in which there is none.
+"""Answers of HTTP servers as outcomes of a request: a result, or an error that says why there is none.
 
-Turns a status with its body, a message of a body or an event into a result or an error of
-`proxy/transport/interface.py`, with a sentence for the person who has to do something about it. It sends nothing and
-keeps nothing.
+Turns a status and a body, or a message of a body or an event, into a result or an error of
+`proxy/transport/interface.py`, with a sentence for the person who has to solve it. It sends nothing and keeps nothing.
 """
 
 from typing import Any, Final
@@ -23,21 +22,21 @@ _REFUSAL_BOUND: Final = 64 * 1024
 _EXCERPT: Final = 200
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _SKIPPED: Final = 2
-"""Times the bound that is read of one notification, which nobody waits for, before its stream is given up."""
+"""A notification over the bound is read up to this many times the bound before its stream is given up."""
 _WAYS_OUT: Final = {
-    401: "it asks who we are: set an Authorization under `headers`, or `oauth`, for this server",
-    403: "it knows who we are and refuses: check the credentials under `headers` or `oauth` and what they may do",
+    401: "it asks for credentials: set an Authorization header under `headers`, or `oauth`, for this server",
+    403: "it forbids the request: check the credentials under `headers` or `oauth`, and their permissions",
     404: "check the `url` of this server",
-    405: "is `url` the address of its MCP endpoint?",
-    406: "is `url` the address of its MCP endpoint?",
+    405: "check that the `url` of this server is that of its MCP endpoint",
+    406: "check that the `url` of this server is that of its MCP endpoint",
 }
 
 
 async def read_json(connection: Connection, number: int, bound: int, version: str) -> dict[str, Any]:
-    """The result in a JSON body; `version`: of the protocol, as it was agreed.
+    """Return the result in a JSON body. `version`: the negotiated protocol version.
 
     Raises:
-        PeerError, NoAnswer, LinkLost: as `Transport.request`.
+        PeerError, NoAnswer, LinkLost: see `Transport.request`.
     """
     body = await connection.read(bound)
     if body is None:
@@ -57,7 +56,7 @@ async def read_json(connection: Connection, number: int, bound: int, version: st
 
 
 def read_messages(data: bytes, version: str) -> list[Message | BrokenAnswer | Malformed]:
-    """One message, or those of a batch, read as far as they can be read."""
+    """Read one message, or those of a batch, as far as they can be read."""
     message = parse_message(data)
     if not isinstance(message, Malformed):
         return [message]
@@ -65,10 +64,10 @@ def read_messages(data: bytes, version: str) -> list[Message | BrokenAnswer | Ma
 
 
 def why_given_up(event: LongEvent, bound: int, *, waiting: bool) -> Unfit | None:
-    """Why a stream is read no further, behind an event over the bound; None: only that event is left out.
+    """Why a stream is given up at an event over the bound; None: only that event is skipped.
 
     Args:
-        waiting: the stream is that of a request, which what does not call may be the answer to.
+        waiting: whether the stream belongs to a request; an event that is not a call may then be its answer.
     """
     if waiting and not event.data.is_call:
         return Unfit(too_long(bound))
@@ -78,10 +77,10 @@ def why_given_up(event: LongEvent, bound: int, *, waiting: bool) -> Unfit | None
 
 
 async def read_refusal(connection: Connection, *, in_session: bool) -> Exception | None:
-    """Why there is no result, from an answer that is not 200 or of no type that we read.
+    """Return why there is no result, for an answer whose status is not 200 or whose type we can't read.
 
     Args:
-        in_session: our session id was sent. None comes back where the answer means that the server forgot it.
+        in_session: whether our session id was sent. If so, None means that the server has forgotten the session.
     """
     body = await _read_short(connection)
     words = status_words(connection.status)
@@ -95,24 +94,24 @@ async def read_refusal(connection: Connection, *, in_session: bool) -> Exception
             f"its answer is of type {kind[:100]!r}; expected {JSON} or {EVENTS}: check the `url` of this server"
         )
     if connection.status == 202:
-        return NoAnswer("it accepted the request but does not answer it (HTTP 202)")
+        return NoAnswer("it accepted the request but sent no answer (HTTP 202)")
     if connection.status in _REDIRECTS:
         where = escape_text(connection.header("location"), _EXCERPT)
-        return NoAnswer(redirect_words(connection.status, f"to {where!r}" if where else "nowhere"))
+        return NoAnswer(redirect_words(connection.status, f"to {where!r}" if where else "without saying where"))
     hint = _WAYS_OUT.get(connection.status)
     return NoAnswer(words + _excerpt(kind, body) + (f": {hint}" if hint else ""))
 
 
 def redirect_words(status: int, where: str) -> str:
-    """What is said of a redirect that is not followed: it leads elsewhere, on and on, or would lose the request."""
-    return f"it redirects {where} ({status_words(status)}): set the `url` of this server to where it is meant to go"
+    """The error text for a redirect that we don't follow: to elsewhere, one too many, or one that drops the request."""
+    return f"it redirects {where} ({status_words(status)}): set the `url` of this server to its new address"
 
 
 def _is_forgotten(status: int, failure: Failure) -> bool:
-    """Whether a refusal speaks of the session and not of the request.
+    """Whether a refusal is about the session and not about the request.
 
-    The protocol has 404 for it; servers made after the TypeScript SDK's examples answer 400 with one of two sentences,
-    about no request in particular.
+    The protocol's status for this is 404. Servers modelled on the TypeScript SDK's examples answer 400 with one of two
+    sentences and without a request's id.
     """
     words = str(failure.error.get("message", "")).lower()
     told = "session" in words or "not initialized" in words

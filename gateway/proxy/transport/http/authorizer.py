@@ -1,7 +1,7 @@
-"""Where the credentials for an HTTP server come from that change in the course of time.
+"""The source of credentials that change over time, for one HTTP server.
 
-A Protocol only: `proxy/transport/oauth/client_credentials.py` implements it, `channel.py` uses it. What never changes
-stands in the configuration's `headers` and needs none of this.
+Only a Protocol: `proxy/transport/oauth/client_credentials.py` implements it, `channel.py` uses it. Credentials that
+never change are in the configuration's `headers` and don't need it.
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ class Authorizer(Protocol):
     """The credentials for one server."""
 
     async def headers(self) -> Mapping[str, str]:
-        """The headers that carry them; empty where there are none yet.
+        """Return the headers that carry the credentials; empty while there are none.
 
         Raises:
-            NoAnswer: they can't be had; the sentence says why.
+            NoAnswer: they can't be obtained; the message says why.
         """
         ...
 
     async def refused(self, status: int, www_authenticate: str) -> bool:
-        """The server answered 401 or 403 to the last ones. Whether there are better ones now. Raises as `headers`."""
+        """Return whether there are better ones, after the server answered 401 or 403. Raises as `headers` does."""
         ...

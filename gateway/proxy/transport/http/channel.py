@@ -1,13 +1,12 @@
-"""The way to one MCP endpoint: requests out with the headers that every one of them needs, answers' heads in.
+"""The way to one MCP endpoint: requests out with the headers that each of them needs, heads of answers in.
 
-Adds the session's id, the protocol version and our credentials, asks once more with fresh ones where those were
-refused, follows a redirect within the server's own origin, and notices when the server forgot the session; all that
-runs then fails at once. It reads no body.
+Adds the session's id, the protocol version and our credentials, repeats a request with fresh credentials if they were
+refused, follows redirects within the server's own origin, and notices when the server has forgotten the session, which
+fails everything that is running. It reads no body.
 """
 
 import asyncio
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Final
 from urllib.parse import urljoin
 
@@ -21,7 +20,7 @@ from gateway.protocol.headers import VERSION_HEADER
 from gateway.proxy.transport.http.answers import EVENTS, JSON, redirect_words
 from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.transport.http.client import HttpClient
-from gateway.proxy.transport.http.headers import media_type, status_words
+from gateway.proxy.transport.http.headers import common_headers, media_type, status_words
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, SessionForgotten
 
 SESSION_HEADER: Final = "mcp-session-id"
@@ -34,65 +33,67 @@ _POST_LINES: Final = header_lines({"accept": f"{JSON}, {EVENTS}", "content-type"
 _GET_LINES: Final = header_lines({"accept": EVENTS})
 _GOODBYE_TIME: Final = 2.0
 _LAST_WORDS: Final = 2.0
-"""Seconds that requests in a session that the server forgot get for the beginning of their answer."""
+"""Seconds to wait for the head of an answer to a request in a session that the server has forgotten."""
 _REDIRECTS: Final = 3
 _ID_BOUND: Final = 1024
 
 
 class Channel:
-    """One endpoint, and the session there if it has one."""
+    """One endpoint, and our session there if there is one."""
 
     def __init__(
         self, address: Address, headers: Mapping[str, str], client: HttpClient, authorizer: Authorizer | None
     ) -> None:
         """`headers`: what the configuration adds to every request."""
         self.closed = asyncio.Event()
-        """Set when nothing more can be sent; all that ran has failed by then."""
+        """Set when nothing more can be sent."""
         self.modern = False
         self.session = ""
-        """The server's name for our session (handshake era), if it gave one."""
+        """The id that the server gave our session (handshake era); empty: none."""
         self._address = address
         self._client = client
         self._authorizer = authorizer
         self._base = _base_lines(address, headers)
         self.version = ""
-        """Of the protocol; empty: none was agreed."""
+        """Protocol version; empty: none was negotiated yet."""
         self._lines = self._base
         self._busy: set[Connection] = set()
         self._asked: set[Connection] = set()
-        """Those whose answer has not begun."""
+        """Connections whose answer has not begun."""
         self._answered = asyncio.Event()
         self._lost = LinkLost("", sent=False)
 
-    def speak(self, version: str) -> None:
-        """From now on, this protocol version."""
+    def use_version(self, version: str) -> None:
+        """Use this protocol version from now on."""
         self.version = version
         self.modern = version in MODERN_VERSIONS
         self._compose()
 
     def begin_session(self, connection: Connection) -> None:
-        """Take the session's id from the answer to `initialize`.
+        """Store the session's id from the answer to `initialize`.
 
         Raises:
-            NoAnswer: it is none that a header could carry (Streamable HTTP: visible ASCII).
+            NoAnswer: no header can carry it (Streamable HTTP: visible ASCII).
         """
         given = connection.header(SESSION_HEADER)
         if len(given) > _ID_BOUND or not given.isascii() or not given.isprintable() or " " in given:
-            raise NoAnswer(f"its session id of {len(given)} characters is not visible ASCII of at most {_ID_BOUND}")
+            raise NoAnswer(
+                f"its session id of {len(given)} characters is not valid: expected visible ASCII, at most {_ID_BOUND}"
+            )
         self.session = given
         self._compose()
 
     async def post(self, body: bytes, lines: bytes = b"", *, opening: bool = False) -> Connection:
-        """Send a message; the connection comes back with the answer's head, and is to be released.
+        """Send a message. Return the connection, with the head of the answer read; the caller must release it.
 
         Args:
-            lines: header lines of this message alone.
-            opening: it asks for a session, and is in none.
+            lines: additional header lines for this message.
+            opening: whether the message asks for a session; it is then sent outside any.
 
         Raises:
-            LinkLost, NoAnswer: as `Transport.request`.
+            LinkLost, NoAnswer: see `Transport.request`.
         """
-        # Not whether there is one when the answer comes: what was asked before it began says nothing of it.
+        # Judged now and not when the answer comes: a request sent before a session began says nothing about it.
         in_session = self.in_session and not opening
         lines = (self._base if opening else self._lines) + _POST_LINES + lines
         connection = await self._request("POST", lines, body)
@@ -107,10 +108,12 @@ class Channel:
         return connection
 
     async def open_stream(self, last_id: str | None) -> Connection | None:
-        """An event stream from behind that event, or of what belongs to no request; None: the server offers none.
+        """Open the event stream that continues after event `last_id`, or (None) the one for what belongs to no request.
+
+        Returns None if the server offers none.
 
         Raises:
-            LinkLost, NoAnswer: not now.
+            LinkLost, NoAnswer: it can't be opened now.
         """
         lines = header_lines({"last-event-id": last_id}) if last_id is not None else b""
         connection = await self._request("GET", self._lines + _GET_LINES + lines, b"")
@@ -125,20 +128,21 @@ class Channel:
         return None
 
     def release(self, connection: Connection, *, drain: bool = False) -> None:
-        """Done with it; `drain`: what may still come is of no interest, and little."""
+        """Give a connection back. `drain`: the rest of its answer is short and can be thrown away."""
         self._busy.discard(connection)
         self._client.give(connection, drain=drain)
 
     def forget(self) -> SessionForgotten:
-        """The server does not know our session any more. Requests on their way still learn whether they were begun."""
-        error = SessionForgotten("it forgot our session")
+        """The server has forgotten our session: close. Requests in flight still learn whether the server began them."""
+        error = SessionForgotten("it has forgotten our session")
         if not self.closed.is_set():
             self._lost = error
             self.closed.set()
         return error
 
     async def lose(self, error: LinkLost) -> None:
-        """It is over: fail all that runs. Requests that are made later fail with `error`, or as forgotten."""
+        """Close, and fail everything that is running. Later requests fail with `error`, or with SessionForgotten if the
+        session was forgotten; in that case, requests in flight first get a moment for their answers to begin."""
         try:
             if not self.closed.is_set():
                 self._lost = error
@@ -153,9 +157,9 @@ class Channel:
             self.closed.set()
 
     async def end_session(self) -> None:
-        """End the session at the server, if there is one (Streamable HTTP, "Session Management"); give up soon.
+        """End the session at the server, if there is one (Streamable HTTP, "Session Management"). Gives up soon.
 
-        In the modern era there may be one that came too late to be spoken in.
+        Even in the modern era there may be one: from an `initialize` whose answer came too late to be used.
         """
         session, self.session = self.session, ""
         if not session or isinstance(self._lost, SessionForgotten):
@@ -172,7 +176,7 @@ class Channel:
 
     @property
     def in_session(self) -> bool:
-        """Whether what is sent now is sent in a session."""
+        """Whether messages are now sent in a session."""
         return bool(self.session) and not self.modern
 
     def _compose(self) -> None:
@@ -182,7 +186,7 @@ class Channel:
         self._lines = self._base + header_lines(headers)
 
     async def _request(self, method: str, lines: bytes, body: bytes) -> Connection:
-        """Send, and once more where the server refused credentials for which there are better ones by now."""
+        """Send; and send again if the server refused the credentials and there are better ones now."""
         connection = await self._send(method, lines, body)
         if self._authorizer is None or connection.status not in (401, 403):
             return connection
@@ -206,7 +210,7 @@ class Channel:
             self._check_open(last)
             await self._head(connection, method, lines, body)
             if connection.header("content-encoding") not in ("", "identity"):
-                raise NoAnswer("its answer is compressed, which was not asked for")
+                raise NoAnswer("its answer is compressed, although the request accepted no compression")
         except BaseException:
             self.release(connection)
             raise
@@ -228,21 +232,19 @@ class Channel:
             raise LinkLost(str(self._lost), sent=False)
 
     def _redirect(self, connection: Connection) -> None:
-        """Follow within the origin, from now on; elsewhere our credentials have no business. Releases it."""
+        """Use the redirect's target from now on, if it is in the same origin; our credentials must go nowhere else.
+        Releases the connection."""
         try:
             target = read_url(urljoin(str(self._address), connection.header("location")))
         except ValueError:
             target = None
         self.release(connection, drain=True)
         if target is None or target.origin != self._address.origin:
-            where = f"to {target.origin}" if target is not None else "nowhere"
+            where = f"to {target.origin}" if target is not None else "without saying where"
             raise NoAnswer(redirect_words(connection.status, where))
         self._address = Address(target.origin, target.path, self._address.authorization)
 
 
 def _base_lines(address: Address, headers: Mapping[str, str]) -> bytes:
-    lines = {"host": address.origin.authority, "user-agent": f"codec-gateway/{version('codec-gateway')}"}
-    if address.authorization is not None:
-        lines["authorization"] = address.authorization
-    lines |= {name.lower(): value for name, value in headers.items() if name.lower() not in _OURS}
-    return header_lines({**lines, "accept-encoding": "identity"})
+    configured = {name.lower(): value for name, value in headers.items() if name.lower() not in _OURS}
+    return header_lines(common_headers(address) | configured)

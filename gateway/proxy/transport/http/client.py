@@ -1,8 +1,8 @@
-"""The gateway's connections to HTTP servers: made, kept, and used again.
+"""The gateway's connections to HTTP servers: opened, kept and reused.
 
-Turns an origin into a connection that can take a request, and takes connections back. Reaches a server through the
-proxy of the environment where there is one, never one on this machine; reaches a URL that somebody else named only
-where that leads to the internet. It knows no request.
+Turns an origin into a connection that can take a request, and takes connections back. Servers that are not on this
+machine are reached through the environment's proxy if there is one. A URL that somebody else named is reached only if
+it leads to the internet. It knows no requests.
 """
 
 import asyncio
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
 
 CONNECT_TIME: Final = 10.0
 KEPT_TIME: Final = 4.0
-"""Seconds that an idle connection is kept: less than the five after which common servers close it."""
+"""Seconds that an idle connection is kept: less than the five after which common servers close one."""
 _KEPT: Final = 64
-"""Idle connections to one origin."""
+"""Idle connections to one origin, at most."""
 _DRAIN_TIME: Final = 1.0
 _PROXY_ANSWER: Final = 4096
 
 
 class HttpClient:
-    """One for the whole gateway; make it with `open_http_client`."""
+    """The HTTP client of the whole gateway; made by `open_http_client`."""
 
     def __init__(self) -> None:
         self.authorizers: dict[Hashable, Authorizer] = {}
-        """Credentials that all connections to a server share, by what they are made from."""
+        """The sources of credentials, shared by all connections to a server, by what they are made from."""
         self._idle: dict[Origin, list[Connection]] = {}
         self._draining: set[Connection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._tls: ssl.SSLContext | None = None
 
     async def take(self, origin: Origin, listed: frozenset[Origin] | None = None) -> Connection:
-        """A connection on which a request can be sent; give it back afterwards.
+        """Return a connection on which a request can be sent; give it back afterwards.
 
         Args:
-            listed: what the operator named, where somebody else named `origin`; None: the operator named it.
+            listed: the origins that the operator named, if somebody else named `origin`; None: the operator named it.
 
         Raises:
-            LinkLost: there is no way to the server; nothing was sent.
-            NoAnswer: the way leads where it may not.
+            LinkLost: the server can't be reached; nothing was sent.
+            NoAnswer: the origin leads to an address that is not allowed.
         """
-        # What somebody else named is judged anew each time: who lists an origin does so for one server.
+        # An origin that somebody else named is checked each time: the operator lists origins for one server only.
         idle = self._idle.get(origin) if listed is None else None
         now = asyncio.get_running_loop().time()
         while idle:
@@ -72,7 +72,7 @@ class HttpClient:
             raise LinkLost(f"can't connect to {origin}: {error.strerror or error}", sent=False) from None
 
     def give(self, connection: Connection, *, drain: bool = False) -> None:
-        """Take a connection back. One in the middle of an answer is closed, or (`drain`) its rest is thrown away."""
+        """Take a connection back. If it is within an answer, it is closed, or (`drain`) the rest is thrown away."""
         self._draining.discard(connection)
         kept = len(self._idle.get(connection.origin, ())) < _KEPT and not connection.guarded
         if connection.usable and kept:
@@ -88,7 +88,7 @@ class HttpClient:
             connection.close()
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close all idle connections."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in (*self._draining, *(each for idle in self._idle.values() for each in idle)):
@@ -101,7 +101,7 @@ class HttpClient:
             self._sweeper = asyncio.get_running_loop().call_later(seconds, self._sweep)
 
     def _sweep(self) -> None:
-        """Close what nobody needed for a while, and look again later while anything is left."""
+        """Close connections that were not used for a while, and sweep again later while any are left."""
         self._sweeper = None
         now = asyncio.get_running_loop().time()
         for connection in [each for each in self._draining if now - each.idle_since >= _DRAIN_TIME]:
@@ -137,7 +137,7 @@ class HttpClient:
         return connection
 
     async def _connect_through(self, proxy: Address, origin: Origin, *, guarded: bool) -> Connection:
-        """Through an HTTP proxy: asked for the URL as a whole, or (TLS) for a tunnel (RFC 9110, 9.3.6)."""
+        """Connect through an HTTP proxy, which is sent whole URLs, or asked for a tunnel for TLS (RFC 9110, 9.3.6)."""
         credentials = header_lines({"proxy-authorization": proxy.authorization}) if proxy.authorization else b""
         if not origin.secure:
             connection = Connection(
@@ -153,7 +153,9 @@ class HttpClient:
         try:
             await tunnel.head()
             if tunnel.status != 200:
-                raise LinkLost(f"the proxy {proxy.origin} refuses {target!r}: HTTP {tunnel.status}", sent=False)
+                raise LinkLost(
+                    f"the proxy {proxy.origin} refuses to connect to {target!r}: HTTP {tunnel.status}", sent=False
+                )
             connection = Connection(origin, _soon(), guarded=guarded)
             transport = await asyncio.get_running_loop().start_tls(
                 tunnel.transport, connection, self._context(), server_hostname=origin.host
@@ -183,7 +185,7 @@ class HttpClient:
                     raise
 
     def _context(self) -> ssl.SSLContext:
-        """Made when it is first needed: it reads hundreds of certificates."""
+        """The TLS context, made on first use: this reads hundreds of certificates."""
         if self._tls is None:
             self._tls = ssl.create_default_context()
         return self._tls
@@ -195,7 +197,7 @@ def _soon() -> Callable[..., object]:
 
 @asynccontextmanager
 async def open_http_client() -> AsyncGenerator[HttpClient]:
-    """What all connections to HTTP servers share; leaving the context closes those that are idle."""
+    """Open the client that all connections to HTTP servers share; leaving the context closes idle connections."""
     client = HttpClient()
     try:
         yield client

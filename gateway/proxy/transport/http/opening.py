@@ -1,8 +1,8 @@
-"""A session that is asked for over HTTP, and ended where it comes when nobody wants it any more.
+"""A session that is requested over HTTP, and ended if it comes when nobody wants it any more.
 
-A server that is slow to start may be asked for either era at a time, and one answer counts. The other must not leave a
-session behind at the server: its `initialize` is heard to its end, for a while, and what it opened is deleted. It knows
-no era and no message.
+A server that is slow to start may be asked for both eras at the same time, and only one answer counts. The other must
+not leave a session at the server: the answer to its `initialize` is awaited for a while, and the session that it opened
+is deleted. It knows no era and no message.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ from typing import Any, Final
 from gateway.proxy.transport.http.channel import Channel
 
 _LATE: Final = 30.0
-"""Seconds that a server gets for the answer to an `initialize` that nobody waits for."""
+"""Seconds to wait for the answer to an `initialize` that nobody wants any more."""
 
 
 async def open_session(
     asking: Coroutine[Any, Any, dict[str, Any]], channel: Channel, keep: Callable[[asyncio.Future[Any]], None]
 ) -> dict[str, Any]:
-    """The result of `asking`, which begins a session on the channel. Raises what it raises.
+    """Return the result of `asking`, which begins a session on the channel. Raises what it raises.
 
     Args:
-        keep: takes what goes on beside, for no longer than the transport lives.
+        keep: takes tasks that go on in the background, at most as long as the transport lives.
     """
     asked = asyncio.ensure_future(asking)
     try:

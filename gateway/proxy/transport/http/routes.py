@@ -1,4 +1,4 @@
-"""The ways to a server: the proxy of the environment, the addresses of a name, and what a silent connection is told.
+"""The ways to a server: the environment's proxy, the addresses of a name, and keep-alive for silent connections.
 
 Turns an origin into the proxy that leads to it, or into addresses; opens nothing.
 """
@@ -14,12 +14,12 @@ from gateway.proxy.transport.interface import LinkLost
 
 
 def proxy_for(origin: Origin) -> Address | None:
-    """The proxy of the environment for a server (`https_proxy`, `no_proxy` ...); none for one on this machine.
+    """The environment's proxy for a server (`https_proxy`, `no_proxy` ...); None: there is none.
 
-    A proxy stands outside: what it calls loopback is its own machine, not ours.
+    A server on this machine never gets one: what a proxy calls loopback is its own machine, not ours.
 
     Raises:
-        LinkLost: the variable names a proxy that we can't speak to.
+        LinkLost: the variable names a proxy of a kind that is not supported.
     """
     if is_loopback(origin.host):
         return None
@@ -34,12 +34,14 @@ def proxy_for(origin: Origin) -> Address | None:
             "the environment names a proxy that is not an http:// URL: correct or unset it", sent=False
         ) from None
     if address.origin.secure:
-        raise LinkLost("the environment names a proxy over TLS; only http:// ones are supported", sent=False)
+        raise LinkLost(
+            "the environment names an https:// proxy, but only http:// ones are supported: use one of these", sent=False
+        )
     return address
 
 
 async def resolve(origin: Origin) -> list[str]:
-    """Every address of an origin's host, in the order in which the system gives them. Raises OSError."""
+    """All addresses of an origin's host, in the order in which the system returns them. Raises OSError."""
     if is_address(origin.host):
         return [origin.host]
     loop = asyncio.get_running_loop()
@@ -48,7 +50,7 @@ async def resolve(origin: Origin) -> list[str]:
 
 
 def is_address(host: str) -> bool:
-    """Whether the host is an address and no name."""
+    """Whether the host is an address and not a name."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
@@ -57,7 +59,7 @@ def is_address(host: str) -> bool:
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Notice within minutes that the other machine is gone, however silent a stream may be."""
+    """Have TCP notice within minutes that the other machine is gone, even if a stream is silent."""
     sock = transport.get_extra_info("socket")
     if sock is None:
         return

@@ -1,7 +1,7 @@
-"""Event streams of an HTTP server that are read again after they broke off.
+"""Event streams of an HTTP server, resumed after they break off.
 
-Turns connections into events for a reader until that has what it wants, waits between two connections as the server
-asked, and goes on behind the last event that came (Streamable HTTP, "Resumability and Redelivery"). It knows no message
+Turns connections into events for a reader until it has what it wants, waits between two connections as the server
+asked, and continues after the last event received (Streamable HTTP, "Resumability and Redelivery"). It knows no message
 and no session.
 """
 
@@ -18,42 +18,42 @@ from gateway.protocol.sse import Event, EventParser, LongEvent
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 
 PAUSE: Final = 1.0
-"""Seconds before a stream is asked for again, where the server did not say."""
+"""Seconds before a stream is opened again, unless the server said otherwise."""
 _SHORTEST: Final = 0.1
 _LONGEST: Final = 30.0
 _LONGEST_ASKED: Final = 300.0
 _FAILURES: Final = 5
-"""Connections in a row that may fail before the answer of a request is given up."""
+"""Connections in a row that may fail before a request is given up."""
 
 Take = Callable[[Event | LongEvent], dict[str, Any] | None]
 
 
 class Source(Protocol):
-    """Where streams come from."""
+    """What streams are opened from."""
 
     @property
     def closed(self) -> asyncio.Event:
-        """Set when nobody wants a stream any more."""
+        """Set when no stream is wanted any more."""
         ...
 
     async def open_stream(self, last_id: str | None) -> Connection | None:
-        """A stream from behind that event; None where the server offers none.
+        """Open the stream that continues after that event; None if the server offers none.
 
         Raises:
-            LinkLost, NoAnswer: not now.
+            LinkLost, NoAnswer: it can't be opened now.
         """
         ...
 
     def release(self, connection: Connection, *, drain: bool = False) -> None:
-        """Give it back; `drain`: nothing that matters is to come."""
+        """Give a connection back. `drain`: nothing that matters can follow on it."""
         ...
 
 
 class Position:
-    """Where a stream stands, over all the connections that carry it."""
+    """The position in a stream, across all connections that carry it."""
 
     def __init__(self, bound: int) -> None:
-        """`bound`: longest data of an event, in bytes."""
+        """`bound`: longest data of one event, in bytes."""
         self.last_id: str | None = None
         self._bound = bound
         self._retry: int | None = None
@@ -63,7 +63,7 @@ class Position:
         """Give events to `take` until it returns something; None at the end of the connection.
 
         Raises:
-            LinkLost, NoAnswer: it broke off.
+            LinkLost, NoAnswer: the connection broke off.
         """
         parser = EventParser(self._bound, last_id=self.last_id)
         try:
@@ -72,7 +72,7 @@ class Position:
                     if (outcome := self._take(portion, parser, take)) is not None:
                         return outcome
                     if len(portion) < len(data):
-                        # A stream of many short lines does not hold up everybody else.
+                        # So that a stream of many short lines does not hold up everything else.
                         await anyio.lowlevel.checkpoint()
             return None
         finally:
@@ -85,7 +85,7 @@ class Position:
             if (outcome := take(event)) is not None:
                 return outcome
         if (over := parser.over) is not None:
-            # Whatever it is that does not end, it is not read for ever.
+            # An event that does not end must not be read for ever.
             take(LongEvent(over, ended=False))
         if parser.last_id != self.last_id:
             self._failures = 0
@@ -93,38 +93,38 @@ class Position:
         return None
 
     def failed(self) -> int:
-        """Another connection without anything new. How many in a row."""
+        """Count a failed connection. Return how many failed in a row."""
         self._failures += 1
         return self._failures
 
     def ended(self, began: float) -> None:
-        """A connection ended in good order. One that was in vain, and for which nobody set a pace, counts as failed."""
+        """Note that a connection ended properly. A short one counts as failed, unless the server asked for a pause."""
         if asyncio.get_running_loop().time() - began >= _LONGEST:
             self._failures = 0
         elif self._retry is None:
             self._failures += 1
 
     def seconds(self, roll: float) -> float:
-        """The pause before the next connection: what the server asked for, and longer with every failure in a row.
+        """Seconds before the next connection: what the server asked for, or more with every failure in a row.
 
         Args:
-            roll: between 0 and 1; it spreads what many gateways do at once.
+            roll: between 0 and 1; it spreads the connections of many gateways.
         """
         asked = PAUSE if self._retry is None else min(max(self._retry / 1000, _SHORTEST), _LONGEST_ASKED)
         backoff = min(_LONGEST, PAUSE * 2 ** min(self._failures - 1, 10)) if self._failures else 0.0
         return max(asked, backoff * (1 + roll) / 2)
 
     async def pause(self, closed: asyncio.Event) -> None:
-        """Wait that long, or until `closed`."""
+        """Wait for the next connection's turn, or until `closed` is set."""
         with anyio.move_on_after(self.seconds(random.random())):  # noqa: S311 - not a secret
             await closed.wait()
 
 
 async def follow(source: Source, connection: Connection, take: Take, bound: int, *, resumable: bool) -> dict[str, Any]:
-    """The outcome of one request's stream, over as many connections as it needs; `connection` is released.
+    """Return the outcome of one request's stream, over as many connections as it needs. Releases `connection`.
 
     Raises:
-        LinkLost: it broke off, and can't be resumed.
+        LinkLost: the stream broke off, and can't be resumed.
     """
     position = Position(bound)
     current: Connection | None = connection
@@ -162,10 +162,10 @@ async def _resume(source: Source, position: Position) -> Connection | None:
 
 
 async def listen(source: Source, take: Take, bound: int, failing: Callable[[Exception], None]) -> None:
-    """Read the stream of what belongs to no request for as long as the source is not closed, over any failure.
+    """Read the stream of what belongs to no request until the source is closed, in spite of failures.
 
     Args:
-        failing: told of the first failure in a row.
+        failing: called with the first of several failures in a row.
     """
     position = Position(bound)
     while not source.closed.is_set():

@@ -1,9 +1,9 @@
 """One MCP server behind a URL, as a `Transport`: Streamable HTTP in both eras.
 
-Turns each request into a POST of its own and what comes back (JSON, or an event stream that may be resumed) into its
+Turns each request into a POST of its own, and the response (JSON, or an event stream that may be resumed) into its
 answer; a push on a request's stream goes to that request. In the handshake era a stream is kept open for what belongs
-to no request; in the modern era there is none, and closing a request's stream cancels it. It knows no MCP method beyond
-what the transport needs.
+to no request; in the modern era there is none, and closing a request's stream cancels the request. It knows no MCP
+methods beyond what the transport needs.
 """
 
 import asyncio
@@ -40,15 +40,14 @@ from gateway.proxy.transport.server_requests import Questions
 __all__ = ["HttpClient", "open_http", "open_http_client"]
 
 _NOTIFY_TIME: Final = 10.0
-"""Seconds that a server gets to accept a notification or an answer of ours."""
-_COURTESIES: Final = 16
-"""Cancellations on their way at a time; more tell a deaf server nothing new."""
+"""Seconds a server may take to accept a notification or an answer of ours."""
+_MOST_CANCELLATIONS: Final = 16
+"""Cancellations that may be in flight at a time; to a server that does not react, more would be no use."""
 
 
 class HttpTransport:
     """The conversation with one server."""
 
-    correlates = True
     first_number = 0
 
     def __init__(self, channel: Channel, pushes: Exchange, *, bound: int, log: FilteringBoundLogger) -> None:
@@ -62,12 +61,12 @@ class HttpTransport:
 
     @property
     def closed(self) -> asyncio.Event:
-        """As `Transport.closed`: the session was forgotten, or we left. A server that is away may come back."""
+        """See `Transport.closed`. Set if the session was forgotten or we left; a server that is away may come back."""
         return self._channel.closed
 
-    def speak(self, version: str) -> None:
-        """As `Transport.speak`."""
-        self._channel.speak(version)
+    def use_version(self, version: str) -> None:
+        """See `Transport.use_version`."""
+        self._channel.use_version(version)
 
     async def request(
         self,
@@ -78,7 +77,7 @@ class HttpTransport:
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
     ) -> dict[str, Any]:
-        """As `Transport.request`. A connection that breaks fails its own request; the session may well live on."""
+        """See `Transport.request`. A connection that breaks fails only its own request; the session may live on."""
         self._sent += 1
         number = self._sent
         body = encode_or_refuse(number, method, params)
@@ -96,7 +95,7 @@ class HttpTransport:
             raise
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """As `Transport.notify`. `notifications/initialized` opens the stream of what belongs to no request."""
+        """See `Transport.notify`. `notifications/initialized` opens the stream of what belongs to no request."""
         modern = self._channel.modern
         lines = header_lines(routing_headers(method, params or {})) if modern else b""
         await self._deliver(encode_notification(method, params), lines)
@@ -104,7 +103,7 @@ class HttpTransport:
             self._spawn(self._listen())
 
     async def close(self) -> None:
-        """Fail who waits, stop all that runs beside, and end the session."""
+        """Fail waiting requests, stop background tasks, and end the session."""
         self._questions.close()
         for task in self._tasks:
             task.cancel()
@@ -130,7 +129,7 @@ class HttpTransport:
             channel.release(connection)
 
     async def _admit(self, connection: Connection, *, opening: bool, in_session: bool) -> str:
-        """The type of an answer that can be read; any other raises, and is released."""
+        """Return the type of an answer that can be read; otherwise release the connection and raise."""
         channel = self._channel
         try:
             kind = media_type(connection.header("content-type"))
@@ -144,10 +143,10 @@ class HttpTransport:
         return kind
 
     def _take(self, event: Event | LongEvent, number: int | None, exchange: Exchange) -> dict[str, Any] | None:
-        """Bring what an event says to whom it belongs; the result, if it is that of request `number`.
+        """Deliver what an event contains. Return the result if it is the one of request `number`.
 
         Raises:
-            PeerError, NoAnswer: it is another outcome of request `number`.
+            PeerError, NoAnswer: the event is another outcome of request `number`.
         """
         if isinstance(event, LongEvent):
             self._take_long(event, number)
@@ -163,7 +162,7 @@ class HttpTransport:
     def _take_message(
         self, message: Message | BrokenAnswer | Malformed, number: int | None, exchange: Exchange
     ) -> dict[str, Any] | None:
-        """As `_take`, of one message."""
+        """Like `_take`, for one message."""
         if isinstance(message, Response):
             return message.result if message.id == number else None
         if isinstance(message, Failure):
@@ -182,7 +181,7 @@ class HttpTransport:
         elif isinstance(message, Request):
             if self._channel.modern:
                 method = escape_text(message.method, 100)
-                self._server_log.warning("upstream asked something, which 2026-07-28 does not know", method=method)
+                self._server_log.warning("upstream sent a request, which 2026-07-28 does not allow", method=method)
             else:
                 self._questions.take(message, exchange)
         elif message.method == CANCELLED:
@@ -199,7 +198,7 @@ class HttpTransport:
             raise error
 
     def _tell_cancelled(self, number: int) -> None:
-        if len(self._tasks) <= _COURTESIES and not self.closed.is_set():
+        if len(self._tasks) <= _MOST_CANCELLATIONS and not self.closed.is_set():
             params = {"requestId": number, "reason": "nobody waits for the answer any more"}
             self._spawn(self._deliver(encode_notification(CANCELLED, params), b""))
 
@@ -207,7 +206,7 @@ class HttpTransport:
         await self._deliver(message, b"")
 
     async def _deliver(self, message: bytes, lines: bytes) -> None:
-        """Send what nobody waits for; a server that does not take it is complained of."""
+        """Send a message that nobody waits for; if the server does not accept it, log a warning."""
         with anyio.move_on_after(_NOTIFY_TIME) as time:
             try:
                 connection = await self._channel.post(message, lines)
@@ -219,7 +218,7 @@ class HttpTransport:
             if connection.status >= 400:
                 self._server_log.warning("upstream refused a message", status=connection.status)
         if time.cancelled_caught:
-            self._server_log.warning("message to upstream not delivered: it does not answer")
+            self._server_log.warning("message to upstream not delivered: no answer in time")
 
     async def _listen(self) -> None:
         await listen(
@@ -228,7 +227,9 @@ class HttpTransport:
 
     def _cannot_listen(self, error: Exception) -> None:
         if not self.closed.is_set():
-            self._server_log.warning("upstream's own stream is away; trying again", cause=escape_text(str(error), 300))
+            self._server_log.warning(
+                "upstream's event stream can't be opened; trying again", cause=escape_text(str(error), 300)
+            )
 
     def _spawn(self, work: Coroutine[Any, Any, None] | asyncio.Future[Any]) -> None:
         task = asyncio.ensure_future(work)
@@ -246,18 +247,18 @@ async def open_http(
     client: HttpClient,
     authorizer: Authorizer | None = None,
 ) -> AsyncGenerator[Transport]:
-    """Speak to a URL; nothing is sent before the first request. Leaving the context ends the session.
+    """Open a transport to a URL. Nothing is sent before the first request; leaving the context ends the session.
 
     Args:
         config: an upstream whose `url` is set.
-        pushes: who hears and answers what the server says of its own accord.
-        bound: longest JSON body and longest data of an event that is read, in bytes.
+        pushes: takes and answers what the server sends of its own accord.
+        bound: longest JSON body, and longest data of an event, that is read, in bytes.
         log: receives what the server does wrong.
-        client: what all servers' connections share.
-        authorizer: gets the access tokens; None where the server needs none, or the headers have it.
+        client: shared by the connections to all servers.
+        authorizer: gets the access tokens; None: the server needs none, or the configured headers have it.
 
     Raises:
-        LinkLost: the URL is not one of a server.
+        LinkLost: the URL is not the URL of a server.
     """
     try:
         address = read_url(config.url or "")

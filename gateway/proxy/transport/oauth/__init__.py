@@ -1,1 +1,1 @@
-"""Access tokens for MCP servers over HTTP: metadata found, client credentials exchanged."""
+"""Access tokens for MCP servers over HTTP: finding metadata, and exchanging client credentials for tokens."""

@@ -1,9 +1,9 @@
-"""Access tokens for an MCP server, by our own credentials (OAuth 2.1, 4.2: client credentials).
+"""Access tokens for an MCP server, from our own credentials (OAuth 2.1, 4.2: client credentials).
 
-Turns a client id and a secret into the `Authorization` of every request: the token endpoint from the configuration or
-from what the server says when it refuses us (MCP, "Authorization"), the token kept until shortly before it expires, and
-fetched anew when it is refused. The secret goes to no server but the one that issued it, and neither it nor a token is
-ever shown. `proxy/transport/http/channel.py` uses it by the `Authorizer` Protocol.
+Turns a client id and a secret into the `Authorization` of every request. The token endpoint is configured, or found by
+what the server says when it refuses us (MCP, "Authorization"); the token is kept until shortly before it expires, and
+fetched again when it is refused. The secret goes to no server but its issuer, and neither it nor a token is ever shown.
+`proxy/transport/http/channel.py` uses this through the `Authorizer` Protocol.
 """
 
 import asyncio
@@ -41,16 +41,16 @@ _DOCUMENT_BOUND: Final = 64 * 1024
 _TOKEN_BOUND: Final = 16 * 1024
 _SCOPE_BOUND: Final = 4096
 _LIFE: Final = 3600.0
-"""Seconds that a token is used which does not say how long it lives; a refusal ends it sooner."""
+"""Seconds that a token without a stated lifetime is used, unless it is refused sooner."""
 _LONGEST_LIFE: Final = 365 * 86_400
 _MARGIN: Final = 30.0
 AGAIN: Final = 5.0
-"""Seconds before another token is asked for, after one was given that did not help, or none was given."""
+"""Seconds before another token is requested, after the last one was useless or could not be obtained."""
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ClientCredentialsGrant:
-    """The tokens for one server; all sessions with it share them."""
+    """The tokens for one server, shared by all sessions with it."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ClientCredentialsGrant:
         log: FilteringBoundLogger,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`url`: the MCP server's. Nothing is asked before the first request."""
+        """`url`: that of the MCP server. Asks for nothing before the first request."""
         self._url = url
         self._credentials = credentials
         self._client = client
@@ -78,7 +78,7 @@ class ClientCredentialsGrant:
         self._resource = str(read_url(url))
 
     async def headers(self) -> Mapping[str, str]:
-        """As `Authorizer.headers`. Empty while only the server's refusal can tell where tokens are to be had."""
+        """See `Authorizer.headers`. Empty while only a refusal by the server can say where tokens are issued."""
         if self._clock() < self._expires:
             return self._headers
         if self._endpoint is None and self._credentials.issuer is None:
@@ -89,7 +89,7 @@ class ClientCredentialsGrant:
         return self._headers
 
     async def refused(self, status: int, www_authenticate: str) -> bool:
-        """As `Authorizer.refused`."""
+        """See `Authorizer.refused`."""
         before = self._asked
         challenge = challenge_parameters(www_authenticate)
         async with self._lock:
@@ -102,7 +102,7 @@ class ClientCredentialsGrant:
         return True
 
     def _widen(self, status: int, challenge: Mapping[str, str]) -> bool:
-        """Take up scopes that the server misses (MCP, "Scope Challenge Handling"). Whether there are any."""
+        """Add scopes that the server misses (MCP, "Scope Challenge Handling"). Return whether a 403 added any."""
         asked = challenge.get("scope", "")
         if status == 401 and self._scope is None and 0 < len(asked) <= _SCOPE_BOUND:
             self._scope = asked
@@ -112,7 +112,7 @@ class ClientCredentialsGrant:
         more = [scope for scope in asked.split() if scope not in had]
         scope = " ".join(had + more)
         if not more or len(scope) > _SCOPE_BOUND:
-            # A server that misses others each time is not followed for ever.
+            # So that a server that asks for other scopes each time is not followed for ever.
             return False
         self._scope = scope
         return True
@@ -141,7 +141,7 @@ class ClientCredentialsGrant:
             issuer = await self._find_issuer(challenge)
             check_confidential(read_named_url(issuer), self._listed)
             self._log.warning(
-                "upstream chose who gets our client secret: set `oauth.issuer` if that is right",
+                "upstream chose the issuer that gets our client secret: set `oauth.issuer` if it is the right one",
                 issuer=escape_text(issuer, 200),
             )
         for url in issuer_urls(issuer):
@@ -149,7 +149,7 @@ class ClientCredentialsGrant:
                 endpoint = read_issuer(document, issuer)
                 check_confidential(endpoint.address, self._listed)
                 return endpoint
-        raise NoAnswer(f"its authorization server {escape_text(issuer, 200)!r} has no metadata: set `token_url`")
+        raise NoAnswer(f"its authorization server {escape_text(issuer, 200)!r} publishes no metadata: set `token_url`")
 
     async def _find_issuer(self, challenge: Mapping[str, str]) -> str:
         named = challenge.get("resource_metadata")
@@ -175,7 +175,7 @@ class ClientCredentialsGrant:
             form |= {"client_id": credentials.client_id, "client_secret": credentials.client_secret}
         status, document = await self._fetch("POST", endpoint.address, headers, form)
         if status == 400 and document.get("error") in ("invalid_target", "invalid_request"):
-            # Some know nothing of resource indicators (RFC 8707), and say so.
+            # Some servers don't know resource indicators (RFC 8707), and say so.
             del form["resource"]
             status, document = await self._fetch("POST", endpoint.address, headers, form)
         self._keep(status, document)
@@ -187,10 +187,10 @@ class ClientCredentialsGrant:
             words = " ".join(each for each in told if isinstance(each, str))
             said = f" ({escape_text(words, 200)})" if words else ""
             raise NoAnswer(
-                f"its authorization server gave none, {status_words(status)}{said}: check `oauth` of this server"
+                f"its authorization server answered {status_words(status)}{said}: check `oauth` of this server"
             )
         if not token.isascii() or not token.isprintable() or " " in token:
-            raise NoAnswer("its authorization server gave one that no header can carry: it is not visible ASCII")
+            raise NoAnswer("its authorization server issued one that is not visible ASCII, which no header can carry")
         seconds: object = document.get("expires_in")
         life = float(min(seconds, _LONGEST_LIFE)) if isinstance(seconds, int | float) and seconds > 0 else _LIFE
         self._headers = MappingProxyType({"authorization": f"Bearer {token}"})
@@ -203,7 +203,7 @@ class ClientCredentialsGrant:
     async def _fetch(
         self, method: str, address: Address, headers: Mapping[str, str], form: Mapping[str, str] | None
     ) -> tuple[int, dict[str, Any]]:
-        """Status and JSON object of an answer; an empty object where it is none. Follows no redirect."""
+        """Return the status and the JSON object of an answer, empty if it is not an object. Follows no redirects."""
         common = {"host": address.origin.authority, "accept": "application/json", "accept-encoding": "identity"}
         connection = await self._client.take(address.origin, self._listed)
         try:
@@ -221,7 +221,7 @@ class ClientCredentialsGrant:
 
 
 def authorizer_for(config: UpstreamConfig, client: HttpClient, log: FilteringBoundLogger) -> Authorizer | None:
-    """What gets the upstream's tokens, the same for all connections; None where it needs none."""
+    """Return what gets the upstream's tokens, the same for all connections; None if it needs none."""
     if config.oauth is None or config.url is None:
         return None
     key = (config.url, config.oauth)

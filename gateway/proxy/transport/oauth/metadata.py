@@ -1,7 +1,7 @@
-"""Where an authorization server's token endpoint is, read from what servers say of themselves.
+"""Where an authorization server's token endpoint is, according to the servers' own metadata.
 
 Turns URLs into those of their metadata, and metadata documents into a token endpoint, or into a sentence on why they
-can't be believed (RFC 9728 for the MCP server, RFC 8414 and OpenID Connect Discovery for the authorization server).
+can't be trusted (RFC 9728 for the MCP server, RFC 8414 and OpenID Connect Discovery for the authorization server).
 Pure; it fetches nothing and knows no secret.
 """
 
@@ -21,7 +21,7 @@ _OPENID: Final = "/.well-known/openid-configuration"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where tokens are asked for, and how a client says who it is there."""
+    """Where tokens are requested, and how a client authenticates there."""
 
     address: Address
     method: Method = "client_secret_basic"
@@ -29,17 +29,17 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What an MCP server says of the authorization servers that guard it."""
+    """What an MCP server's metadata says about its authorization servers."""
 
     name: str
-    """What it calls itself: tokens are asked for by that name (RFC 8707)."""
+    """Its name for itself; tokens are requested for this name (RFC 8707)."""
     issuers: tuple[str, ...]
     scope: str | None
-    """The scopes that it knows, separated by blanks."""
+    """The scopes that it supports, separated by blanks; None: it names none."""
 
 
 def read_named_url(url: str) -> Address:
-    """A URL that a server named.
+    """Parse a URL that a server named.
 
     Raises:
         NoAnswer: it is not the URL of a server.
@@ -51,7 +51,7 @@ def read_named_url(url: str) -> Address:
 
 
 def resource_urls(url: str) -> list[str]:
-    """Where an MCP server's metadata may be, in the order to look (RFC 9728, 3.1)."""
+    """Where an MCP server's metadata may be, in the order in which to look (RFC 9728, 3.1)."""
     address = read_url(url)
     path = address.path.partition("?")[0].rstrip("/")
     places = [f"{_RESOURCE}{path}", _RESOURCE] if path else [_RESOURCE]
@@ -59,10 +59,10 @@ def resource_urls(url: str) -> list[str]:
 
 
 def issuer_urls(issuer: str) -> list[str]:
-    """Where an authorization server's metadata may be (RFC 8414, 3.1; OpenID Connect Discovery, 4).
+    """Where an authorization server's metadata may be, in that order (RFC 8414, 3.1; OpenID Connect Discovery, 4).
 
     Raises:
-        NoAnswer: the issuer is not a URL of a server.
+        NoAnswer: the issuer is not the URL of a server.
     """
     address = read_named_url(issuer)
     path = address.path.partition("?")[0].rstrip("/")
@@ -71,27 +71,30 @@ def issuer_urls(issuer: str) -> list[str]:
 
 
 def read_resource(document: Mapping[str, Any], url: str) -> Resource:
-    """Who guards the MCP server at `url`.
+    """Read which authorization servers the MCP server at `url` has.
 
     Raises:
         NoAnswer: the document is about something else (RFC 9728, 3.3).
     """
     named: object = document.get("resource")
     if not isinstance(named, str) or not _covers(named, url):
-        raise NoAnswer(f"its metadata is about {_shown(named)}, not about its own URL: set `token_url`")
+        raise NoAnswer(f"its metadata describes {_shown(named)}, not its own URL: set `token_url`")
     scopes = _texts(document.get("scopes_supported"))
     return Resource(named, _texts(document.get("authorization_servers")), " ".join(scopes) or None)
 
 
 def read_issuer(document: Mapping[str, Any], issuer: str) -> Endpoint:
-    """The token endpoint of the authorization server `issuer`.
+    """Read the token endpoint of the authorization server `issuer`.
 
     Raises:
-        NoAnswer: the document is another's (RFC 8414, 3.3), or names no endpoint that we can use.
+        NoAnswer: the document is another server's (RFC 8414, 3.3), or names no usable endpoint.
     """
     named: object = document.get("issuer")
     if not isinstance(named, str) or named.rstrip("/") != issuer.rstrip("/"):
-        raise NoAnswer(f"the metadata of its authorization server {_shown(issuer)} is that of {_shown(named)}")
+        raise NoAnswer(
+            f"the metadata of its authorization server {_shown(issuer)} names another issuer, {_shown(named)}: "
+            "set `token_url`"
+        )
     try:
         address = read_url(str(document.get("token_endpoint")))
     except ValueError:
@@ -102,17 +105,17 @@ def read_issuer(document: Mapping[str, Any], issuer: str) -> Endpoint:
 
 
 def check_confidential(address: Address, listed: frozenset[Origin]) -> None:
-    """Refuse to send a secret, or to ask where it goes, where others can read along, unless the configuration says so.
+    """Refuse to send a secret, or to ask where to send it, unencrypted, unless the configuration names the origin.
 
     Raises:
-        NoAnswer: neither https nor listed.
+        NoAnswer: the origin is neither https nor listed.
     """
     if not address.origin.secure and address.origin not in listed:
-        raise NoAnswer(f"{str(address.origin)!r} would get our secret unencrypted: expected https, or set `token_url`")
+        raise NoAnswer(f"{str(address.origin)!r} would receive our secret unencrypted: expected https; set `token_url`")
 
 
 def _covers(named: str, url: str) -> bool:
-    """Whether the resource that a server calls itself holds the URL that we speak to."""
+    """Whether the resource that a server names as itself contains the URL that we use."""
     try:
         resource, wanted = read_url(named), read_url(url)
     except ValueError:

@@ -1,7 +1,7 @@
-"""A server's process of this gateway's own, as a `Transport`.
+"""A server's process that this gateway runs itself, as a `Transport`.
 
 Turns what the process writes into lines for the conversation (`transport.py`), each of bounded length. It knows no
-message.
+messages.
 """
 
 from collections.abc import AsyncGenerator
@@ -19,7 +19,7 @@ from gateway.proxy.transport.stdio.watchdog import Watchdog
 
 
 class _Reader:
-    """The bytes of one process."""
+    """Splits the output of one process into lines."""
 
     def __init__(self, transport: StdioTransport, line_bound: int) -> None:
         self._transport = transport
@@ -33,7 +33,7 @@ class _Reader:
             else:
                 self._transport.take(line)
         if (over := self._splitter.over) is not None:
-            # The rest of the line is read, since the next one stands behind it, but nobody waits for it.
+            # The rest of the line must be read to get to the next one, but no request waits for it any more.
             self._fail(over)
 
     def lose(self, cause: str) -> None:
@@ -55,14 +55,14 @@ async def open_stdio(
     log: FilteringBoundLogger,
     watchdog: Watchdog | None = None,
 ) -> AsyncGenerator[Transport]:
-    """Run the command and speak to it; leaving the context ends the process, whatever it does.
+    """Run the command and talk to it; leaving the context ends the process, whatever it does.
 
     Args:
         config: an upstream whose `command` is set.
-        pushes: who hears and answers what the server says of its own accord.
+        pushes: takes and answers what the server sends of its own accord.
         line_bound: longest message that is read, in bytes.
-        log: receives the child's standard error, one event a line.
-        watchdog: ends the process where the gateway can't.
+        log: receives the child's standard error, one event for each line.
+        watchdog: ends the process if the gateway itself can't.
 
     Raises:
         OSError: the program can't be started.

@@ -1,6 +1,6 @@
-"""Bytes that are handed over in one turn of the loop, written at once.
+"""Gathers the bytes of one iteration of the event loop and writes them together.
 
-Each write wakes whoever reads, which costs both of us more than all else that is done for a call (bench/README.md).
+Each write wakes the reader, which costs both sides more than everything else that is done for a call (bench/README.md).
 """
 
 import asyncio
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Final
 
 _MOST: Final = 64 * 1024
-"""Bytes that wait at most: soon enough to see that nobody reads."""
+"""Bytes that may be gathered before they are written: few enough to notice soon that nobody reads."""
 
 
 class Gathered:
-    """What was handed over since the loop last came round."""
+    """The bytes that were handed over in this iteration of the loop."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         self._send = send
@@ -21,7 +21,7 @@ class Gathered:
         self._size = 0
 
     def add(self, data: bytes) -> None:
-        """Have it written soon."""
+        """Write these bytes soon."""
         if not self._unsent:
             self._loop.call_soon(self.flush)
         self._unsent.append(data)
@@ -30,7 +30,7 @@ class Gathered:
             self.flush()
 
     def flush(self) -> None:
-        """Write it now."""
+        """Write what was gathered now."""
         unsent, self._unsent, self._size = self._unsent, [], 0
         if unsent:
             self._send(unsent[0] if len(unsent) == 1 else b"".join(unsent))

@@ -1,7 +1,7 @@
-"""A server's process that the parent of several workers runs, as a `Transport`.
+"""A server's process that is run by the parent of several workers, as a `Transport`.
 
-Turns a Unix socket of the parent into the pipe of a conversation (`transport.py`): the lines are the process's own, and
-words of the parent besides (`words.py`). It knows no message and no other worker.
+Turns a Unix socket of the parent into the pipe of a conversation (`transport.py`): it carries the lines of the process,
+and notices of the parent (`host_protocol.py`). It knows no messages and no other workers.
 """
 
 import asyncio
@@ -18,115 +18,115 @@ from gateway.config.model import UpstreamConfig
 from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.proxy.caller import Exchange
 from gateway.proxy.transport.interface import LinkLost, Transport
-from gateway.proxy.transport.stdio import words
+from gateway.proxy.transport.stdio import host_protocol
 from gateway.proxy.transport.stdio.gathered import Gathered
+from gateway.proxy.transport.stdio.host_protocol import Wanted
 from gateway.proxy.transport.stdio.transport import StdioTransport
-from gateway.proxy.transport.stdio.words import Wanted
 
 _ENDING: Final = 20.0
-"""Seconds in which the parent ends a process, which may take it that long."""
-_WORDS: Final = 64 * 1024
-"""Bytes of a word of the parent's at most, besides a line of the process."""
-_PARENT_GONE: Final = "the gateway's parent process, which runs it, ended"
+"""Seconds to wait for the parent to end a process."""
+_NOTICE: Final = 64 * 1024
+"""Bytes that a notice of the parent may have in addition to a line of the process."""
+_PARENT_GONE: Final = "the gateway's parent process, which ran it, has ended"
 
 
 class HostedPipe(asyncio.Protocol):
-    """The socket, from the connection to its end."""
+    """The socket to the parent."""
 
     def __init__(self, transport: StdioTransport, line_bound: int, unclaimed: Exchange) -> None:
-        """`unclaimed` answers what may be for clients of several workers."""
+        """`unclaimed` answers questions that may be for clients of several workers."""
         self.room = asyncio.Event()
         self.room.set()
         self.full = False
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Whether the process runs: done once that is known."""
+        """Done when the process runs; fails if it does not start."""
         self.gone = asyncio.Event()
-        """Set when nothing more comes: of a process of this worker alone nothing is left then."""
-        self._hearer = transport
-        self._splitter = LineSplitter(line_bound + _WORDS)
+        """Set when nothing more comes. If the process was this worker's alone, nothing is left of it then."""
+        self._transport = transport
+        self._splitter = LineSplitter(line_bound + _NOTICE)
         self._unsent = Gathered(self._send)
         self._ended = False
-        self._deaf: set[str] = set()
-        """Who does not read: the process, the parent."""
-        self._words: dict[bytes, Callable[[bytes], None]] = {
-            words.WELCOME: self._welcome,
-            words.REFUSED: self._refused,
-            words.ENDED: lambda said: self.lose(json.loads(said)),
-            words.FULL: lambda _: self._fill("process"),
-            words.ROOM: lambda _: self._clear("process"),
-            words.LONG: self._left_out,
-            words.SHARED: lambda line: transport.take_question(line, unclaimed),
-            words.STRANGE: transport.take,
+        self._not_reading: set[str] = set()
+        """Which of `process` and `parent` do not read at the moment."""
+        self._handlers: dict[bytes, Callable[[bytes], None]] = {
+            host_protocol.WELCOME: self._welcome,
+            host_protocol.REFUSED: self._refused,
+            host_protocol.ENDED: lambda said: self.lose(json.loads(said)),
+            host_protocol.FULL: lambda _: self._fill("process"),
+            host_protocol.ROOM: lambda _: self._clear("process"),
+            host_protocol.LONG: self._left_out,
+            host_protocol.SHARED: lambda line: transport.take_question(line, unclaimed),
+            host_protocol.STRANGE: transport.take,
         }
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The parent is there."""
+        """Store the socket."""
         self._socket = cast("asyncio.Transport", transport)
 
     def write(self, data: bytes) -> None:
-        """As `Pipe.write`."""
+        """See `Pipe.write`."""
         self._unsent.add(data)
 
     def pause_writing(self) -> None:
-        """The parent does not read."""
+        """Note that the parent does not read."""
         self._fill("parent")
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Note that the parent reads again."""
         self._clear("parent")
 
     def data_received(self, data: bytes) -> None:
-        """Lines of the process, and words of the parent."""
+        """Handle lines of the process and notices of the parent."""
         for line in self._splitter.feed(data):
             if isinstance(line, LongLine):
-                raise RuntimeError("the parent sent a line over the limit that it was told")
-            if line.startswith(words.MESSAGE):
-                self._hearer.take(line)
+                raise RuntimeError("the parent sent a line longer than the agreed limit")
+            if line.startswith(host_protocol.MESSAGE):
+                self._transport.take(line)
             else:
-                self._words[line[:1]](line[1:])
+                self._handlers[line[:1]](line[1:])
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The parent has ended the connection, or has ended itself."""
+        """Note that the parent has closed the connection, or has ended."""
         self.lose(_PARENT_GONE)
         self.gone.set()
 
     def lose(self, cause: str) -> None:
-        """Nothing more is said."""
+        """End the conversation."""
         if self._ended:
             return
         self._unsent.flush()
         self._ended = True
-        self._deaf.clear()
+        self._not_reading.clear()
         self._clear("")
         if not self.begun.done():
             self.begun.set_exception(LinkLost(cause))
-        self._hearer.lose(cause)
+        self._transport.lose(cause)
 
     def leave(self) -> None:
-        """This worker needs the process no more."""
+        """Tell the parent that this worker no longer needs the process."""
         self.lose("the gateway ended it")
         if not self.gone.is_set():
             self._socket.write_eof()
 
     def close(self) -> None:
-        """Wait for nothing more."""
+        """Close the socket at once."""
         self._socket.abort()
 
     def _welcome(self, number: bytes) -> None:
-        self._hearer.count_from(int(number))
+        self._transport.count_from(int(number))
         if not self.begun.done():
             self.begun.set_result(None)
 
     def _refused(self, why: bytes) -> None:
         if not self.begun.done():
-            self.begun.set_exception(words.refused(why))
-        self.lose("its process does not start")
+            self.begun.set_exception(host_protocol.refused(why))
+        self.lose("its process could not be started")
 
     def _left_out(self, told: bytes) -> None:
         number, length = map(int, told.split())
-        self._hearer.warn_of_length(length)
+        self._transport.warn_of_length(length)
         if number >= 0:
-            self._hearer.fail_too_long(number)
+            self._transport.fail_too_long(number)
 
     def _send(self, data: bytes) -> None:
         if not self._ended:
@@ -134,13 +134,13 @@ class HostedPipe(asyncio.Protocol):
 
     def _fill(self, who: str) -> None:
         if not self._ended:
-            self._deaf.add(who)
+            self._not_reading.add(who)
             self.full = True
             self.room.clear()
 
     def _clear(self, who: str) -> None:
-        self._deaf.discard(who)
-        if not self._deaf:
+        self._not_reading.discard(who)
+        if not self._not_reading:
             self.full = False
             self.room.set()
 
@@ -155,20 +155,20 @@ async def open_hosted(
     line_bound: int,
     log: FilteringBoundLogger,
 ) -> AsyncGenerator[Transport]:
-    """Speak to the process that the parent runs; leaving the context ends it, unless others speak to it as well.
+    """Talk to a process that the parent runs. Leaving the context ends it, unless other workers talk to it as well.
 
     Args:
         config: an upstream whose `command` is set.
-        pushes: who hears and answers what the server says of its own accord.
+        pushes: takes and answers what the server sends of its own accord.
         host: the parent's socket.
-        unclaimed: the process is shared with other workers, and this answers what may be for clients of several; None:
-            it is to be this worker's own.
+        unclaimed: answers questions that may be for clients of several workers, which share the process; None: this
+            worker gets a process of its own.
         line_bound: longest message that is read, in bytes.
         log: receives what the server does wrong.
 
     Raises:
         OSError: the program can't be started.
-        LinkLost: the parent is not there, or the process ended before it was.
+        LinkLost: the parent is not there, or the process ended before it was ready.
     """
     transport = StdioTransport(pushes, line_bound=line_bound, log=log)
     loop = asyncio.get_running_loop()

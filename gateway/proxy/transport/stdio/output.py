@@ -1,7 +1,7 @@
-"""What a process writes, heard in portions: one that writes very many lines holds up nobody else.
+"""Passes on what a process writes in portions, so that a process that writes very many lines holds up nothing else.
 
-Turns the bytes of one pipe into calls of `hear`, of few lines each, with the loop's other work between them; the pipe
-is not read meanwhile. Bytes of few lines are heard at once. It knows no line by its meaning.
+Turns the bytes of one pipe into calls of `hear` with few lines each, and lets the loop do other work between them; the
+pipe is not read meanwhile. Bytes of few lines are passed on at once. It does not know what lines mean.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from gateway.protocol.lines import portions
 
 
 class Output:
-    """One pipe that is read."""
+    """The reading side of one pipe."""
 
     def __init__(self, hear: Callable[[bytes], None]) -> None:
         self._hear = hear
@@ -20,7 +20,7 @@ class Output:
         self._behind: list[Callable[[], None]] = []
 
     def take(self, data: bytes, pipe: asyncio.ReadTransport) -> None:
-        """Bytes that came on the pipe."""
+        """Take bytes that were read from the pipe."""
         if self._left:
             self._left.extend(portions(data))
             return
@@ -32,7 +32,7 @@ class Output:
         self._hear(first)
 
     def when_heard(self, then: Callable[[], None]) -> None:
-        """Call `then` once all that came is heard: now, if nothing waits."""
+        """Call `then` when everything that was read has been passed on; at once, if nothing is waiting."""
         if self._left:
             self._behind.append(then)
         else:

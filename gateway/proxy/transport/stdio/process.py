@@ -1,8 +1,8 @@
 """A server's process: started, listened to, and ended.
 
-Turns a command into a process in a group of its own with the few variables that it needs, its output into calls of
-`on_output`, its standard error into our log, and its end into one call of `on_end` that says how. Ends it as the MCP
-lifecycle asks (close stdin, wait, TERM, KILL), and what it left behind. It knows no line and no message.
+Turns a command into a process in a group of its own, with only the environment variables that it needs; its output into
+calls of `on_output`, its standard error into our log, and its end into one call of `on_end` with the cause. Ends it as
+the MCP lifecycle asks (close stdin, wait, TERM, KILL), along with what it left behind. It knows no line and no message.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from gateway.proxy.transport.stdio.output import Output
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
-"""What a child sees of our environment: no secret that it was not given by name (MCP's own list, and the locale)."""
+"""What a child inherits of our environment: no secret that it is not given by name (MCP's own list, and the locale)."""
 _EXIT_GRACE: Final = 2.0
-"""Seconds a child gets to leave after its stdin closed, and again after TERM."""
+"""Seconds a child gets to exit after its stdin was closed, and again after TERM."""
 _LAST_WORDS: Final = 0.5
-"""Seconds between a process's end and that of its output, or the reverse, in which the other may still come."""
+"""Seconds to wait, when the process or its input or output has ended, for the rest to end too."""
 _POLL: Final = 0.01
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 def child_environment(extra: Mapping[str, str], outer: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The whole environment of a child: the inherited few, how deep it stands, then what the configuration adds."""
+    """The whole environment of a child: the few inherited variables, the nesting depth, and what is configured."""
     inherited = {name: outer[name] for name in INHERITED if name in outer}
     return {**inherited, DEPTH_VARIABLE: str(nesting_depth(outer) + 1), **extra}
 
@@ -48,12 +48,12 @@ class Child(asyncio.SubprocessProtocol):
         log: FilteringBoundLogger,
         server_log: ServerLog,
     ) -> None:
-        """`on_end` is called once, with a sentence, when the process is gone or no longer listens or speaks."""
+        """`on_end` is called once, with the cause, when the process has exited or closed its input or output."""
         self.room = asyncio.Event()
-        """Clear while the process does not read what was written to it; set for good at the end."""
+        """Clear while the process does not read what was written to it; set for good when it has ended."""
         self.room.set()
         self.full = False
-        """Whether `room` is clear; cheap enough to be asked at every call."""
+        """Whether `room` is clear; cheap enough to check for every call."""
         self.exited = asyncio.Event()
         self._outputs = {_STDOUT: Output(on_output), _STDERR: Output(server_log.stderr)}
         self._on_end = on_end
@@ -64,45 +64,45 @@ class Child(asyncio.SubprocessProtocol):
         self._unsent = Gathered(self._send)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The process runs."""
+        """Store the transport of the process, which runs now."""
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(_STDIN))
         self.pid = self._transport.get_pid()
 
     def write(self, data: bytes) -> None:
-        """Hand over bytes, whether or not there is `room`; after the end they go nowhere."""
+        """Write these bytes, whether or not there is `room`. After the end they are dropped."""
         self._unsent.add(data)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Output or standard error."""
+        """Pass on output or standard error."""
         self._outputs[fd].take(data, cast("asyncio.ReadTransport", self._transport.get_pipe_transport(fd)))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Without either of the two pipes there is no conversation, whether the process lives or not."""
+        """End the conversation soon: without stdin or stdout there is none, even if the process is alive."""
         if fd in (_STDIN, _STDOUT):
             self._end_soon()
 
     def process_exited(self) -> None:
-        """It is gone; what it wrote before may still be in the pipe, or a grandchild may hold that open."""
+        """End the conversation soon: the last output may still be in the pipe, or a grandchild may hold it open."""
         self.exited.set()
         self._end_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Everything of it is closed."""
+        """Note that the process and all its pipes are closed."""
         self._gone.set()
 
     def pause_writing(self) -> None:
-        """It does not read."""
+        """Note that the process does not read."""
         self.full = True
         self.room.clear()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Note that the process reads again."""
         self.full = False
         self.room.set()
 
     def end_conversation(self, cause: str) -> None:
-        """Say `on_end`, unless that was said before."""
+        """Call `on_end`, unless it was called before."""
         if not self._ended:
             self._unsent.flush()
             self._ended = True
@@ -116,7 +116,7 @@ class Child(asyncio.SubprocessProtocol):
 
     async def end(self) -> None:
         """Close its stdin, wait, TERM its group, wait, KILL its group (MCP lifecycle, "Shutdown": stdio)."""
-        # What it has not read by now would keep its input open.
+        # Bytes that it has not read by now would keep its stdin open.
         if self._stdin.get_write_buffer_size():
             self._stdin.abort()
         else:
@@ -124,12 +124,12 @@ class Child(asyncio.SubprocessProtocol):
         for number in (signal.SIGTERM, signal.SIGKILL):
             if await self._has_exited():
                 break
-            self._log.debug("upstream did not leave", pid=self.pid, signal=number.name)
+            self._log.debug("upstream process did not exit", pid=self.pid, signal=number.name)
             self._signal_group(number)
         if await self._has_exited():
             await self._end_orphans()
         else:
-            self._log.warning("upstream process survives being killed", pid=self.pid)
+            self._log.warning("upstream process is still running after SIGKILL", pid=self.pid)
         self._transport.close()
         with anyio.move_on_after(_EXIT_GRACE):
             await self._gone.wait()
@@ -143,7 +143,7 @@ class Child(asyncio.SubprocessProtocol):
         def end() -> None:
             self._outputs[_STDOUT].when_heard(lambda: self.end_conversation(self._describe()))
 
-        # Its input is lost with the process, and says nothing of what is still in its output.
+        # That its stdin is lost along with the process says nothing about what is still in its stdout.
         if self.exited.is_set() and self._stdout_is_over():
             end()
         elif not self._ended:
@@ -156,9 +156,9 @@ class Child(asyncio.SubprocessProtocol):
         return f"its process ended (signal {-code})" if code < 0 else f"its process ended (exit code {code})"
 
     async def _end_orphans(self) -> None:
-        """What the process started, and left behind in its group when it left by itself: TERM, wait, KILL.
+        """End what the process started and left behind in its group: TERM, wait, KILL.
 
-        The group's number is not given to anyone else while one of it lives.
+        The group's number is not reused while any process in it is alive.
         """
         with anyio.move_on_after(_EXIT_GRACE):
             number = signal.SIGTERM
@@ -168,7 +168,7 @@ class Child(asyncio.SubprocessProtocol):
         self._signal_group(signal.SIGKILL)
 
     def _signal_group(self, number: int) -> bool:
-        """Whether there was anyone in the process's group to signal; 0 only asks."""
+        """Signal the process's group. Return whether there was a process to signal; signal 0 only checks."""
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
@@ -176,7 +176,7 @@ class Child(asyncio.SubprocessProtocol):
         return True
 
     async def _has_exited(self) -> bool:
-        """Whether it leaves within the grace."""
+        """Whether the process exits within the grace period."""
         with anyio.move_on_after(_EXIT_GRACE):
             await self.exited.wait()
         return self.exited.is_set()
@@ -184,14 +184,14 @@ class Child(asyncio.SubprocessProtocol):
 
 @asynccontextmanager
 async def run_child(config: UpstreamConfig, child: Child, watchdog: Watchdog | None = None) -> AsyncGenerator[None]:
-    """Run the upstream's command as `child`; leaving the context ends the process, whatever it does.
+    """Run the upstream's command as `child`. Leaving the context ends the process, whatever it does.
 
-    `watchdog` ends it where the gateway can't.
+    `watchdog` ends it if the gateway itself can't.
 
     Raises:
         OSError: the program can't be started.
     """
-    # Given up in the middle, asyncio would leave the pipes open that it had not joined yet.
+    # Shielded because asyncio, if cancelled here, would leave open the pipes that it has not connected yet.
     with anyio.CancelScope(shield=True):
         await asyncio.get_running_loop().subprocess_exec(
             lambda: child,

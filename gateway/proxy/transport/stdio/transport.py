@@ -1,9 +1,9 @@
 """One MCP server behind a pipe, as a `Transport`.
 
-Turns requests into lines for a process and its lines into answers, pushes and questions, each in the order of the pipe
-and without a task of its own: the bytes that the loop reads settle the futures that callers wait on. A line that nobody
-can read fails the call that it would have answered, never the server. It knows no MCP method but `ping` and
-`notifications/cancelled`, and not whether the process is its own (`child.py`) or another's (`hosted.py`).
+Turns requests into lines for a process, and its lines into answers, pushes and questions, in the order of the pipe and
+without a task of its own: the bytes that the loop reads settle the futures that callers wait for. A line that can't be
+read fails the call that it would have answered, never the server. It knows no MCP methods except `ping` and
+`notifications/cancelled`, and not who runs the process: this gateway (`child.py`) or its parent (`hosted.py`).
 """
 
 import asyncio
@@ -35,42 +35,40 @@ from gateway.proxy.transport.server_log import ServerLog
 from gateway.proxy.transport.server_requests import Questions
 
 _NOTIFY_TIME: Final = 5.0
-"""Seconds that a notification waits for a server that does not read."""
-_COURTESIES: Final = 64
-"""Cancellations that are left in the pipe of a server that does not read; more tell it nothing new."""
+"""Seconds a notification waits for a server that does not read."""
+_MOST_CANCELLATIONS: Final = 64
+"""Cancellations that are written to a server that does not read; more would be no use."""
 _LATE: Final = 1024
-"""Requests that were given up whose answer is still looked for."""
+"""Abandoned requests whose late answers are still recognised, at most."""
 
 
 class Pipe(Protocol):
-    """Where lines for a process go."""
+    """What lines for a process are written to."""
 
     @property
     def full(self) -> bool:
-        """Whether `room` is clear; cheap enough to be asked at every call."""
+        """Whether `room` is clear; cheap enough to check for every call."""
         ...
 
     @property
     def room(self) -> asyncio.Event:
-        """Clear while the process does not read what was written to it; set for good at the end."""
+        """Clear while the process does not read what was written to it; set for good when it has ended."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Hand over bytes, whether or not there is `room`; after the end they go nowhere."""
+        """Write these bytes, whether or not there is `room`. After the end they are dropped."""
         ...
 
 
 class StdioTransport:
     """The conversation with one process."""
 
-    correlates = False
-
     def __init__(self, pushes: Exchange, *, line_bound: int, log: FilteringBoundLogger) -> None:
-        """It is to `talk_over` a pipe before anything is said."""
+        """`talk_over` must be called before anything is sent."""
         self.closed = asyncio.Event()
         self.pipe: Pipe
         self.first_number = 0
-        """As `Transport.first_number`; requests count from there as well."""
+        """See `Transport.first_number`; requests are numbered from there as well."""
         self.server_log = ServerLog(log)
         self._pushes = pushes
         self._bound = line_bound
@@ -80,19 +78,19 @@ class StdioTransport:
         self._sent = 0
         self._cause = ""
         self._version = ""
-        self._courtesies = 0
+        self._unread_cancellations = 0
 
     def talk_over(self, pipe: Pipe) -> None:
-        """Lines go here from now on."""
+        """Write to this pipe from now on."""
         self._loop = asyncio.get_running_loop()
         self.pipe = pipe
 
     def count_from(self, number: int) -> None:
-        """Numbers of requests and tokens of progress are above this one."""
+        """Use request numbers and progress tokens above this number."""
         self.first_number = number
 
-    def speak(self, version: str) -> None:
-        """As `Transport.speak`; on a pipe it decides whether there are batches."""
+    def use_version(self, version: str) -> None:
+        """See `Transport.use_version`. On a pipe the version decides whether there may be batches."""
         self._version = version
 
     async def request(
@@ -104,7 +102,7 @@ class StdioTransport:
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
     ) -> dict[str, Any]:
-        """As `Transport.request`; nothing on a pipe says to which request a push belongs."""
+        """See `Transport.request`. On a pipe nothing says which request a push belongs to."""
         self._sent += 1
         number = self.first_number + self._sent
         line = encode_or_refuse(number, method, params) + b"\n"
@@ -117,7 +115,7 @@ class StdioTransport:
             return await future
         except asyncio.CancelledError:
             if not future.cancelled():
-                # It was settled in the same moment; an error that nobody takes would be reported as forgotten.
+                # It was settled at the same moment; asyncio would log an error that nobody retrieves.
                 future.exception()
             elif method not in NEVER_CANCELLED:
                 self._tell_cancelled(number)
@@ -127,14 +125,14 @@ class StdioTransport:
             del self._waiting[number]
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """As `Transport.notify`."""
+        """See `Transport.notify`."""
         with anyio.move_on_after(_NOTIFY_TIME) as waiting:
             await self._send(encode_notification(method, params))
         if waiting.cancelled_caught:
-            self.server_log.warning("notification dropped: upstream does not read", method=method)
+            self.server_log.warning("notification dropped: upstream does not read its input", method=method)
 
     def take(self, data: bytes) -> None:
-        """A line of the process."""
+        """Handle a line of the process."""
         message = parse_message(data)
         if isinstance(message, Response):
             self._settle(message.id, message.result)
@@ -144,21 +142,21 @@ class StdioTransport:
             self._take_other(message)
 
     def take_question(self, data: bytes, exchange: Exchange) -> None:
-        """A line of the process that asks something; `exchange` has the answer."""
+        """Handle a line of the process that is a request; `exchange` answers it."""
         message = parse_message(data)
         if isinstance(message, Request):
             self._questions.take(message, exchange)
 
     def warn_of_length(self, length: int) -> None:
-        """A line of so many bytes came that was too long to be kept."""
+        """Log that a line of this many bytes was too long to be kept."""
         self.server_log.warning("upstream sent a message over the limit", bytes=length, limit=self._bound)
 
     def fail_too_long(self, number: RequestId) -> None:
-        """The answer to this request was too long."""
+        """Fail this request: its answer was too long."""
         self._settle(number, Unfit(too_long(self._bound)))
 
     def lose(self, cause: str) -> None:
-        """The process is gone, or no longer listens or speaks."""
+        """Fail all requests: the process has exited, or closed its input or output."""
         self._cause = cause
         self._questions.close()
         for future in self._waiting.values():
@@ -167,10 +165,10 @@ class StdioTransport:
         self.closed.set()
 
     async def _await_room(self) -> None:
-        """Wait while the process does not read.
+        """Wait until the process reads.
 
         Raises:
-            LinkLost: it is gone; nothing was sent.
+            LinkLost: the process is gone; nothing was sent.
         """
         while not self.pipe.room.is_set():
             await self.pipe.room.wait()
@@ -191,8 +189,8 @@ class StdioTransport:
                 self._given_up[number] = exchange
 
     def _tell_cancelled(self, number: int) -> None:
-        self._courtesies = 0 if self.pipe.room.is_set() else self._courtesies + 1
-        if self._courtesies > _COURTESIES:
+        self._unread_cancellations = 0 if self.pipe.room.is_set() else self._unread_cancellations + 1
+        if self._unread_cancellations > _MOST_CANCELLATIONS:
             return
         params = {"requestId": number, "reason": "nobody waits for the answer any more"}
         self.pipe.write(encode_notification(CANCELLED, params) + b"\n")
@@ -213,7 +211,7 @@ class StdioTransport:
     def _take_failure(self, failure: Failure) -> None:
         if failure.id is None:
             words = escape_text(str(failure.error.get("message", "")), 200)
-            self.server_log.warning("upstream could not read a message of ours", error=words)
+            self.server_log.warning("upstream could not read a message from the gateway", error=words)
         else:
             self._settle(failure.id, PeerError(failure.error))
 
@@ -224,7 +222,7 @@ class StdioTransport:
         batch = read_batch(data, self._version)
         for message in batch or (mend_message(data, refused),):
             if isinstance(message, BrokenAnswer):
-                self.server_log.warning("upstream sent an answer that nobody can use", line=shown)
+                self.server_log.warning("upstream sent an answer that can't be used", line=shown)
                 self._settle(message.id, NoAnswer(message.detail))
             elif isinstance(message, Malformed):
                 self.server_log.warning("upstream printed a line that is not a JSON-RPC message", line=shown)
@@ -232,11 +230,11 @@ class StdioTransport:
                     self._questions.refuse(message.id, message.code, message.detail)
             else:
                 if not batch:
-                    self.server_log.warning("upstream sent a message that strict JSON refuses", line=shown)
+                    self.server_log.warning("upstream sent a message that is not strictly valid JSON", line=shown)
                 self._take_other(message)
 
     def _settle(self, number: RequestId, outcome: dict[str, Any] | Exception) -> None:
-        """Give the outcome to whoever waits for it; one that comes too late only says that the request is over."""
+        """Give the outcome to the caller that waits for it. A late one only marks an abandoned request as answered."""
         future = self._waiting.get(number)
         if (late := self._given_up.pop(number, None)) is not None:
             late.answered()

@@ -1,9 +1,9 @@
-"""What ends the servers' processes when the gateway itself was killed and can't.
+"""Ends the servers' processes when the gateway was killed and can't do it itself.
 
-A small shell of its own session is told which process groups are ours, line by line over a pipe. That pipe closes when
-the gateway ends, however that comes: then the shell ends every group that it still knows of. Most servers leave by
-themselves when their input ends, which is why they get a moment; one that hangs would otherwise stay for ever. It knows
-no server.
+A small shell in a session of its own is told over a pipe, line by line, which process groups are ours. That pipe closes
+when the gateway ends, whatever the reason; then the shell ends every group that it still knows of. Most servers exit by
+themselves when their input ends, so they get a moment to do so; one that hangs would otherwise stay for ever. It knows
+no servers.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from gateway.observe.logs import get_logger
 
 _SHELL: Final = "/bin/sh"
 _MOMENT: Final = 2
-"""Seconds before TERM, and again before KILL."""
+"""Seconds to wait before TERM, and again before KILL."""
 _SCRIPT: Final = f"""
 trap '' HUP INT TERM
 held=''
@@ -36,7 +36,7 @@ done
 
 
 class Watchdog:
-    """Holds the process groups of one gateway's servers."""
+    """Guards the process groups of one gateway's servers."""
 
     def __init__(self) -> None:
         self._starting = asyncio.Lock()
@@ -45,18 +45,18 @@ class Watchdog:
         self._missing = False
 
     async def hold(self, group: int) -> None:
-        """End this process group when the gateway is gone. The first one starts the shell."""
+        """Have this process group ended when the gateway is gone. The first call starts the shell."""
         async with self._starting:
             if self._process is None and not self._missing:
                 await self._start()
         self._tell(f"hold {group}\n")
 
     def release(self, group: int) -> None:
-        """It has ended: its number may be another's from now on."""
+        """Forget this process group, which has ended: its number may be reused."""
         self._tell(f"drop {group}\n")
 
     async def close(self) -> None:
-        """End the shell; what it still holds it ends first."""
+        """End the shell, which first ends the groups that it still knows of."""
         if self._process is not None:
             os.close(self._pipe)
             self._pipe = -1
@@ -65,12 +65,12 @@ class Watchdog:
     async def _start(self) -> None:
         source, pipe = os.pipe()
         try:
-            # Given up in the middle, it would run on and hold the pipe, and nobody would know of it.
+            # Shielded because a shell whose start is cancelled would run on and hold the pipe, without our knowing it.
             with anyio.CancelScope(shield=True):
                 self._process = await asyncio.create_subprocess_exec(
                     *(_SHELL, "-c", _SCRIPT, "codec-gateway-watchdog"),
                     stdin=source,
-                    # Whoever reads what the gateway says is not to wait for this one.
+                    # Whoever reads the gateway's output must not have to wait for the shell to end.
                     stdout=asyncio.subprocess.DEVNULL,
                     stderr=asyncio.subprocess.DEVNULL,
                     start_new_session=True,
@@ -79,7 +79,7 @@ class Watchdog:
             self._missing = True
             os.close(pipe)
             get_logger("gateway.proxy").warning(
-                "servers that hang would outlive a gateway that is killed: its watchdog did not start",
+                "the watchdog did not start: servers that hang outlive the gateway if it is killed",
                 cause=f"{_SHELL}: {error.strerror}",
             )
         else:
@@ -90,6 +90,6 @@ class Watchdog:
 
     def _tell(self, line: str) -> None:
         if self._pipe >= 0:
-            # Should somebody have ended the shell, servers are no worse off than without it.
+            # If somebody has ended the shell, we are no worse off than without one.
             with suppress(OSError):
                 os.write(self._pipe, line.encode())

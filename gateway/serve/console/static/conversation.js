@@ -18,7 +18,7 @@ async function goOn(answer) {
   if (answer === viewer.store.answer) return;
   const [before, seen] = await viewer.goOn(answer);
   const [first, last] = [Math.min(before.turns.length + 1, seen.turns.length), seen.turns.length];
-  say("The conversation went on.", [`#turn-${first}`, first === last ? `Turn ${first}` : `Turns ${first} to ${last}`]);
+  say("The conversation has continued.", [`#turn-${first}`, first === last ? `Turn ${first}` : `Turns ${first} to ${last}`]);
 }
 
 let done = viewer.open().catch((error) => place.append(make("p", "problem", error.message)));

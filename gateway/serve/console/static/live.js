@@ -15,7 +15,7 @@ async function refresh() {
   if (answer.status === 304) return true;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   if (!answer.ok || answer.redirected) {
-    const why = answer.redirected ? "You are signed out." : `The gateway answers with ${answer.status}.`;
+    const why = answer.redirected ? "You are signed out." : `The gateway answered with status ${answer.status}.`;
     say(page.querySelector("main .note, main [role=alert]")?.textContent ?? why, [address, "Load the page again"]);
     return false;
   }

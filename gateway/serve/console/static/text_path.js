@@ -21,7 +21,7 @@ export class TextPath {
       for (let next = 0; next !== null; ) {
         this.say(`Comparing: ${count.format(next)} of ${count.format(total)} ids`);
         const told = await this.store.ask("differences.json", { from: next });
-        if (!told.known) throw new Error("Not known: the map of this conversation is not here, or can't encode.");
+        if (!told.known) throw new Error("Not known: this conversation's map is not available here, or can't encode.");
         unread += told.unread;
         for (const each of told.differences) {
           places += 1;
@@ -31,7 +31,7 @@ export class TextPath {
         next = told.next;
       }
       const left = unread ? `; ${count.format(unread)} ids were not compared` : "";
-      this.say(places ? `${count.format(ids)} ids at ${count.format(places)} places would come back as others, underlined here${left}.` : `Every id would come back as it is${left}.`);
+      this.say(places ? `${count.format(ids)} ids at ${count.format(places)} places would come back as other ids, underlined here${left}.` : `Every id would come back unchanged${left}.`);
     } catch (error) {
       this.say(error.message);
     }

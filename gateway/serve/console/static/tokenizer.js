@@ -12,14 +12,14 @@ async function cut() {
   // Of two that were asked for, the later one counts.
   if (mine !== asked) return;
   const fresh = page.getElementById("cut");
-  if (!answer.ok || !fresh) throw new Error(page.querySelector("main p")?.textContent ?? `the gateway answers with ${answer.status}`);
+  if (!answer.ok || !fresh) throw new Error(page.querySelector("main p")?.textContent ?? `the gateway answered with status ${answer.status}`);
   document.getElementById("cut").replaceWith(document.adoptNode(fresh));
   if (!fresh.querySelector(".side")) return;
   fresh.scrollIntoView({ block: "nearest" });
-  told.textContent = "The ids stand below.";
+  told.textContent = "The ids are shown below.";
 }
 
 form?.addEventListener("submit", (event) => {
   event.preventDefault();
-  cut().catch((error) => { told.textContent = `Not cut: ${error.message}.`; });
+  cut().catch((error) => { told.textContent = `Not tokenized: ${error.message}.`; });
 });

@@ -226,7 +226,9 @@ class World:
         added = array("I", range(number * PER_ANSWER, number * PER_ANSWER + 7))
         lived = (Lived(message, added, LivedTurn(reasoning=bool(shown.reasoning))),)
         strangers = history.strangers(before.place + 1 if before is not None else 0, len(history.messages))
-        node = Remembered(told.owner, before, len(history.messages), shown, lived, len(held), added, 0, 0, 0, strangers)
+        node = Remembered(
+            told.owner, before, len(history.messages), shown, lived, len(held), added, 0, 0, 0, strangers=strangers
+        )
         self.memory.remember(node, history.with_answer(shown))
         conversation = [*json.loads(json.dumps(history.messages)), message]
         self.answers[number] = (told.owner, told.tools, conversation)

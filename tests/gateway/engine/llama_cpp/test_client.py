@@ -145,10 +145,10 @@ async def test_engine_that_is_too_busy_for_a_look_is_up_while_it_generates(
 @pytest.mark.parametrize(
     ("body", "error", "words"),
     [
-        (b'data: {"content":"a","tokens":[1],"stop":false,"tokens_predicted":1}\n\n', EngineUnavailable, "broke off"),
+        (b'data: {"content":"a","tokens":[1],"stop":false,"tokens_predicted":1}\n\n', EngineUnavailable, "middle of"),
         (b"data: not json\n\n", EngineRefused, "not JSON"),
         (b'data: {"error":{"code":500,"message":"out of memory"}}\n\n', EngineRefused, "out of memory"),
-        (b"data: " + b"x" * (2 << 20) + b"\n\n", EngineRefused, "characters"),
+        (b"data: " + b"x" * (2 << 20) + b"\n\n", EngineRefused, "bytes"),
     ],
 )
 async def test_a_stream_that_goes_wrong_is_an_error_and_never_an_end(
@@ -170,9 +170,9 @@ async def test_engine_whose_client_was_closed_in_the_meantime_is_unavailable(eng
     client = LlamaCpp(engine_url)
     await client.aclose()
 
-    with pytest.raises(EngineUnavailable, match="ask again"):
+    with pytest.raises(EngineUnavailable, match="try again"):
         await client.tokenize("x", specials=False)
-    with pytest.raises(EngineUnavailable, match="ask again"):
+    with pytest.raises(EngineUnavailable, match="try again"):
         await collect(client, GenerateRequest(PROMPT, 0, 1))
 
 
@@ -207,4 +207,4 @@ async def test_stream_without_an_end_is_ended_at_max_tokens(stuck: str, monkeypa
         await client.aclose()
 
     assert ids == [1, 2, 3, 4]
-    assert (end.reason, end.told) == ("length", False)
+    assert (end.reason, end.reported) == ("length", False)

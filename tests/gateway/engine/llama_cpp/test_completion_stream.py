@@ -29,7 +29,7 @@ def ids_of(text: str) -> list[int]:
 
 
 def fed(lines: list[bytes], *, gather: bool) -> list[object]:
-    return list(CompletionStream("http://engine", TINY, most=64, gather=gather).feed(lines))
+    return list(CompletionStream("http://engine", TINY, max_tokens=64, gather=gather).feed(lines))
 
 
 def test_ids_of_one_read_are_one_event_where_they_may_be_gathered_and_one_each_where_not():
@@ -47,7 +47,7 @@ def test_ids_of_one_read_are_one_event_where_they_may_be_gathered_and_one_each_w
 
 def test_ids_come_over_several_reads_and_the_end_knows_the_last_of_them():
     a, b, c = ids_of("one two three")
-    stream = CompletionStream("http://engine", TINY, most=64, gather=True)
+    stream = CompletionStream("http://engine", TINY, max_tokens=64, gather=True)
     assert list(stream.feed([event(a, 1)])) == [Generated((a,))]
     assert list(stream.feed([b"", b": keep-alive"])) == []
     *ids, end = stream.feed([event(b, 2), event(c, 3), line({**LAST, "stop_type": "eos"})])
@@ -64,12 +64,14 @@ def test_ids_come_over_several_reads_and_the_end_knows_the_last_of_them():
         (b"data: 7", "not a JSON object"),
         (line({"error": {"message": "out of memory"}}), "out of memory"),
         (b'error: {"message": "old servers say it so"}', "old servers"),
-        (line({"content": "x", "tokens": [1], "stop": False}), "did not answer as llama"),
+        (line({"content": "x", "tokens": [1], "stop": False}), "did not answer like llama"),
     ],
 )
 def test_ids_before_a_fault_are_given_before_it_is_raised(gather, fault, words):
     a, b, _ = ids_of("one two three")
-    events = CompletionStream("http://engine", TINY, most=64, gather=gather).feed([event(a, 1), event(b, 2), fault])
+    events = CompletionStream("http://engine", TINY, max_tokens=64, gather=gather).feed(
+        [event(a, 1), event(b, 2), fault]
+    )
     given: list[int] = []
     while len(given) < 2:
         given += next(events).ids
@@ -102,8 +104,8 @@ def test_ids_that_the_stream_lost_are_found_and_counted_in_gathered_events_too()
 def test_engine_whose_ids_are_no_numbers_is_named(strange: object, repaired: bool):
     first = ids_of("one two three")[0]
     bad = line({"content": "", "tokens": [strange], "stop": False, "tokens_predicted": 2})
-    stream = CompletionStream("http://engine", TINY if repaired else None, most=64, gather=True)
-    words = r"'http://engine' did not answer as llama\.cpp does.*no token id"
+    stream = CompletionStream("http://engine", TINY if repaired else None, max_tokens=64, gather=True)
+    words = r"'http://engine' did not answer like llama\.cpp.*not a token id"
 
     assert list(stream.feed([event(first, 1)])) == [Generated((first,))]
     with pytest.raises(EngineRefused, match=words):
@@ -111,7 +113,7 @@ def test_engine_whose_ids_are_no_numbers_is_named(strange: object, repaired: boo
 
 
 def stream_of(most: int, *, gather: bool = False) -> CompletionStream:
-    return CompletionStream("http://engine", TINY, most=most, gather=gather)
+    return CompletionStream("http://engine", TINY, max_tokens=most, gather=gather)
 
 
 @pytest.mark.parametrize("gather", [True, False])
@@ -129,7 +131,7 @@ def test_engine_that_goes_on_past_what_was_asked_for_is_ended_there(gather, at_o
     *ids, end = events
     assert [token for each in ids for token in each.ids] == [a, b]
     assert isinstance(end, GenerationEnd)
-    assert (end.reason, end.ended_by, end.told, end.timings.generated_n) == ("length", None, False, 2)
+    assert (end.reason, end.ended_by, end.reported, end.timings.generated_n) == ("length", None, False, 2)
 
 
 def test_stream_of_messages_without_ids_has_an_end():
@@ -138,7 +140,7 @@ def test_stream_of_messages_without_ids_has_an_end():
     events = [each for _ in range(40) for each in stream.feed([empty])]
 
     assert isinstance(events[0], GenerationEnd)
-    assert not events[0].told
+    assert not events[0].reported
 
 
 def test_engine_that_ends_where_it_was_asked_to_is_told_by_itself():
@@ -147,5 +149,5 @@ def test_engine_that_ends_where_it_was_asked_to_is_told_by_itself():
     *_, end = stream.feed([event(a, 1), event(b, 2), event(c, 3), line(LAST)])
 
     assert isinstance(end, GenerationEnd)
-    assert end.told
+    assert end.reported
     assert stream.is_full

@@ -16,7 +16,7 @@ DONE = b"data: [DONE]"
 
 
 def stream(most: int = 4, *, gather: bool = False) -> GenerateStream:
-    return GenerateStream("http://engine", TINY, prompt=10, most=most, gather=gather)
+    return GenerateStream("http://engine", TINY, prompt=10, max_tokens=most, gather=gather)
 
 
 def line(message: object) -> bytes:
@@ -49,7 +49,7 @@ def test_ids_come_as_they_are_and_the_end_behind_its_account() -> None:
 
     assert generated == [Generated((1,)), Generated((2, 3))]
     assert isinstance(end, GenerationEnd)
-    assert (end.reason, end.ended_by, end.told) == ("stop", 3, True)
+    assert (end.reason, end.ended_by, end.reported) == ("stop", 3, True)
     assert (end.timings.prompt_n, end.timings.cache_n, end.timings.generated_n) == (2, 8, 3)
 
 
@@ -86,21 +86,21 @@ def test_more_cached_ids_than_the_prompt_has_are_not_believed() -> None:
     [
         ((ids(1), ids(10**6)), "the id 1000000, which the map does not have"),
         ((ids(1), ids(2, 3, 4, 5)), "more than the 4 ids"),
-        ((ids(1), ids(2, reason="stop"), ids(3)), "more ids behind the end"),
-        ((ids(1), DONE), "without saying why"),
-        ((ids(1), ids(2, reason="tool_calls"), DONE), "nobody knows: 'tool_calls'"),
-        ((ids(1), ids(2, reason="abort"), DONE), "gave the request up"),
-        ((ids(1), ids("2")), "no token id"),
-        ((ids(1), ids(-2)), "no token id"),
-        ((ids(1), ids(True)), "no token id"),
-        ((ids(1), ids(2.0)), "no token id"),
-        ((ids(1), line({"choices": [{}, {}]})), "did not answer as vLLM does"),
-        ((ids(1), line({"choices": 7})), "did not answer as vLLM does"),
-        ((ids(1), line({})), "did not answer as vLLM does"),
+        ((ids(1), ids(2, reason="stop"), ids(3)), "more ids after the end"),
+        ((ids(1), DONE), "without giving a reason"),
+        ((ids(1), ids(2, reason="tool_calls"), DONE), "an unknown reason: 'tool_calls'"),
+        ((ids(1), ids(2, reason="abort"), DONE), "aborted the request"),
+        ((ids(1), ids("2")), "not a token id"),
+        ((ids(1), ids(-2)), "not a token id"),
+        ((ids(1), ids(True)), "not a token id"),
+        ((ids(1), ids(2.0)), "not a token id"),
+        ((ids(1), line({"choices": [{}, {}]})), "did not answer like vLLM"),
+        ((ids(1), line({"choices": 7})), "did not answer like vLLM"),
+        ((ids(1), line({})), "did not answer like vLLM"),
         ((ids(1), line([])), "not a JSON object"),
         ((ids(1), b"data: {"), "not JSON"),
         ((ids(1), line({"error": {"message": "out of memory", "code": 500}})), "out of memory"),
-        ((ids(1), ids(2, reason="stop"), line({"choices": [], "usage": 7}), DONE), "did not answer as vLLM does"),
+        ((ids(1), ids(2, reason="stop"), line({"choices": [], "usage": 7}), DONE), "did not answer like vLLM"),
     ],
 )
 def test_fault_has_a_name_and_what_came_before_it_stands(lines: tuple[bytes, ...], words: str) -> None:
@@ -114,7 +114,7 @@ def test_fault_has_a_name_and_what_came_before_it_stands(lines: tuple[bytes, ...
 def test_messages_without_ids_have_a_bound() -> None:
     flood = [ids() for _ in range(100)]
 
-    assert "more messages" in refused(*flood)[1].message
+    assert "messages for" in refused(*flood)[1].message
 
 
 @pytest.mark.parametrize(
@@ -149,4 +149,4 @@ def test_stream_knows_when_all_ids_are_here() -> None:
     assert not reader.is_full
     list(reader.feed([ids(2, reason="length")]))
     assert reader.is_full
-    assert not reader.cut().told
+    assert not reader.cut().reported

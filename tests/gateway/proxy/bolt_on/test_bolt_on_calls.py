@@ -145,7 +145,7 @@ async def test_a_tool_for_another_tokenizer_is_called_with_text_and_a_person_tol
         (None, '{"place": "Oslo"}', "")
     ] * 2
     assert [result["content"] for result in results] == [[{"type": "text", "text": SAID}]] * 2
-    (told,) = [record for record in caplog.records if "speaks other ids" in record.getMessage()]
+    (told,) = [record for record in caplog.records if "no ids for an accepted map" in record.getMessage()]
     assert told.levelname == "WARNING"
     assert OTHER_HASH[:12] in told.getMessage()
     assert HASH[:12] in told.getMessage()
@@ -160,7 +160,7 @@ async def test_ids_in_an_answer_to_a_text_are_refused(bolt_on, proxy_of, metrics
         async with proxy:
             result = await proxy.call("bolt__tell", {"place": "Oslo"})
     assert result["isError"] is True
-    assert "not accepted here" in result["content"][0]["text"]
+    assert "no map that this gateway accepts" in result["content"][0]["text"]
     assert metrics.get_shim_metrics()["rejected"] == {"map": 1}
 
 
@@ -227,7 +227,7 @@ async def test_an_error_of_the_tool_is_an_error_result_in_its_words(bolt_on, pro
         (http(CodecToolResult.said("another", "x").to_bytes()), "'another'"),
         (http(CodecToolResult.said(1, "x" * 70_000).to_bytes()), "over the limit"),
         (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", "302"),
-        (b"\x00\x01\x02\r\n\r\n", "not HTTP"),
+        (b"\x00\x01\x02\r\n\r\n", "not valid HTTP"),
     ],
 )
 async def test_an_answer_that_is_none_is_an_error_result_that_names_the_server(bolt_on, proxy_of, answer, words):
@@ -270,7 +270,7 @@ async def test_the_engines_dialect_gets_the_arguments_as_text_and_gives_ids(bolt
     (call,) = server.calls
     assert (call.dialect, call.arguments_json, call.tokenizer_hash) == ("engine", '{"place": "Oslo"}', HASH)
     assert result["content"][0].ids == tuple(TINY.encode(SAID))
-    assert "can answer in ids only" in missed["content"][0]["text"]
+    assert "answers only with ids" in missed["content"][0]["text"]
 
 
 async def test_credentials_go_only_to_the_place_that_the_configuration_names(bolt_on, proxy_of):

@@ -61,7 +61,7 @@ def test_the_next_may_try_when_the_one_that_tried_ended_without_a_verdict():
     breaker = Breaker(1, 5.0)
     breaker.failed(0.0)
     breaker.admit(6.0)
-    breaker.left()
+    breaker.inconclusive()
 
     assert breaker.admit(6.0) is None
 

@@ -134,7 +134,7 @@ def test_json_of_another_shape_holds_no_pins(file, content):
     file.path.parent.mkdir()
     file.path.write_text(content)
 
-    with pytest.raises(ConfigError, match="holds no pins"):
+    with pytest.raises(ConfigError, match="not in the form of pins"):
         file.read()
 
 

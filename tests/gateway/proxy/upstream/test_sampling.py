@@ -71,7 +71,7 @@ async def test_exhausted_allowance_is_refused_by_name_and_no_longer_offered():
     await budget.spend({"maxTokens": 10}, ANYBODY)
 
     assert not budget.open
-    with pytest.raises(RpcError, match="server 'up' has no tokens left to sample with"):
+    with pytest.raises(RpcError, match="server 'up' has no sampling tokens left"):
         await budget.spend({"maxTokens": 1}, ANYBODY)
 
 
@@ -90,15 +90,15 @@ async def test_generation_that_failed_or_was_cancelled_is_paid_for_all_the_same(
 async def test_without_an_engine_or_an_allowance_nobody_is_helped():
     caller = Nobody(modern=False)
 
-    assert allowance(100, None).help(caller) is caller
-    assert allowance(0, Sampler()).help(caller) is caller
+    assert allowance(100, None).with_sampling(caller) is caller
+    assert allowance(0, Sampler()).with_sampling(caller) is caller
 
 
 async def test_caller_that_can_sample_itself_is_left_alone():
     caller = Nobody(modern=True)
     caller.capabilities = {"sampling": {}}
 
-    assert allowance(100, Sampler()).help(caller) is caller
+    assert allowance(100, Sampler()).with_sampling(caller) is caller
 
 
 async def test_helped_caller_offers_sampling_and_every_other_question_is_its_own():
@@ -108,7 +108,7 @@ async def test_helped_caller_offers_sampling_and_every_other_question_is_its_own
 
     person = Person(modern=True, principal=Principal("ann"))
     person.capabilities = {"elicitation": {}}
-    sampling_caller = allowance(100, Sampler()).help(person)
+    sampling_caller = allowance(100, Sampler()).with_sampling(person)
 
     assert sampling_caller.capabilities == {"elicitation": {}, "sampling": {}}
     assert await sampling_caller.asked(SAMPLING, {}) == {"role": "assistant"}
@@ -126,7 +126,9 @@ async def test_one_key_can_cause_a_quarter_of_what_is_sampled_and_the_others_sti
     budget = allowance(100, sampler := Sampler(20))
     await budget.spend({"maxTokens": 90}, ann)
     await budget.spend({}, ann)
-    with pytest.raises(RpcError, match=r"'ann' has 40 of the 100 tokens .* its share is 25 \(limits.principal_share\)"):
+    with pytest.raises(
+        RpcError, match=r"'ann' already has 40 of the 100 .* its share is 25 \(limits.principal_share\)"
+    ):
         await budget.spend({"maxTokens": 1}, ann)
     await budget.spend({"maxTokens": 90}, bob)
 

@@ -55,7 +55,7 @@ def test_reason_is_logged_once_however_often_the_tool_is_listed(caplog):
 
     (told,) = [record.msg for record in caplog.records]
     assert (told["server"], told["tool"]) == ("up", r"line\nbreak")
-    assert "not a header name" in told["reason"]
+    assert "not a valid header name" in told["reason"]
 
 
 def test_log_names_few_of_many_tools(caplog):

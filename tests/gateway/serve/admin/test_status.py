@@ -16,7 +16,7 @@ import pytest
 from gateway.app.services import open_services
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
-from gateway.proxy.costs import written
+from gateway.proxy.costs import definition_text
 from gateway.proxy.upstream.pins import PinFile
 from gateway.serve.admin.health import Readiness, admin_app
 from leaf_sdk.vocab import load_map
@@ -85,7 +85,7 @@ async def test_tools_are_counted_under_the_session_map_and_named_by_who_made_the
         rooms.tokens.for_client("time__get_time", result, token_map)
         rooms.costs.count(rooms.proxy.tools())
         report = await rooms.status.make()
-        expected = len(token_map.encode(written(rooms.proxy.tools()[0])))
+        expected = len(token_map.encode(definition_text(rooms.proxy.tools()[0])))
 
     (tool,) = report["servers"][0]["tools"]
     assert (tool["tokens"], tool["estimated"], tool["ids"]) == (expected, False, "shim")

@@ -14,7 +14,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.bearer import BearerAuth
 from gateway.serve.auth.credentials import Credentials
-from gateway.serve.auth.identity import PRINCIPAL, refusal_of_another
+from gateway.serve.auth.identity import PRINCIPAL, refusal_over_limit
 from gateway.serve.auth.key_file import KeyFile, KeyRing
 from gateway.serve.auth.keys import KeyRecord, digest_of
 from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, Limiter
@@ -34,12 +34,12 @@ class Face:
         self.entered = anyio.Event()
         self.hold = anyio.Event()
         self.hold.set()
-        self.words = False
+        self.starts_nothing = False
         """Whether what comes begins nothing."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.seen.append(scope["state"][PRINCIPAL])
-        if (full := refusal_of_another(scope)) is not None and not self.words:
+        if (full := refusal_over_limit(scope)) is not None and not self.starts_nothing:
             await full(scope, receive, send)
             return
         self.entered.set()
@@ -269,7 +269,7 @@ async def test_what_may_begin_nothing_passes_while_no_place_is_free_and_as_many_
     tmp_path: Path, method: str, headers: dict[str, str], passes: bool
 ) -> None:
     sign_in = one_at_a_time(tmp_path)
-    sign_in.face.hold, sign_in.face.words = anyio.Event(), True
+    sign_in.face.hold, sign_in.face.starts_nothing = anyio.Event(), True
     statuses: list[int] = []
 
     async def ask() -> None:

@@ -58,7 +58,7 @@ def test_file_that_a_group_may_read_is_taken_as_containers_show_secrets_so(path:
 def test_name_is_given_once(path: Path) -> None:
     KeyFile(path).add(record("a"))
 
-    with pytest.raises(ConfigError, match="there is a key 'a' already"):
+    with pytest.raises(ConfigError, match="a key 'a' already exists"):
         KeyFile(path).add(KeyRecord("a", digest_of("another"), NOW))
     assert KeyFile(path).read() == {"a": record("a")}
 
@@ -66,7 +66,7 @@ def test_name_is_given_once(path: Path) -> None:
 def test_revoking_what_is_not_there_names_what_is(path: Path) -> None:
     KeyFile(path).add(record("a"))
 
-    with pytest.raises(ConfigError, match="no key is called 'b': the keys are a"):
+    with pytest.raises(ConfigError, match="there is no key 'b': the keys are a"):
         KeyFile(path).revoke("b")
 
 

@@ -80,7 +80,7 @@ def test_no_two_keys_are_alike_and_each_has_256_random_bits() -> None:
         (f"[keys.a]\nhash = '{HASH}'\ncreated = 2026-01-01T00:00:00Z\nrate = '5'", "keys.a.rate"),
         (f"[keys.a]\nhash = '{HASH}'\ncreated = 2026-01-01T00:00:00Z\nrate = -1", "keys.a.rate"),
         (f"[keys.a]\nhash = '{HASH}'\ncreated = 2026-01-01T00:00:00Z\nserver = ['x']", "keys.a.server"),
-        (f"[keys.operator]\nhash = '{HASH}'\ncreated = 2026-01-01T00:00:00Z", "'operator' is the gateway's own"),
+        (f"[keys.operator]\nhash = '{HASH}'\ncreated = 2026-01-01T00:00:00Z", "'operator' is reserved for the gateway"),
         ("[keys", "not TOML"),
         ("[other]\n", "other"),
     ],
@@ -93,7 +93,7 @@ def test_bad_file_is_refused_with_the_place(text: str, said: str) -> None:
 def test_one_hash_under_two_names_is_refused() -> None:
     entry = f"hash = '{HASH}'\ncreated = 2026-01-01T00:00:00Z\n"
 
-    with pytest.raises(ConfigError, match="'a' and 'b' have one hash"):
+    with pytest.raises(ConfigError, match="'a' and 'b' have the same hash"):
         parse_keys(f"[keys.a]\n{entry}[keys.b]\n{entry}", "keys.toml")
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
 from gateway.serve.http.body import BodyUnread
-from gateway.serve.http.packed import CONTAINERS
+from gateway.serve.http.msgpack_body import CONTAINERS
 from gateway.serve.openai.codec_request import read_codec_request
 
 MSGPACK = "application/x-msgpack"
@@ -60,7 +60,7 @@ def test_id_too_great_for_its_field_is_not_cut_to_another():
 
 @pytest.mark.parametrize("content_type", ["application/json", "", "text/plain"])
 def test_other_content_types_are_not_read(content_type):
-    with pytest.raises(BodyUnread, match="expected application/x-msgpack"):
+    with pytest.raises(BodyUnread, match="send application/x-msgpack"):
         read_codec_request(content_type, b"{}")
 
 

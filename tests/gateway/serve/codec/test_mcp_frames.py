@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
 from gateway.observe.metrics import Metrics
-from gateway.serve.http.packed import CONTAINERS
-from gateway.serve.mcp.frame_messages import EventReader, read_body, read_json, wanted_form, write_frame
+from gateway.serve.http.msgpack_body import CONTAINERS
+from gateway.serve.mcp.frame_messages import EventReader, read_json, read_messages, wanted_form, write_frame
 from gateway.serve.mcp.frames import FramedMcp
 from leaf_sdk.testing import tiny_map
 
@@ -31,8 +31,8 @@ MSGPACK, PROTOBUF = "application/x-codec-msgpack", "application/x-codec-protobuf
 def test_frames_are_the_published_bytes():
     assert write_frame("msgpack", HELLO) == HELLO_MSGPACK
     assert write_frame("protobuf", HELLO) == HELLO_PROTOBUF
-    assert read_body("msgpack", LIST_MSGPACK) == LIST
-    assert read_body("protobuf", b"\x0a\x2b" + LIST_MSGPACK) == LIST
+    assert read_messages("msgpack", LIST_MSGPACK) == LIST
+    assert read_messages("protobuf", b"\x0a\x2b" + LIST_MSGPACK) == LIST
 
 
 @pytest.mark.parametrize(
@@ -56,20 +56,20 @@ def test_form_is_negotiated_as_published(query, accept, form):
 )
 def test_bad_envelope_is_refused(body):
     with pytest.raises(RequestInvalid):
-        read_body("protobuf", body)
+        read_messages("protobuf", body)
 
 
 def test_what_msgpack_cannot_say_does_not_break_an_answer():
     frame = write_frame("msgpack", {"big": 2**70, "half": "\ud800"})
 
-    assert read_body("msgpack", frame[4:]) == {"big": float(2**70), "half": "?"}
+    assert read_messages("msgpack", frame[4:]) == {"big": float(2**70), "half": "?"}
 
 
 def test_integer_that_no_number_of_msgpack_comes_near_to_is_its_digits():
     said = read_json(b'{"far": -%s, "near": %s}' % (b"9" * 5000, b"9" * 300))
     frame = write_frame("msgpack", said)
 
-    assert read_body("msgpack", frame[4:]) == {"far": "-" + "9" * 5000, "near": float("9" * 300)}
+    assert read_messages("msgpack", frame[4:]) == {"far": "-" + "9" * 5000, "near": float("9" * 300)}
 
 
 @pytest.mark.parametrize("empty", [b"\x90", b"\x80"])
@@ -77,15 +77,15 @@ def test_body_of_very_many_lists_and_maps_is_refused_before_it_fills_the_memory(
     def body(containers: int) -> bytes:
         return b"\xdd" + containers.to_bytes(4, "big") + empty * containers
 
-    assert len(read_body("msgpack", body(CONTAINERS - 1))) == CONTAINERS - 1
+    assert len(read_messages("msgpack", body(CONTAINERS - 1))) == CONTAINERS - 1
     with pytest.raises(RequestInvalid, match=f"more than {CONTAINERS} lists and maps"):
-        read_body("msgpack", body(CONTAINERS + 1))
+        read_messages("msgpack", body(CONTAINERS + 1))
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=300) | st.integers(0, 2**40)))
 def test_any_message_comes_back_from_both_forms(message):
     for form in ("msgpack", "protobuf"):
-        assert read_body(form, write_frame(form, message)[4:]) == message
+        assert read_messages(form, write_frame(form, message)[4:]) == message
 
 
 @given(st.integers(1, 9))
@@ -219,4 +219,4 @@ async def test_bad_request_is_answered_before_the_face(body, status, code):
 async def test_answer_with_an_integer_of_thousands_of_digits_is_framed_all_the_same():
     _, _, (body,) = await asked(Face(parts=[b'{"far": ' + b"9" * 5000 + b"}"]), accept=MSGPACK)
 
-    assert read_body("msgpack", body[4:]) == {"far": "9" * 5000}
+    assert read_messages("msgpack", body[4:]) == {"far": "9" * 5000}

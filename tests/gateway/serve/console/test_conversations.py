@@ -198,10 +198,10 @@ async def test_turns_stand_on_the_page_without_scripts(open_pages) -> None:
     first, second = page.all("li", class_="turn card")
     assert "times" not in first.text.replace("not known", "")
     assert "result at id" in first.text
-    assert "2 ids processed while the tools worked" in first.text
+    assert "2 ids processed while the tools ran" in first.text
     assert "some guessed" in second.text
     assert "(1 reasoning)" in second.text
-    assert page.one("noscript").text.strip().startswith("The ids one by one need JavaScript")
+    assert page.one("noscript").text.strip().startswith("Showing the ids one by one needs JavaScript")
     assert {each.attributes["class"] for each in first.all("rect")} == {
         f"part-{part}" for part in ("wait", "prefill", "generate", "tools", "hidden-prefill")
     }

@@ -64,7 +64,7 @@ async def test_changed_tool_is_shown_with_what_changed_and_the_command_that_take
 async def test_page_of_servers_says_that_something_changed(run_console, settings_of) -> None:
     page = await shown_after(run_console, settings_of, telling("a"), telling("b"), path="/console/servers")
 
-    assert "1 tool is not as first seen" in page.one(class_="note").text
+    assert "1 tool is different from when first seen" in page.one(class_="note").text
     assert page.one(class_="note").one("a").attributes["href"] == "/console/pins"
 
 

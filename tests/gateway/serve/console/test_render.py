@@ -7,7 +7,7 @@ from jinja2 import UndefinedError
 from markupsafe import Markup
 
 from gateway.serve.console import render
-from gateway.serve.console.render import Fit, Renderer, lines, show_clock, show_count, show_seconds
+from gateway.serve.console.render import PreparedText, Renderer, lines, show_clock, show_count, show_seconds
 
 HOSTILE = "</title><script>alert(1)</script>\x1b[31m\u202e\u2028\x00\ud800&amp;" + "A" * 1_000_000
 
@@ -39,7 +39,7 @@ def test_quotes_can_not_end_an_attribute(renderer, tmp_path) -> None:
 
 
 def test_fit_text_keeps_its_lines_and_is_escaped_all_the_same(renderer, tmp_path) -> None:
-    assert shown(renderer, tmp_path, "{{ x }}", x=Fit("<a>\n\tb")) == "&lt;a&gt;\n\tb"
+    assert shown(renderer, tmp_path, "{{ x }}", x=PreparedText("<a>\n\tb")) == "&lt;a&gt;\n\tb"
     assert shown(renderer, tmp_path, "{{ x }}", x=Markup("<b>")) == "<b>"
 
 

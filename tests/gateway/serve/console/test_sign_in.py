@@ -42,7 +42,7 @@ def test_key_signs_in_once(sign_in: SignIn, clock: Clock, own: bool) -> None:
     cookie = sign_in.enter(key, HERE)
 
     assert sign_in.session(cookie) is not None
-    assert "was used" in refused(sign_in, key).words
+    assert "has been used" in refused(sign_in, key).words
 
 
 def test_key_signs_in_for_ten_minutes_and_not_a_second_longer(sign_in: SignIn, clock: Clock) -> None:

@@ -17,7 +17,7 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m\u202egn
 
 def lost(**more: object) -> Comparison:
     miss = Miss("client_changed", 500, 3, 41, was=f"the clock says {HOSTILE}", now="the clock says 9:41")
-    figures = {"held": 1500, "reused": 60, "reason": "client_changed", "miss": miss, **more}
+    figures = {"held": 1500, "reused": 60, "reason": "client_changed", "recall_miss": miss, **more}
     told = PromptCompared(**figures)  # pyright: ignore[reportArgumentType]
     return Comparison(datetime(2026, 11, 23, 2, 0, tzinfo=UTC), "laptop <b>", 7, told)
 
@@ -35,7 +35,7 @@ async def shown(run_console, settings_of, page_of, *rows: Comparison, texts: str
 async def test_each_request_is_a_row_with_its_figures_and_what_mends_it(
     run_console, settings_of, page_of, monkeypatch
 ) -> None:
-    whole = lost(held=10, reused=10, reason=None, miss=None)
+    whole = lost(held=10, reused=10, reason=None, recall_miss=None)
     page = await shown(run_console, settings_of, page_of, lost(), whole, monkeypatch=monkeypatch)
 
     first, second = page.all("li", class_="card row")
@@ -71,7 +71,7 @@ async def test_words_stay_unseen_unless_the_settings_show_them(run_console, sett
 
     assert "the clock says" not in page.text
     assert page.all("figure") == []
-    assert "ids, counts and sources alone" in page.one("footer").text
+    assert "only ids, counts and sources" in page.one("footer").text
 
 
 async def test_words_that_changed_are_text_for_html_and_for_eyes_and_hold_no_secret(
@@ -92,4 +92,4 @@ async def test_words_that_changed_are_text_for_html_and_for_eyes_and_hold_no_sec
 async def test_before_anybody_came_back_that_is_said(run_console, settings_of, page_of, monkeypatch) -> None:
     page = await shown(run_console, settings_of, page_of, monkeypatch=monkeypatch)
 
-    assert "No request has carried a conversation on" in page.one(class_="empty").text
+    assert "No request has continued a conversation" in page.one(class_="empty").text

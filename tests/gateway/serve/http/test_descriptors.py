@@ -31,7 +31,7 @@ def test_soft_limit_is_raised_to_the_hard_one_and_the_log_says_so() -> None:
     assert done.stdout.strip() == "4000"
     assert '"limit": 4000' in done.stderr
     assert '"raised_from": 64' in done.stderr
-    assert '"kept_from_clients": 512' in done.stderr
+    assert '"reserved": 512' in done.stderr
     assert "LimitNOFILE" not in done.stderr
 
 

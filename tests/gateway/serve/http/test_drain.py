@@ -92,7 +92,7 @@ async def test_client_of_mcp_is_refused_in_json_rpc(path):
     assert answer.headers["retry-after"]
     body = answer.json()
     assert (body["jsonrpc"], body["id"]) == ("2.0", None)
-    assert body["error"]["message"] == "the gateway is stopping; ask again"
+    assert body["error"]["message"] == "the gateway is stopping; try again"
 
 
 async def test_request_that_outlasts_the_time_is_counted_as_left():
@@ -169,7 +169,7 @@ async def test_stream_that_a_client_keeps_open_is_not_waited_for():
         tasks.cancel_scope.cancel()
 
 
-async def test_app_that_judges_gets_what_comes_late_and_is_told_so():
+async def test_app_that_refuses_itself_gets_what_comes_late_and_is_told_so():
     late: list[object] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -177,7 +177,7 @@ async def test_app_that_judges_gets_what_comes_late_and_is_told_so():
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    drain = Drain(app, stopping, judges=lambda scope: scope["path"] == "/mcp")
+    drain = Drain(app, stopping, app_refuses=lambda scope: scope["path"] == "/mcp")
     async with client_of(drain) as client:
         before = await client.post("/mcp")
         await drain.drained(0, nothing)

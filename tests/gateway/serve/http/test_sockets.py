@@ -59,7 +59,7 @@ def test_descriptor_that_is_not_open_is_refused_by_its_name() -> None:
     with socket.socket() as closed:
         number = closed.fileno()
 
-    wanted = f"'faces' that was passed on can't be used .descriptor {number}: Bad file descriptor"
+    wanted = f"inherited socket 'faces' can't be used .descriptor {number}: Bad file descriptor"
     with pytest.raises(ConfigError, match=wanted), listening("faces", "127.0.0.1", 0, {"faces": number}):
         pass
 

@@ -85,7 +85,7 @@ async def test_second_greeting_in_a_session_is_refused(servers, site_of):
         session = await site.session()
         answer = await session.post("initialize", {"protocolVersion": "2025-11-25"})
 
-    assert answer.json()["error"] == {"code": -32600, "message": "this session is initialized already"}
+    assert answer.json()["error"] == {"code": -32600, "message": "this session is already initialized"}
 
 
 async def test_request_without_a_session_is_a_bad_request_that_names_initialize(servers, site_of):
@@ -135,7 +135,7 @@ async def test_version_that_there_is_not_is_named_in_a_session_and_changes_nothi
 
     assert refused.status_code == 400
     assert refused.json()["error"]["message"] == (
-        f"{version!r} in mcp-protocol-version is no version: this session's is 2025-11-25"
+        f"unknown version {version!r} in mcp-protocol-version: this session uses 2025-11-25"
     )
     assert unknown.status_code == 404
     assert answer.json()["result"]["content"][0]["text"] == "done"

@@ -140,7 +140,7 @@ async def test_answer_with_too_many_roots_is_an_error_for_the_server_that_asked(
 
 def test_greeting_of_a_client_that_announces_too_much_is_refused():
     many = {"experimental": {"a": "x" * 20_000}}
-    with pytest.raises(RpcError, match="capabilities: they say more than 16384 characters: announce less"):
+    with pytest.raises(RpcError, match="capabilities: their text has more than 16384 characters: announce less"):
         check_greeting({"protocolVersion": "2025-11-25", "capabilities": many})
 
 

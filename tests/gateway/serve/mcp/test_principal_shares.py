@@ -30,8 +30,8 @@ async def test_key_that_opens_sessions_without_end_gets_its_share_and_others_sti
 
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
     assert refused.json()["error"]["message"] == (
-        "'ann' has 2 of the 8 sessions (serve.max_sessions), and its share is 2 (limits.principal_share): "
-        "end what is not needed any more, or ask the operator for more"
+        "'ann' already has 2 of the 8 sessions (serve.max_sessions), and its share is 2 (limits.principal_share): "
+        "end what is no longer needed, or ask the operator for a larger share"
     )
     assert again.status_code == 200
     assert counted == 1
@@ -61,7 +61,7 @@ async def test_key_listens_to_its_share_of_subscriptions(servers, site_of, monke
                 acknowledged = await theirs.event()
         counted = refusals(site, "subscription", "share")
 
-    assert "'ann' has 1 of the 4 subscriptions, and its share is 1" in over["error"]["message"]
+    assert "'ann' already has 1 of the 4 subscriptions, and its share is 1" in over["error"]["message"]
     assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
     assert counted == 1
 

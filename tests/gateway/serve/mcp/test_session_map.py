@@ -59,7 +59,7 @@ def test_meta_value_names_a_map():
 
 
 def test_gateway_without_maps_says_that_none_can_be_named():
-    with pytest.raises(MapUnknown, match="holds no map"):
+    with pytest.raises(MapUnknown, match="has no maps"):
         SessionMaps({}).from_header(f"sha256:{HEX}")
 
 

@@ -124,7 +124,7 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
         ([{"role": "user"}], "messages[0].content", "a string or a list of blocks"),
         ([user()], "messages[0].content", "empty"),
         ([{"role": "user", "content": ""}], "messages[0].content", "empty"),
-        ([user(IMAGE)], "messages[0].content[0]", "type 'image' can't be read here; this model reads text only"),
+        ([user(IMAGE)], "messages[0].content[0]", "type 'image' can't be read here: this model reads only text"),
         ([user(result([text("a"), IMAGE]))], "messages[0].content[0].content[1]", "type 'image'"),
         ([user({"type": "document", "source": {"type": "base64"}})], "messages[0].content[0].source", "'base64'"),
         ([user({"type": "document"})], "messages[0].content[0].source", "an object"),

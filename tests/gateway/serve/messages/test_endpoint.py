@@ -200,11 +200,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"max_tokens": 0}, "max_tokens"),
     ({"messages": None}, "messages"),
     ({"messages": []}, "messages"),
-    ({"messages": [{"role": "assistant", "content": "The"}]}, "a message before it"),
+    ({"messages": [{"role": "assistant", "content": "The"}]}, "must not be the only message"),
     ({"messages": [*ASK, {"role": "assistant", "content": ""}]}, "it must have text"),
     (
         {"messages": [*ASK, {"role": "assistant", "content": "{"}], "output_config": {"format": FORMAT}},
-        "what a grammar holds",
+        "can't continue a text",
     ),
     ({"mcp_servers": [{"type": "url", "url": "http://evil", "name": "x"}]}, "mcp_servers"),
     ({"container": "c"}, "container"),
@@ -215,7 +215,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"name": "x"}]}, "tools[0].input_schema"),
     ({"tools": [{"input_schema": {}}]}, "tools[0].name"),
     ({"tools": [{"type": "mcp_toolset"}]}, "tools[0].mcp_server_name"),
-    ({"tools": [{"type": "mcp_toolset", "mcp_server_name": "other"}]}, "'other' is no server"),
+    ({"tools": [{"type": "mcp_toolset", "mcp_server_name": "other"}]}, "'other' is not one of the gateway's servers"),
     (
         {"tools": [{"type": "mcp_toolset", "mcp_server_name": "up", "configs": {"say": {"enabled": False}}}]},
         "tools[0].configs",

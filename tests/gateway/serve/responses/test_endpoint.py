@@ -584,7 +584,7 @@ async def test_client_that_leaves_takes_the_calls_with_it_that_it_approved(
 
     monkeypatch.undo()
     (ran,) = of_type(await stage.ask("So.", input=[*items, answer], tools=[ASKED]), "mcp_call")
-    assert ran["error"]["message"] == "error: this call has been made before; its result is not known any more"
+    assert ran["error"]["message"] == "error: this call has already been made, and its result is no longer known"
 
 
 @pytest.mark.parametrize("by_id", [False, True], ids=["references", "previous"])

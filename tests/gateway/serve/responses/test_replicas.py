@@ -191,7 +191,7 @@ async def test_stream_whose_owner_ends_is_told_to_have_broken(pair: Pair) -> Non
     blocks = answers[0].text.split("\n\n")
     last = json.loads(blocks[-2].split("data: ")[1])
     assert (last["type"], last["code"], last["sequence_number"]) == ("error", "server_error", len(blocks) - 2)
-    assert "broke off" in last["message"]
+    assert "that held it broke" in last["message"]
 
 
 async def test_owner_that_can_not_be_asked_for_now_is_no_response_that_is_not_stored(

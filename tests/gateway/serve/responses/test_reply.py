@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolFinished
 from gateway.proxy import ToolEntry
-from gateway.serve.responses.reply import Made, ReplyOptions, ResponseReply
+from gateway.serve.responses.reply import MadeCall, ReplyOptions, ResponseReply
 from gateway.serve.responses.tools import RequestTools, read_tools
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
 
@@ -46,7 +46,7 @@ def tools() -> RequestTools:
     return read_tools(GIVEN, (SAY, ERASE), lambda: frozenset({"up"}))
 
 
-def reply(*, made: Sequence[Made] = (), lists: Sequence[str] = (), **options: Any) -> ResponseReply:
+def reply(*, made: Sequence[MadeCall] = (), lists: Sequence[str] = (), **options: Any) -> ResponseReply:
     return ResponseReply(HEAD, tools(), ReplyOptions(now=lambda: 2, **options), made=made, lists=lists)
 
 
@@ -69,7 +69,7 @@ def turns(draw: st.DrawFn) -> list[AgentEvent]:
             events += [CallStarted(index, f"c{index}", name), *(CallArguments(index, piece) for piece in pieces)]
             if kind == "call":
                 events.append(CallClosed(index, f"c{index}", name, arguments, ()))
-                if name not in tools().known and draw(st.booleans()):
+                if name not in tools().deferred and draw(st.booleans()):
                     running.append(finished(f"c{index}", name, is_error=draw(st.booleans())))
             else:
                 events.append(Diagnostic("truncated", "the stream ended inside a call", index))
@@ -143,7 +143,9 @@ def test_stream_joined_is_the_whole_response(
 ) -> None:
     kept: list[dict[str, Any]] = []
     seal = (lambda text: f"sealed {text}") if sealed else None
-    made = [Made(QUESTION, "gone", is_error=False), Made(QUESTION, "error: no", is_error=True)] if begins else []
+    made = (
+        [MadeCall(QUESTION, "gone", is_error=False), MadeCall(QUESTION, "error: no", is_error=True)] if begins else []
+    )
     lists = ["up"] if begins else []
     told_by = reply(made=made, lists=lists, summarized=summarized, seal=seal, keep=kept.append)
     fed = [event for each in told for event in told_by.feed(each)]
@@ -163,7 +165,7 @@ def test_stream_joined_is_the_whole_response(
     assert texts.strip() == "".join(event.text for event in told if isinstance(event, Content)).strip()
     thought = "".join(text_of(item) for item in done if item["type"] == "reasoning")
     assert thought.strip() == "".join(event.text for event in told if isinstance(event, Reasoning)).strip()
-    closed = [event.id for event in told if isinstance(event, CallClosed) and event.name in tools().known]
+    closed = [event.id for event in told if isinstance(event, CallClosed) and event.name in tools().deferred]
     whole_calls = [item for item in done if is_call(item) and item.get("status") != "incomplete"]
     calls = [item.get("call_id") or item["id"].rpartition("_")[2] for item in whole_calls]
     assert calls == closed

@@ -13,7 +13,7 @@ from gateway.toolcalls.nodes.json import Json, QuotedId
 from gateway.toolcalls.nodes.numbered import NumberedName
 from gateway.toolcalls.nodes.readers import Lit
 from gateway.toolcalls.nodes.regions import Bare, Beginning
-from gateway.toolcalls.nodes.series import Array, Loose, Series, Spelled, unwritten
+from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants, unwritten
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, WEATHER, Numbered, closed, run, started
 from tests.gateway.toolcalls.families_json import JSON_FAMILIES
@@ -256,9 +256,9 @@ def format_of(body: Any) -> Any:
 
 
 def test_sloppy_nodes_read_more_than_they_write() -> None:
-    assert reads(Seq(Loose("</x>")), " </x>!") == (True, "")
-    assert reads(Seq(Loose("</x>")), " !") == (True, "")
-    assert reads(Seq(Loose("</x>")), " </y") == (False, "</y")
+    assert reads(Seq(OptionalMarker("</x>")), " </x>!") == (True, "")
+    assert reads(Seq(OptionalMarker("</x>")), " !") == (True, "")
+    assert reads(Seq(OptionalMarker("</x>")), " </y") == (False, "</y")
     assert reads(Array(Lit("a")), "[ a , a\na ]!") == (True, "")
     assert reads(Array(Lit("a")), "a,a!") == (True, "")
     assert reads(Array(Lit("a")), "[ ]!") == (True, "")
@@ -271,7 +271,7 @@ def test_sloppy_nodes_read_more_than_they_write() -> None:
 def test_sloppy_nodes_know_how_they_begin_and_what_they_are_made_of() -> None:
     spelling = run_spelling()
     free = Beginning(Bare("{", Lit("{")))
-    assert Loose("x").nullable
+    assert OptionalMarker("x").nullable
     assert free.nullable
     assert free.first(spelling) is None
     assert free.children() == (free.region,)
@@ -280,7 +280,7 @@ def test_sloppy_nodes_know_how_they_begin_and_what_they_are_made_of() -> None:
     assert Array(Lit("a")).first(spelling) == ("[", "a")
     assert NumberedName("x").first(spelling) is None
     assert QuotedId().first(spelling) == Json().first(spelling)
-    assert Spelled(Lit("a"), Lit("b"), writes=Lit("b")).first(spelling) == ("a", "b")
+    assert Variants(Lit("a"), Lit("b"), writes=Lit("b")).first(spelling) == ("a", "b")
 
 
 def run_spelling() -> Spelling:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls import ToolSpec, validate_call
-from gateway.toolcalls.schema.check import MAX_COMPLAINTS
+from gateway.toolcalls.schema.check import MAX_PROBLEMS
 from tests.gateway.toolcalls.fakes import TIME, WEATHER
 
 
@@ -29,11 +29,11 @@ def objects(**properties: Any) -> dict[str, Any]:
         (tool({}), {"a": 1}),
     ],
 )
-def test_arguments_that_fit_have_no_complaints(spec: ToolSpec, arguments: dict[str, Any]) -> None:
+def test_arguments_that_fit_have_no_problems(spec: ToolSpec, arguments: dict[str, Any]) -> None:
     assert validate_call(spec, arguments) == []
 
 
-def test_each_complaint_names_its_place_and_what_was_expected() -> None:
+def test_each_problem_names_its_place_and_what_was_expected() -> None:
     schema = objects(days={"type": "integer"}, at=objects(zone={"enum": ["CET"]}), list={"items": {"type": "null"}})
     schema["required"] = ["city"]
     assert sorted(validate_call(tool(schema), {"days": "x", "at": {"zone": "UTC"}, "list": [None, 1]})) == [
@@ -44,11 +44,11 @@ def test_each_complaint_names_its_place_and_what_was_expected() -> None:
     ]
 
 
-def test_complaints_are_few_and_short() -> None:
+def test_problems_are_few_and_short() -> None:
     schema = {"additionalProperties": {"type": "integer"}}
     found = validate_call(tool(schema), {f"{n}" * 500: "x" * 5000 for n in range(9)})
-    assert len(found) == MAX_COMPLAINTS
-    assert all(len(complaint) <= 322 and complaint.count("...: ") == 1 for complaint in found)
+    assert len(found) == MAX_PROBLEMS
+    assert all(len(problem) <= 322 and problem.count("...: ") == 1 for problem in found)
 
 
 def test_the_draft_that_a_schema_names_counts() -> None:
@@ -166,7 +166,7 @@ keywords = st.sampled_from(
 
 @given(st.recursive(json_values, lambda inner: st.dictionaries(keywords, inner | st.lists(inner))), json_values)
 def test_no_schema_and_no_arguments_at_all_raise(schema: Any, arguments: Any) -> None:
-    assert all(isinstance(complaint, str) for complaint in validate_call(tool(schema), arguments))
+    assert all(isinstance(problem, str) for problem in validate_call(tool(schema), arguments))
 
 
 def test_items_that_are_equal_are_named_where_the_schema_wants_none() -> None:

@@ -13,7 +13,7 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.protocol.messages import encode_request
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, Transport
-from gateway.proxy.transport.stdio.words import Wanted
+from gateway.proxy.transport.stdio.host_protocol import Wanted
 from gateway.workers.stdio import shared_process, switch, worker_line
 
 pytestmark = pytest.mark.anyio
@@ -190,7 +190,7 @@ async def test_server_that_hangs_is_ended_for_all_when_one_gets_no_sign_of_life(
                 await asks.request("ping", {})
         with anyio.fail_after(30):
             await other.closed.wait()
-        with pytest.raises(LinkLost, match="no sign of life"):
+        with pytest.raises(LinkLost, match="did not respond"):
             await call(other)
 
 
@@ -232,11 +232,11 @@ async def test_connection_that_does_not_greet_as_a_worker_is_cut(host, socket, o
 
 
 async def test_process_whose_numbers_are_used_up_is_ended(host, opened, upstream, monkeypatch):
-    monkeypatch.setattr(shared_process.words, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(shared_process.host_protocol, "MOST_CONNECTIONS", 2)
     config = upstream(COUNTER)
     async with host(), opened(config) as one:
         pid = (await call(one))["pid"]
-        with pytest.raises(LinkLost, match="used up"):
+        with pytest.raises(LinkLost, match="no numbers left"):
             async with opened(config) as two:
                 await call(two)
         await one.closed.wait()

@@ -143,7 +143,7 @@ async def test_question_in_the_midst_of_calls_of_two_workers_is_put_to_no_client
             await call(other, bob, release=True)
         await call(other, bob, ask=["roots/list", {}])
 
-    assert refused["answer"]["message"] == "nobody here can be asked 'roots/list'"
+    assert refused["answer"]["message"] == "there is no client that can answer 'roots/list'"
     assert "a word" in json.dumps(sampled)
     assert [name for each in samplers for name in each.payers] == ["several callers"]
     assert (ann.was_asked, bob.was_asked) == ([], ["roots/list"])

@@ -262,7 +262,7 @@ async def test_proxy_that_refuses_a_tunnel_is_named(client, monkeypatch):
 
     async with raw_server(answer) as proxy:
         monkeypatch.setenv("https_proxy", f"127.0.0.1:{proxy.port}")
-        with pytest.raises(LinkLost, match=r"refuses 'server\.test:443': HTTP 407") as lost:
+        with pytest.raises(LinkLost, match=r"refuses to connect to 'server\.test:443': HTTP 407") as lost:
             await fetch(client, Origin(True, "server.test", 443))
 
     assert not lost.value.sent

@@ -168,8 +168,8 @@ async def test_server_that_takes_the_secret_only_in_the_body_gets_it_there(opene
 @pytest.mark.parametrize(
     ("what", "document", "words"),
     [
-        ("metadata", {"resource": "http://other.example/mcp"}, "metadata is about 'http://other.example/mcp'"),
-        ("metadata", {"resource": 7}, "metadata is about 7"),
+        ("metadata", {"resource": "http://other.example/mcp"}, "metadata describes 'http://other.example/mcp'"),
+        ("metadata", {"resource": 7}, "metadata describes 7"),
         ("metadata", {"authorization_servers": []}, "does not say which authorization server"),
         ("metadata", {"authorization_servers": "x"}, "does not say which authorization server"),
         (
@@ -179,14 +179,14 @@ async def test_server_that_takes_the_secret_only_in_the_body_gets_it_there(opene
         ),
         ("metadata", {"authorization_servers": ["http://a..b/"]}, "names 'http://a..b/', which is not an http"),
         ("metadata", {"authorization_servers": ["https://a\0b/"]}, "which is not an http"),
-        ("metadata", {"authorization_servers": ["http://as.example/"]}, "would get our secret unencrypted"),
+        ("metadata", {"authorization_servers": ["http://as.example/"]}, "would receive our secret unencrypted"),
         ("metadata", None, "does not say which authorization server"),
-        ("issuer", {"issuer": "http://other.example"}, "is that of 'http://other.example'"),
+        ("issuer", {"issuer": "http://other.example"}, "names another issuer, 'http://other.example'"),
         ("issuer", {"token_endpoint": None}, "names no token endpoint"),
         ("issuer", {"token_endpoint": f"https://{'a.' * 10_000}com/"}, "names no token endpoint"),
-        ("issuer", {"token_endpoint": "http://other.example/token"}, "would get our secret unencrypted"),
+        ("issuer", {"token_endpoint": "http://other.example/token"}, "would receive our secret unencrypted"),
         ("issuer", {"token_endpoint": "https://127.0.0.1:1/token"}, "private address 127.0.0.1"),
-        ("issuer", None, "has no metadata"),
+        ("issuer", None, "publishes no metadata"),
     ],
 )
 async def test_metadata_that_can_not_be_believed_gets_no_secret(opened, guarded, what, document, words):
@@ -211,7 +211,7 @@ async def test_server_can_not_lead_us_into_our_own_network(opened, guarded):
 async def test_secret_goes_to_no_other_issuer_than_the_configured_one(opened, guarded):
     guarded.issuer = {"issuer": "https://evil.example"}
     async with opened(guarded.url, oauth=credentials(issuer=guarded.origin)) as transport:
-        with pytest.raises(NoAnswer, match=r"is that of 'https://evil\.example'"):
+        with pytest.raises(NoAnswer, match=r"names another issuer, 'https://evil\.example'"):
             await call(transport)
 
     assert "/token" not in guarded.targets()
@@ -314,16 +314,16 @@ async def test_credentials_that_are_refused_are_named_and_not_shown(opened, guar
 @pytest.mark.parametrize(
     ("token", "words"),
     [
-        (7, "gave none, HTTP 200 OK"),
-        ("", "gave none, HTTP 200 OK"),
-        ("x" * 20_000, "gave none, HTTP 200 OK"),
-        *((token, "gave one that no header can carry") for token in ("a\r\nb: c", "a\0", "a\x1b[0m", "a b", "tök")),
+        (7, "answered HTTP 200 OK"),
+        ("", "answered HTTP 200 OK"),
+        ("x" * 20_000, "answered HTTP 200 OK"),
+        *((token, "issued one that is not visible ASCII") for token in ("a\r\nb: c", "a\0", "a\x1b[0m", "a b", "tök")),
     ],
 )
 async def test_token_that_is_none_is_refused(opened, guarded, token, words):
     guarded.token = {"access_token": token, "error": {"nested": [1]}}
     async with opened(guarded.url, oauth=credentials(token_url=f"{guarded.origin}/token")) as transport:
-        with pytest.raises(NoAnswer, match=f"no access token: its authorization server {words}: "):
+        with pytest.raises(NoAnswer, match=f"no access token: its authorization server {words}"):
             await call(transport)
 
     assert "/mcp" not in guarded.targets()

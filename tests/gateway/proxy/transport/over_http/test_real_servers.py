@@ -59,7 +59,7 @@ def pushing() -> Iterator[Callable[..., str]]:
 
 
 async def shake(transport: Transport) -> dict[str, Any]:
-    transport.speak(HANDSHAKE)
+    transport.use_version(HANDSHAKE)
     params = {"protocolVersion": HANDSHAKE, "capabilities": {"elicitation": {}}, "clientInfo": INFO}
     with anyio.fail_after(20):
         result = await transport.request("initialize", params)
@@ -96,7 +96,7 @@ async def test_handshake_server_is_listed_and_called(opened, pushing, mode):
 @pytest.mark.parametrize("mode", ["", "json"], ids=["events", "json"])
 async def test_modern_server_is_discovered_and_called(opened, pushing, mode):
     async with opened(pushing(mode)) as transport:
-        transport.speak(MODERN)
+        transport.use_version(MODERN)
         with anyio.fail_after(20):
             found = await transport.request("server/discover", {"_meta": ENVELOPE})
             with pytest.raises(PeerError) as refused:
@@ -111,7 +111,7 @@ async def test_modern_listening_hears_on_its_own_request_until_it_is_cancelled(o
     mine = make_listener()
     params = {"_meta": ENVELOPE, "notifications": {"toolsListChanged": True}}
     async with opened(pushing()) as transport:
-        transport.speak(MODERN)
+        transport.use_version(MODERN)
         listening = asyncio.ensure_future(transport.request("subscriptions/listen", params, mine))
         await mine.until(lambda: bool(mine.heard))
         listening.cancel()
@@ -129,7 +129,7 @@ async def test_progress_of_two_calls_at_once_goes_to_each_in_order(opened, pushi
         if era == "handshake":
             await shake(transport)
         else:
-            transport.speak(MODERN)
+            transport.use_version(MODERN)
         await asyncio.gather(*(run(transport, "count", mine, to=50 + n) for n, mine in enumerate(ours)))
 
     for n, mine in enumerate(ours):

@@ -250,7 +250,7 @@ async def test_messages_of_a_batch_are_taken_one_by_one_where_the_version_has_ba
     opened, listener, heard_by_server
 ):
     async with opened("puppet") as wire:
-        wire.speak("2025-03-26")
+        wire.use_version("2025-03-26")
         assert await call(wire, lines=[BATCH], answer=False) == {"a": 1}
         await anyio.wait_all_tasks_blocked()
         await call(wire)
@@ -263,7 +263,7 @@ async def test_answer_in_a_batch_that_the_version_does_not_have_fails_its_own_ca
     opened, listener, heard_by_server
 ):
     async with opened("puppet") as wire:
-        wire.speak("2025-06-18")
+        wire.use_version("2025-06-18")
         with pytest.raises(NoAnswer, match="its answer came in a JSON-RPC batch, which MCP 2025-06-18 does not have"):
             await call(wire, lines=[BATCH], answer=False)
         await anyio.wait_all_tasks_blocked()
@@ -316,8 +316,8 @@ async def test_answer_over_the_bound_fails_its_call_before_its_line_ends(opened)
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('{"jsonrpc":"2.0","id":$ID,"result":' + "[" * 40_000 + "]" * 40_000 + "}", "nested too deep"),
-        ('{"result":' + '{"a":' * 15_000 + "1" + "}" * 15_000 + ',"jsonrpc":"2.0","id":$ID}', "nested too deep"),
+        ('{"jsonrpc":"2.0","id":$ID,"result":' + "[" * 40_000 + "]" * 40_000 + "}", "nested too deeply"),
+        ('{"result":' + '{"a":' * 15_000 + "1" + "}" * 15_000 + ',"jsonrpc":"2.0","id":$ID}', "nested too deeply"),
         ('{"jsonrpc":"2.0","id":$ID,"result":{"a":', "not JSON"),
     ],
 )
@@ -330,7 +330,7 @@ async def test_answer_that_nobody_can_read_fails_its_call_at_once(opened, line, 
 
 async def test_params_that_no_json_can_carry_are_not_sent(opened, heard_by_server):
     async with opened("puppet") as transport:
-        with pytest.raises(NoAnswer, match="was not asked"):
+        with pytest.raises(NoAnswer, match="was not sent"):
             await call(transport, text="\ud800")
         await call(transport)
 

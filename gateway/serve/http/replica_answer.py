@@ -1,7 +1,7 @@
-"""A request that another replica answers, as an answer of ours.
+"""The answer to a request that another replica has to give.
 
-Turns a request, its body maybe read already, into one that is sent on whole. Who has it sent on says what answers
-where the other replica does not.
+Turns a request, whose body may have been read already, into one that is sent on complete. The caller says what answers
+if the other replica does not.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,8 +16,8 @@ from gateway.replicas import Replica, Replicas
 _OF_THE_BODY: Final = frozenset({b"content-length", b"content-encoding"})
 
 
-class Elsewhere(Response):
-    """The answer of the replica that has what a request names."""
+class ReplicaAnswer(Response):
+    """The answer from the replica that owns what a request names."""
 
     def __init__(
         self,
@@ -28,12 +28,12 @@ class Elsewhere(Response):
         unanswered: Callable[[NotAnswered], Awaitable[ASGIApp]],
         broken: Callable[[NotAnswered, int], bytes],
     ) -> None:
-        """Nothing is sent yet.
+        """Nothing is sent on yet.
 
         Args:
-            body: what was read of it, decompressed; None: nothing.
-            unanswered: what answers in its place.
-            broken: the event that ends a stream which broke off behind so many.
+            body: the request's body, decompressed, if it was read; None: it was not.
+            unanswered: gives the answer if the other replica does not answer.
+            broken: gives the event that ends a stream which broke off, from the error and the number of events before.
         """
         self._replicas = replicas
         self._owner = owner
@@ -43,7 +43,7 @@ class Elsewhere(Response):
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have it answered."""
+        """Have the other replica answer."""
         events = 0
 
         async def count(message: Message) -> None:
@@ -54,7 +54,7 @@ class Elsewhere(Response):
         def broken(error: NotAnswered) -> bytes:
             return self._broken(error, events)
 
-        asked, read = (scope, receive) if self._body is None else again(scope, receive, self._body)
+        asked, read = (scope, receive) if self._body is None else replay_body(scope, receive, self._body)
         try:
             await self._replicas.forward(self._owner, asked, read, count, broken)
             return
@@ -63,8 +63,8 @@ class Elsewhere(Response):
         await answer(scope, receive, send)
 
 
-def again(scope: Scope, receive: Receive, body: bytes) -> tuple[Scope, Receive]:
-    """A request whose body has been read, to be read once more; as it is now, whatever it came in."""
+def replay_body(scope: Scope, receive: Receive, body: bytes) -> tuple[Scope, Receive]:
+    """A request whose body was read, made readable again: with this body, whatever its coding was."""
     unread = [body]
 
     async def read() -> Any:

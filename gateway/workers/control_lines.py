@@ -28,7 +28,7 @@ def failure_line(error: GatewayError) -> bytes:
 
 
 def fault_of(line: bytes) -> GatewayError | None:
-    """What a worker's first line means; None: it is ready. A line without its end means that the worker ended."""
+    """The error that a worker's first line reports; None: it is ready. If the line has no end, the worker has ended."""
     if line == READY:
         return None
     if not line.endswith(b"\n"):

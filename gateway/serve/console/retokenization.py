@@ -1,7 +1,7 @@
-"""What a text path would make of ids: their text tokenized again, compared with them.
+"""What a gateway that keeps texts would make of ids: their text is tokenized again and compared with them.
 
-Turns the ids of a run into the places at which a gateway that keeps texts would hold other ids for the same bytes. It
-takes as long as tokenizing takes: not for the event loop. Pure.
+Turns the ids of a run into the places where such a gateway would hold different ids for the same bytes. It takes as
+long as tokenizing does, too long for the event loop. Pure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from leaf_sdk.vocab import TokenMap
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Ids that come back as others."""
+    """Ids whose text tokenizes to other ids."""
 
     start: int
     count: int
@@ -20,7 +20,7 @@ class Difference:
 
 
 def differences(ids: Sequence[int], token_map: TokenMap, *, specials: bool) -> list[Difference] | None:
-    """Where these ids come back as others; None where they are no text, so that no text path could hold them.
+    """The places where these ids' text tokenizes to other ids; None where text can't represent the ids at all.
 
     `specials`: whether markers in the text are read as special tokens, as engines do with a turn of the model.
     """
@@ -42,7 +42,7 @@ def differences(ids: Sequence[int], token_map: TokenMap, *, specials: bool) -> l
 def _unequal(
     ids: Sequence[int], pieces: Sequence[bytes], again: Sequence[int], others: Sequence[bytes]
 ) -> Iterator[Difference]:
-    """The parts of both, between places where both have an id's end, that are not the same id."""
+    """Cut both sequences wherever an id ends in both, and yield the pieces whose ids differ."""
     at = other = 0
     while at < len(ids):
         first, first_other = at, other

@@ -6,8 +6,8 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.serve.console.again import differences
 from gateway.serve.console.hidden import hidden_ids
+from gateway.serve.console.retokenization import differences
 from leaf_sdk.testing import tiny_map
 
 TINY = tiny_map()

@@ -1,4 +1,4 @@
-"""What requests of all APIs may ask for, in the agent's terms: how much to think, whose tools, how to begin. Pure."""
+"""Options that requests of several APIs share, in the agent's terms: reasoning, tools, the answer's beginning. Pure."""
 
 from collections.abc import Container, Mapping
 from typing import Final, Literal
@@ -10,30 +10,30 @@ from gateway.toolcalls import AnswerForm
 GatewayTools = Literal["all", "none"]
 
 _SWITCHES: Final = ("enable_thinking", "thinking", "reasoning")
-"""What chat templates call the switch of reasoning, each one of these if it has one."""
+"""Names of the option that switches reasoning on and off: a chat template that has it uses one of these."""
 
 
 def thinking_options(effort: str | None, *, thinks: bool | None = None) -> dict[str, str | bool]:
-    """What the chat template is told of how much to think. `thinks`: whether at all, where that was said."""
+    """The chat template's options for how much to think. `thinks`: whether to think at all, where the request says."""
     wanted = False if effort == "none" else thinks
     switched: dict[str, str | bool] = {} if wanted is None else dict.fromkeys(_SWITCHES, wanted)
     return switched if effort is None else {"reasoning_effort": effort, **switched}
 
 
-def is_unheard(effort: str | None, used: Container[str]) -> bool:
-    """Whether the template makes nothing of an effort. `used`: options that it knows."""
+def ignores_effort(effort: str | None, used: Container[str]) -> bool:
+    """Whether the template ignores the effort asked for. `used`: the options that the template knows."""
     return effort is not None and not any(name in used for name in thinking_options(effort))
 
 
 def scope_of(gateway_tools: GatewayTools, servers: Mapping[str, frozenset[str] | None] | None) -> ToolScope:
-    """The gateway's tools that a request wants to see. `servers`: those that it narrows itself to, if it does."""
+    """The gateway's tools that a request wants. `servers`: those that it restricts itself to; None: no restriction."""
     if gateway_tools == "none":
         return NO_TOOL
     return EVERY_TOOL if servers is None else ToolScope(servers)
 
 
-def must_begin_freely(form: AnswerForm | None, choice: ToolChoice, where: str, way_out: str) -> None:
-    """Raise `RequestInvalid` for an answer that goes on with a text and that a grammar holds from its beginning."""
+def check_continuation(form: AnswerForm | None, choice: ToolChoice, where: str, way_out: str) -> None:
+    """Raise `RequestInvalid` for an answer that must continue a text and also follow a grammar from its first id."""
     if form is not None or choice.mode == "required":
-        words = f"{where}: what a grammar holds (a form of the answer, a required call) begins with the grammar; "
+        words = f"{where}: an answer with a required form or a required call can't continue a text: "
         raise RequestInvalid(words + way_out, param=where)

@@ -86,7 +86,7 @@ async def test_a_manifest_is_fetched_from_a_listed_url_and_names_a_place_on_its_
         body.update(manifest(endpoint="http://127.0.0.1:9"))
         async with proxy_of(config) as proxy:
             assert names(proxy) == []
-            assert "nobody allowed" in (proxy.statuses()[0].last_error or "")
+            assert "which is not allowed" in (proxy.statuses()[0].last_error or "")
 
 
 async def test_a_manifest_behind_a_url_has_a_bound(bolt_on, proxy_of, http_of):

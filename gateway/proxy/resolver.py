@@ -1,9 +1,9 @@
-"""Which server a public name or a URI belongs to, as far as this client may see.
+"""Which server owns a public name or a URI, within what this client may see.
 
-Turns names and URIs into upstreams and their own names. What the servers listed last decides, and where nobody listed a
-name, who could own it. `learn_tool`, `learn_prompt` and `learn_uri` come before that, and are all that asks a server:
-a list that is known to be incomplete for a client is made whole where a name that nobody listed can stand in no other.
-The server is asked for its list and not told the name.
+Turns names and URIs into upstreams and their own names. The owner is the server that listed the name last, or, if none
+did, one that could have it. Only `learn_tool`, `learn_prompt` and `learn_uri`, called before that, ask a server: if a
+name that nobody listed could be in just one list that is known to be incomplete for this client, that server is asked
+for its list again. It is not told the name.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,23 +20,24 @@ from gateway.proxy.upstream.session import rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
 NAME_LENGTH: Final = 128
-"""Characters of a name that an error shows."""
+"""Characters of a name that an error message shows."""
 _REASON: Final = 300
 
 
-class Owners:
-    """Who owns what."""
+class Resolver:
+    """Finds the owners of names and URIs."""
 
     def __init__(self, upstreams: Mapping[str, Upstream], catalog: Catalog) -> None:
-        """Both are read, and may change."""
+        """Both are only read here, and may change meanwhile."""
         self._upstreams = upstreams
         self._catalog = catalog
 
     def uri_owner(self, uri: str, principal: Principal, caller: Caller = NOBODY) -> str | None:
-        """The server that owns a URI; None: nobody is known to.
+        """The server that owns a URI; None: no owner is known.
 
-        Where nobody listed it to all, it is of who listed it to this client, then of who gave it to this principal in
-        an answer, and else of the only server that has resources: no server is shown what was meant for another.
+        If no server listed it for all clients, it is the server that listed it for this client, else the one that gave
+        it to this principal in an answer, else the only server that has resources. Of several none is chosen: a server
+        must not see a URI that is meant for another.
         """
         owner = self._catalog.uris.owner(uri, principal)
         if owner is not None:
@@ -46,13 +47,13 @@ class Owners:
         return found[0].config.name if found else None
 
     async def learn_uri(self, uri: str, caller: Caller) -> None:
-        """As `learn_tool`, of a resource. Where it can't be learned nothing is: a resource need stand in no list."""
+        """Like `learn_tool`, for a resource. Never raises UpstreamUnavailable: a resource need not be in any list."""
         principal = caller.principal
         if self._catalog.uris.owner(uri, principal) is None and not self._told(uri, principal, caller):
             await self._learn_if_can(("resources", "templates"), self._showing(uri, self._having(principal)), caller)
 
     def _told(self, uri: str, principal: Principal, caller: Caller) -> list[Upstream]:
-        """Who told this client of the URI, or gave it to this principal."""
+        """The servers that listed the URI for this client, else those that gave it to this principal in an answer."""
         shown = self._showing(uri, self.visible(principal))
         told = [each for each in shown if each.lists.holds_uri_aside(uri, caller)]
         return told or [each for each in shown if each.given.has(uri, principal)]
@@ -61,7 +62,7 @@ class Owners:
         return [each for each in self.visible(principal) if isinstance(each.offers.get("resources"), dict)]
 
     def _showing(self, uri: str, upstreams: Iterable[Upstream]) -> list[Upstream]:
-        """Those of which the operator lets clients see this resource."""
+        """The upstreams of which the operator lets clients see this resource."""
         return [each for each in upstreams if self._catalog.naming.shows(each.config.name, uri)]
 
     def tool(self, name: str, caller: Caller) -> tuple[Upstream, str]:
@@ -73,22 +74,22 @@ class Owners:
             if caller.principal.may_call(server, name) and self._may_have(server, own, caller):
                 return self._upstreams[server], own
         raise UnknownTool(
-            f"unknown tool {escape_text(name, NAME_LENGTH)!r}: expected one of the names in tools/list; list them anew"
+            f"unknown tool {escape_text(name, NAME_LENGTH)!r}: expected a name from tools/list; list the tools again"
         )
 
     async def learn_tool(self, name: str, caller: Caller) -> None:
-        """Where nobody listed a tool, and only one server's list can hold it that is known to be incomplete for this
-        caller, have that server list its tools to this caller.
+        """Have a server list its tools for this caller, if nobody listed this tool and this server is the only one that
+        could have it and whose list is known to be incomplete for the caller.
 
         Raises:
-            UpstreamUnavailable: it can't.
+            UpstreamUnavailable: the server can't list them.
         """
         owners = [(s, own) for s, own in self._catalog.naming.tool_owners(name) if caller.principal.may_call(s, name)]
         if not any(self._upstreams[server].lists.knows_tool_aside(own, caller) for server, own in owners):
             await self._learn(("tools",), [self._upstreams[server] for server, _ in owners], caller)
 
     async def learn_prompt(self, name: str, caller: Caller) -> None:
-        """As `learn_tool`, of a prompt. Where it can't be learned nothing is: the server refuses what it has not."""
+        """Like `learn_tool`, for a prompt. Never raises UpstreamUnavailable: a server can refuse unknown prompts."""
         owners = self._prompt_owners(name, caller.principal)
         if not any(self._upstreams[server].lists.holds("prompts", own, caller) for server, own in owners):
             await self._learn_if_can(("prompts",), [self._upstreams[server] for server, _ in owners], caller)
@@ -103,8 +104,11 @@ class Owners:
             await self._learn(kinds, upstreams, caller)
 
     def _may_have(self, server: str, own: str, caller: Caller) -> bool:
-        """Whether a server may know a tool that stands in no merged list: it showed it to this client only, or its list
-        is known to be incomplete. Any other name is ours to refuse: no server is to see it.
+        """Whether a server may have a tool that is in no merged list: it listed it for this client only, or its list is
+        known to be incomplete. Any other name is refused here, so that it reaches no server.
+
+        Raises:
+            UnknownTool: the tool is blocked by a pin, or its headers are not valid.
         """
         if own in self._upstreams[server].pins.blocked:
             raise UnknownTool(
@@ -113,13 +117,13 @@ class Owners:
             )
         if (why := self._upstreams[server].tool_headers.invalid.get(own)) is not None:
             raise UnknownTool(
-                f"tool {escape_text(own, NAME_LENGTH)!r} of server {server!r} is not offered, because the headers that "
-                f"it asks for are not valid: {escape_text(why, _REASON)}; its author has to correct its inputSchema"
+                f"tool {escape_text(own, NAME_LENGTH)!r} of server {server!r} is not offered, because its inputSchema "
+                f"asks for invalid headers: {escape_text(why, _REASON)}; the server's author has to correct it"
             )
         return self._upstreams[server].lists.may_have_tool(own, caller)
 
     def server_of(self, name: str) -> str | None:
-        """The server that owns a tool, or the only one that could; None: nobody is known to."""
+        """The server that owns a tool, or the only one that could; None: no owner is known."""
         entry = self._catalog.tools.get(name)
         if entry is not None:
             return entry.server
@@ -127,11 +131,14 @@ class Owners:
         return owners[0][0] if len(owners) == 1 else None
 
     def prompt(self, name: str, caller: Caller) -> tuple[Upstream, str]:
-        """The same of a prompt. Raises `RpcError`."""
+        """The server that owns a prompt, and its own name there. Raises `RpcError`."""
         owners = self._prompt_owners(name, caller.principal)
         having = [(s, own) for s, own in owners if self._upstreams[s].lists.holds("prompts", own, caller)] or owners
         if not having:
-            raise rpc_error(INVALID_PARAMS, f"unknown prompt {escape_text(name, NAME_LENGTH)!r}: list them anew")
+            shown = escape_text(name, NAME_LENGTH)
+            raise rpc_error(
+                INVALID_PARAMS, f"unknown prompt {shown!r}: expected a name from prompts/list; list them again"
+            )
         server, own = having[0]
         return self._upstreams[server], own
 

@@ -1,9 +1,9 @@
-"""Manifests, read, and for each tool the place that takes its calls.
+"""The tools that manifests describe, each with the address that takes its calls.
 
-Turns a file, a folder or a URL into offers; one bad manifest is named and takes no other down. Nobody chooses addresses
-for us: a manifest may name a place on this machine if it lies on this machine, else one on the host that it came from
-or on a host that the operator listed. The credentials of the configuration go only where the configuration says. It
-calls no tool.
+Turns a file, a folder or a URL into tools; a bad manifest is reported and does not affect the others. Nobody chooses
+addresses for us: a manifest on this machine may name an address on this machine, a fetched one only an address on the
+host that it came from, and either one a host that the operator listed. The configured credentials are sent only to the
+configured endpoint. Calls no tool.
 """
 
 from collections.abc import Iterable
@@ -26,43 +26,43 @@ from leaf_sdk.leaf.bolt_on import CALL_PATH, Manifest, load_manifest, load_manif
 from leaf_sdk.leaf.bolt_on.manifest import MAX_MANIFEST_BYTES
 
 FETCH_TIME: Final = 10.0
-"""Seconds for a manifest from a URL."""
+"""Seconds to fetch a manifest from a URL."""
 _NAME_BOUND: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """One tool and where it takes calls."""
+class Tool:
+    """One tool, and the address that takes its calls."""
 
     manifest: Manifest
     address: Address
     ours: bool
-    """The place stands in the configuration: our credentials may go there."""
+    """Whether the address comes from the configuration: only then are our credentials sent there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
-    """What was found, and what was wrong with the rest, one sentence each."""
+class Tools:
+    """The usable tools, and one sentence on each manifest that is left out."""
 
-    by_name: dict[str, Offer]
+    by_name: dict[str, Tool]
     faults: tuple[str, ...]
 
 
-async def read_offers(config: UpstreamConfig, client: HttpClient) -> Offers:
+async def read_tools(config: UpstreamConfig, client: HttpClient) -> Tools:
     """Read the manifests of an upstream whose `manifest` is set.
 
     Raises:
-        LinkLost: there is none that can be used; the message says what is wrong with the first.
+        LinkLost: none can be used; the message says what is wrong with the first.
     """
     place = config.manifest or ""
     if "://" in place:
         manifests, faults = await _fetched(place, client)
     else:
         manifests, faults = await anyio.to_thread.run_sync(_read, Path(place))
-    offers = _placed(manifests, config, faults)
-    if not offers.by_name:
-        raise LinkLost(offers.faults[0] if offers.faults else f"{place!r} holds no manifest", sent=False)
-    return offers
+    tools = _placed(manifests, config, faults)
+    if not tools.by_name:
+        raise LinkLost(tools.faults[0] if tools.faults else f"{place!r} contains no manifest", sent=False)
+    return tools
 
 
 def _read(path: Path) -> tuple[list[Manifest], list[str]]:
@@ -81,39 +81,42 @@ async def _fetched(url: str, client: HttpClient) -> tuple[list[Manifest], list[s
             data = await get(client, read_url(url), MAX_MANIFEST_BYTES)
         return [parse_manifest(data, source=url)], []
     except TimeoutError:
-        return [], [f"manifest {url!r} did not come within {FETCH_TIME:g} s"]
+        return [], [f"manifest {url!r} could not be fetched within {FETCH_TIME:g} s"]
     except (LinkLost, NoAnswer, ManifestInvalid) as error:
         return [], [f"manifest {url!r}: {error}"]
 
 
-def _placed(manifests: Iterable[Manifest], config: UpstreamConfig, faults: list[str]) -> Offers:
-    by_name: dict[str, Offer] = {}
+def _placed(manifests: Iterable[Manifest], config: UpstreamConfig, faults: list[str]) -> Tools:
+    by_name: dict[str, Tool] = {}
     for manifest in manifests:
         try:
-            offer = _offer(manifest, config)
+            tool = _tool(manifest, config)
         except ValueError as error:
             faults.append(f"tool {manifest.name[:_NAME_BOUND]!r} is left out: {error}")
             continue
         if manifest.name in by_name or len(manifest.name) > _NAME_BOUND:
-            faults.append(f"tool {manifest.name[:_NAME_BOUND]!r} is left out: its name is there already, or too long")
+            why = "another manifest describes a tool of this name"
+            if len(manifest.name) > _NAME_BOUND:
+                why = f"its name has more than {_NAME_BOUND} characters"
+            faults.append(f"tool {manifest.name[:_NAME_BOUND]!r} is left out: {why}")
             continue
-        by_name[manifest.name] = offer
-    return Offers(by_name, tuple(faults))
+        by_name[manifest.name] = tool
+    return Tools(by_name, tuple(faults))
 
 
-def _offer(manifest: Manifest, config: UpstreamConfig) -> Offer:
-    """Raises ValueError: it has no place, or one that it may not name."""
+def _tool(manifest: Manifest, config: UpstreamConfig) -> Tool:
+    """Raises ValueError if it names no endpoint, or one that it may not name."""
     if config.endpoint is not None:
-        return Offer(manifest, _address(config.endpoint), ours=True)
+        return Tool(manifest, _address(config.endpoint), ours=True)
     endpoint = manifest.endpoint
     if endpoint is None:
         raise ValueError("its manifest names no endpoint; set `endpoint`")
     if not _may_name(endpoint, config):
         raise ValueError(
-            f"its manifest names the endpoint {endpoint[:200]!r}, which nobody allowed: list its host in "
+            f"its manifest names the endpoint {endpoint[:200]!r}, which is not allowed: add its host to "
             "registry.allowed_hosts, or set `endpoint`"
         )
-    return Offer(manifest, _address(endpoint), ours=False)
+    return Tool(manifest, _address(endpoint), ours=False)
 
 
 def _may_name(endpoint: str, config: UpstreamConfig) -> bool:
@@ -127,7 +130,7 @@ def _may_name(endpoint: str, config: UpstreamConfig) -> bool:
 
 
 def _address(endpoint: str) -> Address:
-    """Where calls are posted. A URL without a path names the server; the protocol's own path is then meant."""
+    """Where calls are posted. A URL without a path gets the protocol's standard path."""
     if endpoint.startswith(UNIX):
         return Address(Origin(False, endpoint.removeprefix(UNIX), 0), CALL_PATH)
     address = read_url(endpoint)

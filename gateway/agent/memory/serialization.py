@@ -1,8 +1,9 @@
-"""Answers of a conversation as records, for other replicas, and back.
+"""Answers of a conversation as records for other replicas, and back.
 
 Turns what is remembered of one answer into bytes, with the digest of its history, and such bytes into the same answer
-behind the one that it goes on from. Which engine it was means something in this process alone, which conversation
-stays here. Whoever changes what stands in the bytes gives sealed values another format (`gateway/shared/keys.py`).
+after the one that it continues from. The engine's number has a meaning only in the process that wrote it, and the
+conversation's number is not written. Changing the layout of the bytes requires a new format of sealed values
+(`gateway/shared/keys.py`).
 """
 
 import sys
@@ -18,19 +19,21 @@ from gateway.shared.packing import packed, unpacked
 from gateway.toolcalls import CallClosed
 
 
-def written(node: Remembered, process: bytes) -> bytes:
-    """An answer as bytes. `process`: this one's name, by which it knows its engines again."""
+def serialize(node: Remembered, process: bytes) -> bytes:
+    """An answer as bytes. `process`: the name of this process, by which it recognises its own engines again."""
     shown = [node.shown.content, node.shown.reasoning, [[c.id, c.name, c.arguments] for c in node.shown.calls]]
     lived = [_lived(each) for each in node.lived]
-    figures = [node.place, node.kept, node.held, node.written]
+    figures = [node.place, node.kept, node.held, node.original_ids]
     engine = [process, node.engine, node.engine_name]
     parts = [node.digest, figures, shown, lived, _bytes(node.added), node.strangers, engine]
     return packed(parts)
 
 
-def read(data: bytes, owner: str, answer_id: str, before: Remembered | None, number: int, process: bytes) -> Remembered:
-    """The answer of such bytes, with the digest that it was kept under. `number`: of its conversation."""
-    digest, (place, kept, held, own), (content, reasoning, calls), lived, added, strangers, where = unpacked(data)
+def deserialize(
+    data: bytes, owner: str, answer_id: str, before: Remembered | None, number: int, process: bytes
+) -> Remembered:
+    """The answer in such bytes, with the digest that it was kept under. `number`: its conversation's number."""
+    digest, (place, kept, held, original), (content, reasoning, calls), lived, added, strangers, where = unpacked(data)
     engine, engine_name = where[1:] if where[0] == process else (NO_ENGINE, "")
     return Remembered(
         owner=owner,
@@ -45,7 +48,7 @@ def read(data: bytes, owner: str, answer_id: str, before: Remembered | None, num
         number=number,
         engine_name=engine_name,
         answer_id=answer_id,
-        written=own,
+        original_ids=original,
         strangers=strangers,
         digest=digest,
     )

@@ -1,6 +1,6 @@
-"""A body in msgpack, read within bounds.
+"""A body in msgpack, decoded within bounds.
 
-Turns bytes into what they hold. A list or a map takes one byte here and sixty in memory, so their number is bounded:
+Turns bytes into values. A list or map may take one byte in the body and sixty in memory, so their number is bounded:
 the bound of the body alone would let a request take sixty times as much. It knows no message.
 """
 
@@ -10,17 +10,18 @@ from typing import Any, Final, TypeVar, cast
 import msgpack
 
 CONTAINERS: Final = 250_000
-"""Lists and maps of one body."""
+"""The most lists and maps of one body."""
 _unpack: Final = cast("Any", msgpack).unpackb
 
 T = TypeVar("T")
 
 
 def unpack(body: bytes) -> object:
-    """What a body holds.
+    """The value that a body holds.
 
     Raises:
-        ValueError, TypeError, RecursionError: it is not msgpack, or has too many lists and maps; msgpack's own errors.
+        ValueError, TypeError, RecursionError: it is not msgpack, or has too many lists and maps. Includes msgpack's own
+            errors.
     """
     seen = count(1)
 

@@ -1,6 +1,7 @@
-"""Where one gateway process listens, and who besides signals may end it: by itself, or for a parent.
+"""The role in which a gateway process runs: where it listens, and what besides signals may end it.
 
-`process.py` runs the same gateway in both; `gateway/workers` has the other place.
+`process.py` runs the same gateway on its own and as a worker. The role of a process on its own is here, that of a
+worker in `gateway/workers`.
 """
 
 import os
@@ -17,27 +18,27 @@ from gateway.serve.http.sockets import listening, take_passed_sockets
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Sockets that listen, or will when they are served on."""
+    """Sockets that listen, or will once a server runs on them."""
 
     faces: socket.socket
     admin: socket.socket
     replicas: socket.socket | None = None
-    """For the other replicas; None: the settings say where."""
+    """For the other replicas; None: it is opened at the address in the settings."""
 
 
-class Place(Protocol):
-    """Where a process stands."""
+class ProcessRole(Protocol):
+    """What a process gets from its surroundings: its sockets, and orders to end."""
 
     def listening(self, serve: ServeConfig) -> AbstractContextManager[Listeners]:
-        """The sockets, closed with the context. Raises `ConfigError`."""
+        """Open the sockets, and close them with the context. Raises `ConfigError`."""
         ...
 
     def ready(self) -> None:
-        """The gateway takes requests from now on."""
+        """Called once the gateway takes requests."""
         ...
 
     async def follow(self, shutdown: Shutdown) -> None:
-        """Pass on what somebody else asks of this process, for as long as it lives."""
+        """Pass on to `shutdown` what a parent orders, for as long as this process lives."""
         ...
 
 
@@ -60,4 +61,4 @@ class _Alone:
         return
 
 
-ALONE: Final[Place] = _Alone()
+ALONE: Final[ProcessRole] = _Alone()

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.agent import NO_TOOL
 from gateway.errors import RequestInvalid
-from gateway.serve.generation.wishes import scope_of
+from gateway.serve.generation.request_options import scope_of
 from gateway.serve.messages.request import MessagesRequest
 from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.responses.request import ResponsesRequest
@@ -61,7 +61,7 @@ def test_effort_is_one_thing_in_each_api_and_none_is_off(effort: str) -> None:
     ],
 )
 def test_effort_that_the_template_makes_nothing_of_is_named(effort: str, used: tuple[str, ...], named: int) -> None:
-    assert len(chat(reasoning_effort=effort).unused(used)) == named
+    assert len(chat(reasoning_effort=effort).without_effect(used)) == named
     assert len(responses(reasoning={"effort": effort}).without_effect(used)) == named
     assert len(messages(output_config={"effort": effort}).without_effect(used)) == named
 
@@ -86,8 +86,8 @@ def test_answer_that_goes_on_is_held_by_no_grammar(held: str) -> None:
     schema = {"type": "json_schema", "schema": {"type": "object"}}
     of_messages = {"output_config": {"format": schema}} if held == "form" else {"tool_choice": {"type": "any"}}
 
-    with pytest.raises(RequestInvalid, match="begins with the grammar") as chats:
+    with pytest.raises(RequestInvalid, match="can't continue a text") as chats:
         chat(messages=BEGUN, tools=tools, continue_final_message=True, **of_chat)
-    with pytest.raises(RequestInvalid, match="begins with the grammar") as others:
+    with pytest.raises(RequestInvalid, match="can't continue a text") as others:
         messages(messages=BEGUN, tools=[TOOL], **of_messages)
     assert (chats.value.param, others.value.param) == ("continue_final_message", "messages")

@@ -1,7 +1,7 @@
-"""How much memory a process on this machine may still use, its container's limit respected.
+"""How much memory a process on this machine may still use, within the limit of its container.
 
-Turns what the kernel says into mebibytes. It decides nothing and raises nothing: where nothing is said, a machine of
-little memory is assumed.
+Turns what the kernel reports into mebibytes. It decides nothing and raises nothing: if nothing is reported, a machine
+with little memory is assumed.
 """
 
 import os
@@ -14,10 +14,10 @@ _UNKNOWN: Final = 2048 * _MIB
 
 
 def usable_mib(root: Path = Path("/")) -> int:
-    """Mebibytes that are free on the machine, or the least limit of a control group where that is less.
+    """Mebibytes that are available on the machine, or the lowest limit of a control group if that is less.
 
     Args:
-        root: above `proc` and `sys`.
+        root: the directory that contains `proc` and `sys`.
     """
     return min([_available(root / "proc/meminfo"), *_limits(root)]) // _MIB
 
@@ -27,7 +27,7 @@ def _available(meminfo: Path) -> int:
         name, _, rest = line.partition(":")
         if name == "MemAvailable" and (words := rest.split()) and words[0].isdigit():
             return int(words[0]) * 1024
-    # No Linux: half of what is built in.
+    # Not Linux: half of the physical memory.
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (ValueError, OSError):
@@ -35,7 +35,7 @@ def _available(meminfo: Path) -> int:
 
 
 def _limits(root: Path) -> Iterator[int]:
-    """The memory limits of this process's control group and of all above it, in both versions of control groups."""
+    """The memory limits of this process's control group and all its parents, for both versions of control groups."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if controllers not in ("", "memory"):
