@@ -16,11 +16,14 @@ class Output:
 
     def __init__(self, hear: Callable[[bytes], None]) -> None:
         self._hear = hear
+        self.taken = 0
+        """Bytes that were read from the pipe."""
         self._left: deque[bytes] = deque()
         self._behind: list[Callable[[], None]] = []
 
     def take(self, data: bytes, pipe: asyncio.ReadTransport) -> None:
         """Take bytes that were read from the pipe."""
+        self.taken += len(data)
         if self._left:
             self._left.extend(portions(data))
             return
@@ -30,6 +33,11 @@ class Output:
             pipe.pause_reading()
             asyncio.get_running_loop().call_soon(self._go_on, pipe)
         self._hear(first)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether bytes wait to be passed on, and the pipe is not read."""
+        return bool(self._left)
 
     def when_heard(self, then: Callable[[], None]) -> None:
         """Call `then` when everything that was read has been passed on; at once, if nothing is waiting."""

@@ -28,6 +28,10 @@ _EXIT_GRACE: Final = 2.0
 """Seconds a child gets to exit after its stdin was closed, and again after TERM."""
 _LAST_WORDS: Final = 0.5
 """Seconds to wait, when the process or its input or output has ended, for the rest to end too."""
+_PIPE: Final = 1 << 20
+"""The most bytes that a pipe holds: what comes after so many was not written by a process that had exited before."""
+_TURNS: Final = 2
+"""After so many, the loop has read what was in the pipe: when it was held up, it runs timers before it reads."""
 _POLL: Final = 0.01
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
@@ -140,14 +144,31 @@ class Child(asyncio.SubprocessProtocol):
         return stdout is None or stdout.is_closing()
 
     def _end_soon(self) -> None:
-        def end() -> None:
-            self._outputs[_STDOUT].when_heard(lambda: self.end_conversation(self._describe()))
-
+        stdout = self._outputs[_STDOUT]
         # That its stdin is lost along with the process says nothing about what is still in its stdout.
         if self.exited.is_set() and self._stdout_is_over():
-            end()
+            stdout.when_heard(self._end_now)
         elif not self._ended:
-            asyncio.get_running_loop().call_later(_LAST_WORDS, end)
+            asyncio.get_running_loop().call_later(_LAST_WORDS, self._end_late, stdout.taken, stdout.taken + _PIPE)
+
+    def _end_late(self, taken: int, bound: int, turns: int = 0) -> None:
+        """End the conversation, unless output of a process that has exited is still arriving.
+
+        Args:
+            taken: bytes of output when this was last looked at.
+            bound: bytes of output after which it is ended all the same.
+            turns: of the loop, since the time was up.
+        """
+        stdout, loop = self._outputs[_STDOUT], asyncio.get_running_loop()
+        if turns < _TURNS:
+            loop.call_soon(self._end_late, taken, bound, turns + 1)
+        elif self.exited.is_set() and (stdout.is_behind or taken < stdout.taken < bound) and not self._ended:
+            loop.call_later(_LAST_WORDS, self._end_late, stdout.taken, bound)
+        else:
+            stdout.when_heard(self._end_now)
+
+    def _end_now(self) -> None:
+        self.end_conversation(self._describe())
 
     def _describe(self) -> str:
         code = self._transport.get_returncode()

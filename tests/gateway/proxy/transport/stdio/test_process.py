@@ -1,5 +1,6 @@
 """What is handed to a real process: how it is written, and that none of it is lost."""
 
+import asyncio
 import gc
 import sys
 from collections.abc import Callable
@@ -160,6 +161,40 @@ async def test_process_that_writes_very_many_lines_lets_others_have_their_turn_a
         assert b"".join(pieces) == b"y\n" * 30_000
         assert max(piece.count(b"\n") for piece in pieces) <= PORTION
     assert ended == [len(heard)]
+
+
+@pytest.mark.parametrize("size", [6, 60_000])
+async def test_output_that_is_read_only_after_the_time_for_last_words_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr("gateway.proxy.transport.stdio.process._LAST_WORDS", 0)
+    heard: list[bytes] = []
+    ended: list[int] = []
+
+    class Late(Child):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            self._stdout().pause_reading()
+
+        def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+            if self.exited.is_set():
+                super().pipe_connection_lost(fd, exc)
+
+        def process_exited(self) -> None:
+            self._stdout().resume_reading()
+            super().process_exited()
+
+        def _stdout(self) -> asyncio.ReadTransport:
+            return cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
+
+    child = Late(heard.append, lambda cause: ended.append(sum(map(len, heard))), LOG, ServerLog(LOG))
+    writes = f"import os, time; time.sleep(0.2); os.write(1, b'12345\\n' * {size // 6})"
+    with anyio.fail_after(60):
+        async with run_child(running(writes), child):
+            while not ended:
+                await anyio.lowlevel.checkpoint()
+
+    assert ended == [size]
 
 
 @pytest.mark.parametrize("turns", range(6))
