@@ -234,8 +234,8 @@ class Engine(Provable, Protocol):
         """Generate. Leaving the context cancels the generation, and the engine stops working on it."""
         ...
 
-    async def healthy(self) -> bool:
-        """Whether the engine is up and has its model loaded. Never raises."""
+    async def healthy(self, seconds: float) -> bool:
+        """Whether the engine is up and has its model loaded, as it answers within so many seconds. Never raises."""
         ...
 
 

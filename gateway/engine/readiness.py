@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -37,7 +38,8 @@ from leaf_sdk.vocab import TokenMap
 
 _POLL = 2.0
 """Seconds between two health checks of an engine."""
-_ATTEMPTS = 3
+_HEALTH_TIMES: Final = (2.0, 4.0, 8.0)
+"""Seconds for the answer to each attempt of a health check: an engine on a busy machine needs more than an idle one."""
 _RETRY = 0.5
 _RETRY_MAX = 10.0
 
@@ -294,8 +296,8 @@ class EngineRoute:
 
     async def _still_there(self, engine: EngineClient) -> bool:
         """Whether the engine is healthy. Asks a few times, since an engine that is only busy is not lost."""
-        for _ in range(_ATTEMPTS):
-            if await engine.healthy():
+        for seconds in _HEALTH_TIMES:
+            if await engine.healthy(seconds):
                 return True
             if engine.is_replaced:
                 return False

@@ -36,7 +36,6 @@ from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.observe.logs import get_logger
 from leaf_sdk.vocab import TokenMap
 
-_HEALTH_TIME = 2.0
 _COMMENTS_TIME = 3600.0
 """Seconds for which a generation waits while only comments arrive: the longest prompt is processed in less."""
 _ACCOUNT_TIME = 10.0
@@ -125,7 +124,7 @@ class EngineClient(Engine, ABC):
         self._connections.allow(proven.facts.slots)
         return proven
 
-    async def healthy(self) -> bool:
+    async def healthy(self, seconds: float) -> bool:
         """`GET /health`; 503 while the model is still loading. This also keeps idle connections open.
 
         An engine that does not answer in time because its machine is busy, but generates in the meantime, is up.
@@ -135,7 +134,7 @@ class EngineClient(Engine, ABC):
         asked = monotonic()
         try:
             with self._errors():
-                async with asyncio.timeout(_HEALTH_TIME):
+                async with asyncio.timeout(seconds):
                     return await self._connections.refresh("/health")
         except TimeoutError:
             return self._heard > asked

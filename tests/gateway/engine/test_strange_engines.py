@@ -217,3 +217,40 @@ class _Commenting(_Slow):
         while True:
             await self._stream.send(b":\n\n")
             await anyio.sleep(0.02)
+
+
+@dataclass
+class BusyEngine(FakeEngine):
+    """Leaves the first health checks without an answer."""
+
+    unanswered: int = 0
+    answered: anyio.Event = field(default_factory=anyio.Event)
+
+    def _answer(self, path: str, asked: dict[str, Any]) -> bytes:
+        if path != "/health":
+            return super()._answer(path, asked)
+        self.unanswered -= 1
+        if self.unanswered >= 0:
+            return b""
+        self.answered.set()
+        return super()._answer(path, asked)
+
+
+async def test_engine_is_lost_only_if_the_longest_of_several_health_checks_finds_no_answer(
+    map_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.engine.readiness._HEALTH_TIMES", (0.01, 0.02, 60.0))
+    monkeypatch.setattr("gateway.engine.readiness._POLL", 0.01)
+    busy = BusyEngine(TINY, unanswered=2)
+    async with address_of(busy) as address, routed(address.url, map_file, Watch()) as route:
+        ready = route.ready()
+        with anyio.fail_after(60):
+            await busy.answered.wait()
+        await generate(ready)
+        assert route.ready() is ready
+
+    monkeypatch.setattr("gateway.engine.readiness._HEALTH_TIMES", (0.01, 0.02, 0.04))
+    hung, watch = BusyEngine(TINY, unanswered=3), Watch()
+    async with address_of(hung) as address, routed(address.url, map_file, watch):
+        # Up, lost, and up again.
+        await watch.until(3)

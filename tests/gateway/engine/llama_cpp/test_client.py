@@ -103,14 +103,12 @@ async def test_an_engine_that_is_not_there_is_unavailable() -> None:
     client = LlamaCpp(f"http://127.0.0.1:{port}")
     with pytest.raises(EngineUnavailable, match=str(port)):
         await client.facts()
-    assert not await client.healthy()
+    assert not await client.healthy(60.0)
     await client.aclose()
 
 
 @pytest.mark.parametrize("generates", [True, False])
-async def test_engine_that_is_too_busy_for_a_look_is_up_while_it_generates(
-    monkeypatch: pytest.MonkeyPatch, *, generates: bool
-) -> None:
+async def test_engine_that_is_too_busy_for_a_look_is_up_while_it_generates(*, generates: bool) -> None:
     looked, done = anyio.Event(), anyio.Event()
 
     async def serve(stream: anyio.abc.SocketStream) -> None:
@@ -132,11 +130,10 @@ async def test_engine_that_is_too_busy_for_a_look_is_up_while_it_generates(
         with suppress(EngineUnavailable):
             await collect(client, GenerateRequest([1], None, 4))
 
-    monkeypatch.setattr("gateway.engine.http.client._HEALTH_TIME", 2.0 if generates else 0.1)
     async with listening(serve) as url, anyio.create_task_group() as tasks:
         client = LlamaCpp(url)
         tasks.start_soon(generate)
-        assert await client.healthy() == generates
+        assert await client.healthy(2.0 if generates else 0.1) == generates
         done.set()
         await client.aclose()
         tasks.cancel_scope.cancel()
