@@ -102,7 +102,7 @@ class RunningGateway:
 
     @contextmanager
     def client(self) -> Iterator[openai.OpenAI]:
-        with openai.OpenAI(base_url=f"{self.url}/v1", api_key="unused", max_retries=0, timeout=60) as client:
+        with openai.OpenAI(base_url=f"{self.url}/v1", api_key="unused", max_retries=0, timeout=240) as client:
             yield client
 
     def metric(self, name: str, **labels: str) -> float:

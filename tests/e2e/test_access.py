@@ -26,7 +26,7 @@ async def client_of(url: str, key: str, mode: str = "auto") -> AsyncGenerator[Cl
     headers = {"Authorization": f"Bearer {key}"}
     with anyio.fail_after(60):
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            httpx2.AsyncClient(headers=headers, timeout=240) as http,
             Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client,
         ):
             yield client
@@ -145,7 +145,7 @@ def test_batch_is_no_way_around_the_rate_of_a_key(tmp_path, start_gateway, says,
     greeting = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
     hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": greeting}
     pings = [{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(2)]
-    with httpx2.Client(headers=headers, timeout=30) as client:
+    with httpx2.Client(headers=headers, timeout=240) as client:
         session = {"mcp-session-id": client.post(f"{gateway.url}/mcp", json=hello).headers["mcp-session-id"]}
         several = client.post(f"{gateway.url}/mcp", json=pings, headers=session)
         one = client.post(f"{gateway.url}/mcp", json=pings[:1], headers=session)

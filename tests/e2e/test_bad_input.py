@@ -246,7 +246,7 @@ def test_server_that_hangs_gives_the_model_an_error_and_the_request_ends(start_g
 
 def run_to_the_end(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gateway", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_misspelt_setting_ends_with_three_and_the_nearest_key(tmp_path):

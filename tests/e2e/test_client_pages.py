@@ -93,7 +93,7 @@ def test_commands_before_it_say_that_all_is_well(page, files, here, tmp_path):
     typed = [line for text in blocks_of(page, "") for line in here(text).splitlines()]
     first = [shlex.split(line) for line in typed if " check " in line or " doctor " in line]
 
-    run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=True)
+    run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True)
     ended = [run(each) for each in first]
 
     assert len(ended) == 2

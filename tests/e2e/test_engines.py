@@ -195,7 +195,7 @@ def test_isolated_keys_of_one_vllm_reuse_nothing_of_each_other(
         secret = "The password of the vault behind the blue door is nineteen owls and a lighthouse. " * 12
         body = {**GREEDY, "max_tokens": 1, "messages": [{"role": "user", "content": secret}]}
         answer = httpx2.post(
-            f"{started.url}/v1/chat/completions", json=body, headers={"Authorization": f"Bearer {key}"}, timeout=120
+            f"{started.url}/v1/chat/completions", json=body, headers={"Authorization": f"Bearer {key}"}, timeout=240
         ).json()
         return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 

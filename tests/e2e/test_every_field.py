@@ -79,7 +79,7 @@ ASKED: dict[str, Any] = {"audio": {"voice": "a"}, "echo": True, "functions": [{}
 @pytest.fixture(scope="module")
 def http(site: Any, chat: Any) -> Iterator[httpx2.Client]:
     headers = {"authorization": f"Bearer {chat.api_key}"}
-    with httpx2.Client(base_url=site.url, headers=headers, timeout=60) as client:
+    with httpx2.Client(base_url=site.url, headers=headers, timeout=240) as client:
         yield client
 
 

@@ -25,7 +25,7 @@ PARIS = [{"role": "user", "content": "What time is it in Paris?"}]
 
 @pytest.fixture(scope="module")
 def client(site):
-    with httpx2.Client(base_url=site.url, timeout=60) as client:
+    with httpx2.Client(base_url=site.url, timeout=240) as client:
         yield client
 
 
@@ -151,7 +151,7 @@ def test_codecai_reads_our_streams(client, plain, form):
 def test_curl_reads_what_it_asked_for(site, plain):
     body = {**GREEDY, "prompt": "The capital of France is", "stream_format": "msgpack"}
     command = ["curl", "--silent", "--compressed", "--json", json.dumps(body), f"{site.url}/v1/completions"]
-    out = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    out = subprocess.run(command, capture_output=True, check=True, timeout=240).stdout
 
     assert context_of(read("msgpack", out)) == plain["choices"][0]["token_ids"]
 
@@ -273,7 +273,7 @@ def test_operator_may_demand_a_version_and_offer_dictionaries(start_gateway, tmp
     gateway = start_gateway({}, "--engine", "embedded")
     body = {**GREEDY, "prompt": "The capital of France is", "stream_format": "msgpack"}
     new = {"codec-client-version": "0.5", "accept-encoding": "zstd"}
-    with httpx2.Client(base_url=gateway.url, timeout=60) as client:
+    with httpx2.Client(base_url=gateway.url, timeout=240) as client:
         refused = client.post("/v1/completions", json=body)
         plain = client.post("/v1/completions", json={**body, "stream_format": "json"})
         with client.stream("POST", "/v1/completions", json=body, headers=new) as served:

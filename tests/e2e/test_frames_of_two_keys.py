@@ -128,13 +128,13 @@ def test_each_key_gets_its_own_ids_among_requests_that_leave_and_bodies_that_are
         draw = random.Random(number)
         who = draw.choice([ada, eve])
         what = draw.choices([who.answered, who.leaves, who.harms], [6, 2, 2])[0]
-        with httpx2.Client(timeout=120) as client:
+        with httpx2.Client(timeout=240) as client:
             what(client, draw)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(REQUESTS)))
 
-    with httpx2.Client(timeout=120) as client:
+    with httpx2.Client(timeout=240) as client:
         for who in (ada, eve):
             who.answered(client, random.Random(0))
     assert resident(started.process.pid) < 600 * 2**20

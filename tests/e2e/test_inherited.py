@@ -65,7 +65,7 @@ def activated(tmp_path: Path, plain_time: dict[str, Any]) -> Iterator[tuple[int,
             assert ready["url"].endswith(f":{faces.getsockname()[1]}")
             yield process.pid, names
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
+            process.communicate(timeout=240)
 
 
 @pytest.mark.engine

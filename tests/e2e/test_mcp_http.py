@@ -20,7 +20,7 @@ CALLS = {"time_leaf__get_current_time": {"timezone": "Europe/Paris"}, "plain_tim
 async def mcp_client(url: str, mode: str = "auto", **headers: str) -> AsyncGenerator[Client]:
     with anyio.fail_after(60):
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            httpx2.AsyncClient(headers=headers, timeout=240) as http,
             Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client,
         ):
             yield client

@@ -130,7 +130,7 @@ def _with_input(block: dict[str, Any], arguments: dict[str, Any]) -> dict[str, A
 
 @pytest.fixture(scope="module")
 def client(site: Any) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=site.url, auth_token="none", api_key=None, max_retries=0, timeout=60) as client:
+    with anthropic.Anthropic(base_url=site.url, auth_token="none", api_key=None, max_retries=0, timeout=240) as client:
         yield client
 
 

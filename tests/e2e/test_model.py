@@ -9,7 +9,7 @@ import pytest
 def post(site, chat):
     def ask(path, body):
         headers = {"authorization": f"Bearer {chat.api_key}"}
-        return httpx2.post(f"{site.url}{path}", json=body, headers=headers, timeout=60)
+        return httpx2.post(f"{site.url}{path}", json=body, headers=headers, timeout=240)
 
     return ask
 

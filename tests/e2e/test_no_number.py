@@ -18,7 +18,7 @@ def ask(
     """Calls the tool with arguments that are written as they are."""
     with (
         run_gateway(tmp_path_factory.mktemp("numbers"), {"up": server("says_no_number")}) as gateway,
-        httpx2.Client(headers=HEADERS, timeout=60) as http,
+        httpx2.Client(headers=HEADERS, timeout=240) as http,
     ):
         url = f"{gateway.url}/mcp"
         session = http.post(url, content=GREETING).headers["mcp-session-id"]

@@ -25,7 +25,7 @@ class Asker:
         self._headers = {"Authorization": f"Bearer {key}"}
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        answer = httpx2.post(self._url + path, json={**GREEDY, **body}, headers=self._headers, timeout=120)
+        answer = httpx2.post(self._url + path, json={**GREEDY, **body}, headers=self._headers, timeout=240)
         assert answer.status_code == 200, answer.text
         return answer.json()
 

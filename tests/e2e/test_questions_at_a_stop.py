@@ -37,14 +37,14 @@ async def test_call_whose_question_is_answered_after_the_stop_began_is_answered(
 
     async def answer_when_it_stops(context: object, params: Any) -> ElicitResult:
         await stopping(gateway)
-        async with httpx2.AsyncClient(timeout=30) as other:
+        async with httpx2.AsyncClient(timeout=240) as other:
             answer = await modern(other, gateway.url, {"name": "ask", "arguments": {"about": "new"}})
             assert "stopping" in answer["message"]
         return ElicitResult(action="accept", content={"text": "late"})
 
     with anyio.fail_after(60):
         async with (
-            httpx2.AsyncClient(timeout=30) as http,
+            httpx2.AsyncClient(timeout=240) as http,
             Client(
                 streamable_http_client(f"{gateway.url}/mcp", http_client=http),
                 mode=mode,
@@ -65,7 +65,7 @@ async def test_call_that_waits_for_its_client_is_cut_when_the_time_is_over(
 ) -> None:
     gateway = start_gateway({"asks": server("asks")}, *NO_ENGINE, env={"CODEC_GATEWAY_LIMITS__DRAIN": "0.3"})
     with anyio.fail_after(60):
-        async with httpx2.AsyncClient(timeout=30) as http:
+        async with httpx2.AsyncClient(timeout=240) as http:
             parked = await modern(http, gateway.url, {"name": "ask", "arguments": {"about": "x"}})
             await stopping(gateway)
             assert await ended(gateway) == 0
@@ -80,7 +80,7 @@ async def test_client_whose_stream_ended_cancels_and_fetches_what_it_is_told_whi
     env = {"CODEC_GATEWAY_SERVE__SSE_CLOSE_AFTER": "0.01"}
     gateway = start_gateway({"hangs": server("hangs")}, *NO_ENGINE, env=env)
     with anyio.fail_after(60):
-        async with httpx2.AsyncClient(timeout=30) as http:
+        async with httpx2.AsyncClient(timeout=240) as http:
             session = await initialized(http, gateway.url)
             headers = {"accept": "application/json, text/event-stream", "mcp-session-id": session}
             # Its stream is closed early: the client is to come back for the answer.

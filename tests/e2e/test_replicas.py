@@ -88,7 +88,7 @@ async def client_of(urls: list[str], mode: str) -> AsyncGenerator[Client]:
     transport = TakingTurns(urls)
     with anyio.fail_after(60):
         async with (
-            httpx2.AsyncClient(transport=transport, timeout=30) as http,
+            httpx2.AsyncClient(transport=transport, timeout=240) as http,
             Client(
                 streamable_http_client("http://127.0.0.1:1/mcp", http_client=http),
                 mode=mode,
@@ -129,7 +129,7 @@ async def post(
 
 async def test_session_ends_for_all_replicas_at_once(replicas: list[RunningGateway]) -> None:
     one, other = (each.url for each in replicas)
-    async with httpx2.AsyncClient(timeout=30) as http:
+    async with httpx2.AsyncClient(timeout=240) as http:
         session = await initialized(http, one)
         before = await post(http, other, "ping", {}, session)
         ended = await http.delete(f"{other}/mcp", headers={"mcp-session-id": session})
@@ -141,7 +141,7 @@ async def test_session_ends_for_all_replicas_at_once(replicas: list[RunningGatew
 
 
 async def test_name_that_nobody_gave_is_unknown_everywhere(replicas: list[RunningGateway]) -> None:
-    async with httpx2.AsyncClient(timeout=30) as http:
+    async with httpx2.AsyncClient(timeout=240) as http:
         session = await initialized(http, replicas[0].url)
         forged = session[:-4] + ("AAAA" if session[-4:] != "AAAA" else "BBBB")
         answers = [await post(http, each.url, "ping", {}, forged) for each in replicas]
@@ -160,7 +160,7 @@ async def test_what_lived_in_a_replica_that_was_killed_is_told_to_be_gone(
 ) -> None:
     owner = alone("owner")
     asking = {"name": "ask", "arguments": {"about": "x"}}
-    async with httpx2.AsyncClient(timeout=30) as http:
+    async with httpx2.AsyncClient(timeout=240) as http:
         session = await initialized(http, owner.url)
         parked = await modern(http, owner.url, asking)
         there = await post(http, replicas[0].url, "ping", {}, session)
@@ -189,7 +189,7 @@ async def test_stream_through_a_replica_that_stops_ends_and_goes_on_through_anot
     replicas: list[RunningGateway], alone: Callable[[str], RunningGateway]
 ) -> None:
     between = alone("between")
-    async with httpx2.AsyncClient(timeout=30) as http:
+    async with httpx2.AsyncClient(timeout=240) as http:
         session = await initialized(http, replicas[0].url)
         headers = {"accept": "text/event-stream", "mcp-session-id": session}
         async with http.stream("GET", f"{between.url}/mcp", headers=headers) as stream:
@@ -217,7 +217,7 @@ async def test_call_through_a_replica_that_stops_is_waited_for(
         asked.append(params.message)
         between.process.terminate()
         await anyio.to_thread.run_sync(between.log.wait_for, "stopping")
-        async with httpx2.AsyncClient(timeout=30) as other:
+        async with httpx2.AsyncClient(timeout=240) as other:
             session = await initialized(other, replicas[0].url)
             refused.append((await post(other, between.url, "ping", {}, session)).status_code)
         return ElicitResult(action="accept", content={"text": "late"})
@@ -228,7 +228,7 @@ async def test_call_through_a_replica_that_stops_is_waited_for(
     )
     with anyio.fail_after(60):
         async with (
-            httpx2.AsyncClient(transport=by_way, timeout=30) as http,
+            httpx2.AsyncClient(transport=by_way, timeout=240) as http,
             Client(
                 streamable_http_client("http://127.0.0.1:1/mcp", http_client=http),
                 mode="legacy",
@@ -252,7 +252,7 @@ async def test_replica_without_descriptors_takes_no_session_for_gone(
     replicas: list[RunningGateway], alone: Callable[[str], RunningGateway]
 ) -> None:
     short = alone("short")
-    async with httpx2.AsyncClient(timeout=30) as http:
+    async with httpx2.AsyncClient(timeout=240) as http:
         session = await initialized(http, replicas[0].url)
         # Its connection is there before: nobody else could come in.
         await initialized(http, short.url)
@@ -303,7 +303,7 @@ async def test_responses_are_gone_on_with_and_deleted_whichever_replica_is_asked
         two = [started(stack, tmp_path / f"{n}", secret, "embedded") for n in range(2)]
         turns = TakingTurns([each.url for each in two])
         async with (
-            httpx2.AsyncClient(transport=turns, timeout=60) as http,
+            httpx2.AsyncClient(transport=turns, timeout=240) as http,
             openai.AsyncOpenAI(base_url="http://127.0.0.1:1/v1", api_key="x", max_retries=0, http_client=http) as api,
         ):
             # The balancer gives each request to the other one than before.

@@ -68,7 +68,7 @@ async def ping(http: httpx2.AsyncClient, url: str, session: str | None = None) -
 
 
 def client(key: str) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=30)
+    return httpx2.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=240)
 
 
 async def test_rate_of_a_key_is_one_for_both_and_a_request_that_is_sent_on_counts_once(together: Together) -> None:
@@ -158,7 +158,7 @@ async def test_answer_is_had_from_another_replica_when_the_one_that_made_it_was_
     asking = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "ask", "arguments": {"about": "x"}}}
     with two_of(tmp_path, "none", SERVE__SSE_CLOSE_AFTER="0.05") as two:
         (owner, other), metric = two.urls, "codec_shared_operations_total"
-        async with httpx2.AsyncClient(timeout=30, headers=events) as http:
+        async with httpx2.AsyncClient(timeout=240, headers=events) as http:
             session = (await post(http, owner, "initialize", greeting)).headers["mcp-session-id"]
             named = {"mcp-session-id": session}
             async with http.stream("GET", f"{owner}/mcp", headers=named) as listening:
@@ -185,7 +185,7 @@ async def test_answer_is_had_from_another_replica_when_the_one_that_made_it_was_
 
 
 def api_of(url: str) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{url}/v1", api_key="x", max_retries=0, timeout=60)
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="x", max_retries=0, timeout=240)
 
 
 @pytest.mark.engine

@@ -141,7 +141,7 @@ async def test_request_before_the_handshake_is_refused(command):
 
 def test_standard_output_carries_the_protocol_and_nothing_else(command):
     lines = json.dumps(INITIALIZE) + "\n" + '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=240, check=False)
 
     assert done.returncode == 0
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1]
@@ -151,7 +151,7 @@ def test_standard_output_carries_the_protocol_and_nothing_else(command):
 
 def test_wrong_configuration_ends_with_three_and_one_sentence(tmp_path):
     command = [sys.executable, "-m", "gateway", "stdio", "--config", str(tmp_path / "missing.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, stdin=subprocess.DEVNULL)
 
     assert done.returncode == 3
     assert "missing.json" in done.stderr
@@ -169,7 +169,7 @@ def test_gateway_whose_configuration_names_itself_starts_no_endless_row_of_gatew
         input="",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

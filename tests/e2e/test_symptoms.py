@@ -98,7 +98,7 @@ def test_test_of_a_symptom_is_there(reproduced: str) -> None:
 def run(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """One command of ours, to its end."""
     command = [sys.executable, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **more)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, **more)
 
 
 def with_template(model: Path, template: str, target: Path) -> Path:
@@ -188,7 +188,7 @@ def ask(gateway: Any, method: str, params: dict[str, Any], **headers: str) -> ht
     """One request of 2025-11-25."""
     accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    return httpx2.post(f"{gateway.url}/mcp", json=body, headers={**accept, **headers}, timeout=30)
+    return httpx2.post(f"{gateway.url}/mcp", json=body, headers={**accept, **headers}, timeout=240)
 
 
 def initialize(gateway: Any) -> httpx2.Response:

@@ -43,7 +43,7 @@ class Gateway:
     async def reached(self, number: int) -> AsyncGenerator[httpx2.AsyncClient]:
         """A client whose connection this worker has, and keeps."""
         others = [pid for n, pid in enumerate(self.pids()) if n != number]
-        async with httpx2.AsyncClient(timeout=30, limits=httpx2.Limits(keepalive_expiry=None)) as http:
+        async with httpx2.AsyncClient(timeout=240, limits=httpx2.Limits(keepalive_expiry=None)) as http:
             for pid in others:
                 os.kill(pid, signal.SIGSTOP)
             try:
@@ -59,7 +59,7 @@ class Gateway:
         async with self.reached(0) as one, self.reached(1) as other:
             transport = BothWorkers([one, other])
             async with (
-                httpx2.AsyncClient(transport=transport, timeout=30) as http,
+                httpx2.AsyncClient(transport=transport, timeout=240) as http,
                 Client(
                     streamable_http_client(f"{self.url}/mcp", http_client=http),
                     mode=mode,
@@ -194,7 +194,7 @@ async def test_worker_that_is_asked_to_end_finishes_and_another_takes_its_place(
         while not any("worker 0: draining" in reason for reason in another.running.readiness()[1]["reasons"]):
             await anyio.lowlevel.checkpoint()
         # It listens no more, and keeps no connection: who comes now, or again, reaches the other.
-        async with httpx2.AsyncClient(timeout=30) as http:
+        async with httpx2.AsyncClient(timeout=240) as http:
             sessions = [await initialized(each, another.url) for each in (http, idle, idle, *[http] * 5)]
         with file:
             file.write("finished")

@@ -31,7 +31,7 @@ def gateway(token, tmp_path_factory, run_gateway, time_leaf, plain_time, server)
 def ask(gateway: Any, messages: list[dict[str, Any]], tool: str | None, most: int = 60) -> dict[str, Any]:
     choice = "none" if tool is None else {"type": "function", "function": {"name": tool}}
     body = {"model": "any", "messages": messages, "tool_choice": choice, "max_tokens": most, "temperature": 0}
-    answer = httpx2.post(f"{gateway.url}/v1/chat/completions", json=body, timeout=120)
+    answer = httpx2.post(f"{gateway.url}/v1/chat/completions", json=body, timeout=240)
     assert answer.status_code == 200, answer.text
     return {key: value for key, value in answer.json()["choices"][0]["message"].items() if value is not None}
 

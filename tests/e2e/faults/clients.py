@@ -97,7 +97,7 @@ class HttpClient:
 async def http_client(url: str, era: str) -> AsyncGenerator[HttpClient]:
     """A client with connections of its own, from its first word to its last."""
     limits = httpx2.Limits(max_connections=None)
-    async with httpx2.AsyncClient(timeout=60, limits=limits, trust_env=False) as http:
+    async with httpx2.AsyncClient(timeout=240, limits=limits, trust_env=False) as http:
         client = HttpClient(http, url, era)
         await client.open()
         yield client
