@@ -36,14 +36,14 @@ def bars(results: Results) -> Iterator[Bar]:
             within = f"{reuse:.1%} of {row['best']:.1%}: {max(short, 0):.1f} points"
             most = f"{POINTS:g} points below the best policy at most"
             yield Bar(f"{what}, {PARTS[part]}: found again", most, within, short <= POINTS)
-            least = f"as much as the stock server: {stock:.1%}"
+            least = f"at least the stock server's {stock:.1%}"
             yield Bar(f"{what}, {PARTS[part]}: found again", least, f"{reuse:.1%}", reuse >= stock)
         ours, theirs = (row[side]["processed"]["median"] for side in ("ours", "stock"))
         most = f"2 % more than the stock server's {theirs:,.0f} at most"
         yield Bar(f"{what}, {PARTS[part]}: ids processed", most, f"{ours:,.0f}", ours <= theirs * SLACK)
     ours = [row["ours"] for row in results["scenes"].values()]
-    yield _exact("answers that an engine without a cache gives otherwise, ties aside", ours)
-    yield _exact("the same, of two gateways on one server with a host cache", [results["apart"]["two"]])
+    yield _exact("answers that differ from those of an engine without a cache, ties aside", ours)
+    yield _exact("the same for two gateways on one server with a host cache", [results["apart"]["two"]])
 
 
 def _exact(what: str, rows: list[Mapping[str, Any]]) -> Bar:

@@ -8,20 +8,22 @@ from bench.cache.bars import PARTS, TIE, bars, named
 Results = Mapping[str, Any]
 _HEAD: Final = """# What conversations find again
 
-Conversations that outnumber the engine's slots: what the gateway's [slot files](operate.md#slot-files) find again of
-them, beside a stock llama.cpp server with the same memory, the same requests and the same order. `make bench-cache`
-measures and writes this page from `bench/results/cache.json`, which holds every sample; a test compares them.
-[bench/README.md](../bench/README.md) says how it was measured.
+How much of their cache conversations find again when they outnumber the engine's slots: with the gateway's
+[slot files](operate.md#slot-files), and with a stock llama.cpp server that has the same memory and gets the same
+requests in the same order. `make bench-cache` takes the measurements and writes this page from
+`bench/results/cache.json`, which holds every sample; a test checks that the page matches them.
+[bench/README.md](../bench/README.md) describes the method.
 
 ![Ids found again, by memory and shape: the gateway, a stock server, and the best policy](cache-speed.svg)
 """
-_WORDS: Final = """W is what all conversations take at their longest. Memory is what there is besides the slots, in
-whole mebibytes: of slot files for the gateway, of its host cache for the server. **Found again** is the part of the
-ids that the engine had at a conversation's last end, over all requests but its first. **Best** is a policy over whole
-conversations that knows in which order they come back. **Informed** is one that knows which wait for a slot and how
-long tools take, but not how long each takes: about what can be known."""
-_STOCK: Final = """A stock server has one KV cache for all slots where nothing is said. Where a
-conversation lies in it then hangs on the others, and so does what is rounded; with a cache for each slot less does."""
+_WORDS: Final = """W is the size of all conversations at their longest. Memory is what there is besides the slots, in
+whole mebibytes: slot files for the gateway, the host cache for the server. **Found again** is the share that is reused
+of the ids that the engine had when the conversation's previous answer ended, over all requests but its first. **Best**
+is a policy over whole conversations that knows in which order they come back. **Informed** is one that knows which
+conversations are waiting for a slot and how long tools take on average, but not how long each one takes: about as much
+as can be known."""
+_STOCK: Final = """By default a stock server has one KV cache for all slots. Where a conversation lies in it then
+depends on the others, and so does the rounding; with a cache for each slot, they depend on the others less."""
 _SIDES: Final = {"ours": "gateway", "stock": "stock server"}
 
 
@@ -35,14 +37,14 @@ def _machine(results: Results) -> Iterator[str]:
     machine, versions = results["machine"], results["versions"]
     yield (
         f"Measured on {results['date']}: {machine['cores']} cores shared with other work, Python {machine['python']}, "
-        f"load {machine['load'][0]} when it ended; xllamacpp {versions['xllamacpp']}, rounds: {results['rounds']}. "
+        f"load {machine['load'][0]} at the end; xllamacpp {versions['xllamacpp']}, {results['rounds']} rounds. "
         "Counts of ids do not depend on the load; seconds do."
     )
     yield from ("", _WORDS, "")
 
 
 def _bars(results: Results) -> Iterator[str]:
-    yield from ("## What we hold ourselves to", "", "|  | bar | measured | held |", "|---|---|---|---|")
+    yield from ("## Our own limits", "", "|  | limit | measured | met |", "|---|---|---|---|")
     for bar in bars(results):
         yield f"| {bar.what} | {bar.bar} | {bar.measured} | {'yes' if bar.held else '**no**'} |"
     yield ""
@@ -51,8 +53,8 @@ def _bars(results: Results) -> Iterator[str]:
 def _scenes(results: Results) -> Iterator[str]:
     yield from ("## On a real server", "")
     yield (
-        "A model of one layer, tools of 0.2 to 20 s, an answer in 1 s; small scenes in strict turns, one request at a "
-        "time."
+        "The model has one layer; tools take 0.2 to 20 s, and an answer takes 1 s on average. In the small scenes "
+        "conversations take strict turns, one request at a time."
     )
     yield from (
         "",
@@ -78,18 +80,18 @@ def _spread(reuse: Mapping[str, Any]) -> str:
 
 def _answers(results: Results) -> Iterator[str]:
     yield from ("## Answers", "")
-    yield "Each answer of 8 ids, greedy, beside that of an engine of which nothing is reused."
-    yield from ("", "| | answers | others than without a cache | of these no tie | widest margin, nats |")
+    yield "Each answer has 8 ids, chosen greedily, and is compared with that of an engine that reuses nothing."
+    yield from ("", "| | answers | differ from those without a cache | of these, not ties | widest margin, nats |")
     yield "|---|---:|---:|---:|---:|"
     for side, words in _SIDES.items():
         yield _others(words, [row[side] for row in results["scenes"].values()])
     yield _others("a stock server with a KV cache for each slot, W", [results["apart"]["one"]])
-    yield _others("two gateways on that", [results["apart"]["two"]])
+    yield _others("two gateways on that server", [results["apart"]["two"]])
     yield ""
     yield (
-        "Where two answers part, the engine without a cache is asked how likely it finds either id. A prompt of which "
-        "a part is reused is processed in other batches, which round otherwise: between two ids less than "
-        f"{TIE:g} nats apart that may choose, and such an answer is a tie."
+        "Where two answers diverge, the engine without a cache is asked how likely each of the two ids is. If part of "
+        "a prompt is reused, the rest is processed in other batches, and rounding differs: between two ids less than "
+        f"{TIE:g} nats apart that may decide, and such an answer counts as a tie."
     )
     yield ""
     yield from (_STOCK, "")
@@ -105,7 +107,7 @@ def _orders(results: Results) -> Iterator[str]:
     draws = len(next(iter(results["orders"].values()))["ours"]["samples"])
     yield (
         f"The gateway's paging alone, without an engine: 40 conversations on 4 slots, medians of {draws} draws. The "
-        "shorter an answer takes, the fewer wait for a slot, and the less anybody can know of the order."
+        "less time an answer takes, the fewer conversations wait for a slot, and the less can be known about the order."
     )
     yield from ("", "| order | shape | memory | gateway | informed | best |", "|---|---|---|---:|---:|---:|")
     for name, row in results["orders"].items():
@@ -116,8 +118,11 @@ def _orders(results: Results) -> Iterator[str]:
 
 
 def _swaps(results: Results) -> Iterator[str]:
-    yield from ("## What a swap takes", "", "SmolLM2 on one thread, milliseconds.", "")
-    yield from ("| ids | bytes an id | save | restore | digest, once for each |", "|---:|---:|---:|---:|---:|")
+    yield from ("## What a swap costs", "", "SmolLM2 on one thread, in milliseconds.", "")
+    yield from (
+        "| ids | bytes per id | save | restore | digest, for each save and restore |",
+        "|---:|---:|---:|---:|---:|",
+    )
     for row in results["times"]["swaps"].values():
         cells = " | ".join(_ms(row[key]) for key in ("save_ms", "restore_ms", "digest_ms"))
         yield f"| {row['ids']:,} | {row['bytes_an_id']:,.0f} | {cells} |"
@@ -125,7 +130,7 @@ def _swaps(results: Results) -> Iterator[str]:
 
 
 def _back(results: Results) -> Iterator[str]:
-    yield from ("Until the first id of a conversation whose slot another had taken, in milliseconds:", "")
+    yield from ("The time to the first id of a conversation whose slot another had taken, in milliseconds:", "")
     yield from ("| ids | restored | processed again |", "|---:|---:|---:|")
     for size, row in results["times"]["back"].items():
         yield f"| {int(size):,} | {_ms(row['restored_ms'])} | {_ms(row['processed_ms'])} |"
@@ -135,7 +140,8 @@ def _back(results: Results) -> Iterator[str]:
 def _stalls(results: Results) -> Iterator[str]:
     stalls = results["times"]["stalls"]
     yield from (
-        f"The longest pause of an answer in another slot, while one of {stalls['ids']:,} ids, in milliseconds:",
+        "The longest pause of an answer, in milliseconds, while in another slot a conversation of "
+        f"{stalls['ids']:,} ids:",
         "",
     )
     yield from ("| does nothing | is saved and another restored | is processed again |", "|---:|---:|---:|")

@@ -21,11 +21,11 @@ _MARKED: Final = re.compile(
 )
 _TIMES: Final = "median as a bar (and 99 in 100 as a line, mark at 95 in 100); less is better"
 _CONSTANTS: Final = {
-    "prefill": "process an id of a prompt",
-    "decode": "a pass that writes an id of one answer",
-    "beside": "by how much each answer more makes such a pass longer",
-    "move": "save an id to a slot file, or take it back",
-    "request": "what the gateway puts before the engine's work",
+    "prefill": "process one id of a prompt",
+    "decode": "a pass that writes one id of one answer",
+    "beside": "what each further answer adds to such a pass",
+    "move": "save one id to a slot file, or restore it",
+    "request": "what the gateway adds before the engine's work",
 }
 
 
@@ -43,14 +43,14 @@ def events(results: Results) -> dict[str, Mapping[str, Any]]:
 
 
 def _constants(results: Results) -> Iterator[str]:
-    yield from ("| | ms | measured |", "|---|---:|---|")
+    yield from ("| | ms | measured with |", "|---|---:|---|")
     for name, words in _CONSTANTS.items():
         found = results["costs"][name]
         yield f"| {words} | {found['value'] * 1e3:.2f} | {found['from']} |"
 
 
 def _validation(results: Results) -> Iterator[str]:
-    yield "| | found again: real | simulated | differs by | ids processed: real | simulated | differs by |"
+    yield "| | found again: real | simulated | difference | ids processed: real | simulated | difference |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
     rows: Mapping[str, Mapping[str, Any]] = results["validation"]["rows"]
     for name, row in {**rows, "all": in_all(rows)}.items():
@@ -73,8 +73,7 @@ def in_all(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]
 
 def _alone(results: Results) -> Iterator[str]:
     yield (
-        "| | found again: real | simulated | ids processed: real | simulated | from, to "
-        "| first token: real | simulated |"
+        "| | found again: real | simulated | ids processed: real | simulated | range | first token: real | simulated |"
     )
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for name, row in results["validation"]["rows"].items():
@@ -94,7 +93,7 @@ def _by_event(results: Results) -> Iterator[str]:
 
 
 def _rows(scenes: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield "| | | found again | first token: median | 95 in 100 | 99 in 100 | engine time an answer | moved |"
+    yield "| | | found again | first token: median | 95 in 100 | 99 in 100 | engine time per answer | moved |"
     yield "|---|---|---:|---:|---:|---:|---:|---:|"
     for name, row in scenes.items():
         shown = row if name != "1 engine" else {"any policy": row["homes"]}
@@ -106,7 +105,7 @@ def _rows(scenes: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _loss(results: Results) -> Iterator[str]:
-    yield "| | ids processed again, an engine | engine time, an engine | answers that went on elsewhere, an engine |"
+    yield "| for each engine lost | ids processed again | engine time | answers continued elsewhere |"
     yield "|---|---:|---:|---:|"
     scenes = events(results)
     base, lost = next(iter(scenes.values())), next(row for name, row in scenes.items() if name.endswith("is lost"))

@@ -28,7 +28,7 @@ def bars(rows: Rows, results: Mapping[str, Any]) -> Iterator[Bar]:
 
     for side, name, most in (("http-http", "HTTP to HTTP", 150), ("stdio-stdio", "stdio to stdio", 120)):
         cpu = value(_OURS, side, "100 B at 32", "cpu_us")
-        yield Bar(f"{name}, 100 B, 32 at a time: CPU a call", f"{most} us at most", f"{cpu:.0f} us", cpu <= most)
+        yield Bar(f"{name}, 100 B, 32 at a time: CPU per call", f"{most} us at most", f"{cpu:.0f} us", cpu <= most)
     yield from _guarded(value, rows)
     memory = max(size for name, size in results["resident_mb"].items() if name.startswith(f"{_GUARDED} | http-stdio"))
     yield Bar("the same: resident memory at the end", "80 MB at most", f"{memory:.0f} MB", memory <= 80)
@@ -41,7 +41,7 @@ def _guarded(value: Callable[[str, str, str, str], float], rows: Rows) -> Iterat
     yield Bar(f"{what}, 100 B, 16 at a time", "6,000 calls/s at least", f"{rate:,.0f} calls/s", rate >= 6000)
     hub = rows["mcp-hub", "http-stdio", "handshake", "100 B at 16"]["calls_per_second"]["median"]
     yield Bar(
-        "the same beside mcp-hub, which guards nothing, in this run (6,011 calls/s where the bars were set)",
+        "the same beside mcp-hub, which does none of this, in this run (6,011 calls/s when the limits were set)",
         "as many calls/s at least",
         f"{rate / hub:.1f} times {hub:,.0f} calls/s",
         rate >= hub,
@@ -69,7 +69,7 @@ def _with_ids(cost: Mapping[str, Any], own: Mapping[str, float]) -> Iterator[Bar
         without, added = row["not_named_cpu_us"]["median"], row["added_us"]["median"]
         most = without * 0.1 + allowed
         yield Bar(
-            f"{which}, 100 B, 32 at a time: CPU added to the {without:.0f} us of a call without",
+            f"{which}, 100 B, 32 at a time: CPU added to the {without:.0f} us of a call that names no map",
             f"10 %{what}: {most:.0f} us at most",
             f"{added:.0f} us ({added / without:.1%})",
             added <= most,

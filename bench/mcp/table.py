@@ -19,18 +19,19 @@ MARKS: Final = ("<!-- mcp-speed: python -m bench.mcp.table; a test compares -->\
 
 _HEAD: Final = """# What an MCP call costs
 
-How fast MCP calls go through the gateway, through other programs of its kind and through a bare relay of bytes, all in
-one interleaved run. `make bench-mcp` measures and writes this page from `bench/results/mcp.json` and `mcp_ids.json`,
-which hold every sample; a test compares them. [bench/README.md](../bench/README.md) says how it was measured.
+How fast MCP calls go through the gateway, through comparable programs and through a bare relay of bytes, all in one
+interleaved run. `make bench-mcp` takes the measurements and writes this page from `bench/results/mcp.json` and
+`mcp_ids.json`, which hold every sample; a test checks that the page matches them. [bench/README.md](../bench/README.md)
+describes the method.
 
-![CPU time a call of the gateway and of others of its kind](mcp-speed.svg)
+![CPU time per call of the gateway and of comparable programs](mcp-speed.svg)
 """
 _SIDES: Final = {
-    "stdio-stdio": "stdio before, stdio behind",
-    "http-stdio": "HTTP before, stdio behind",
-    "http-http": "HTTP before, HTTP behind",
-    "stdio-http": "stdio before, HTTP behind",
-    "http-none": "HTTP before, nothing behind: the floor of the server that we stand on",
+    "stdio-stdio": "stdio client, stdio server",
+    "http-stdio": "HTTP client, stdio server",
+    "http-http": "HTTP client, HTTP server",
+    "stdio-http": "stdio client, HTTP server",
+    "http-none": "HTTP client, no server: the floor of the HTTP server that the gateway is built on",
 }
 
 
@@ -51,10 +52,9 @@ def readme_lines(results: Mapping[str, Any]) -> str:
     fast = rows["fastmcp proxy", "http-stdio", "handshake", "100 B at 16"]
     cpu = {name: row["cpu_us"]["median"] for name, row in (("ours", ours), ("hub", hub), ("fastmcp", fast))}
     return (
-        f"An MCP call through the gateway costs {cpu['ours']:,.0f} us of CPU (HTTP before, stdio behind, 16 at a\n"
-        f"time); through mcp-hub {cpu['hub']:,.0f} us, through fastmcp's proxy {cpu['fastmcp']:,.0f} us, in the same "
-        "run. "
-        "[All rows](docs/mcp-speed.md).\n"
+        f"An MCP call through the gateway costs {cpu['ours']:,.0f} us of CPU (HTTP client, stdio server, 16 calls\n"
+        f"at a time); through mcp-hub {cpu['hub']:,.0f} us, through fastmcp's proxy {cpu['fastmcp']:,.0f} us, "
+        "in the same run. [All rows](docs/mcp-speed.md).\n"
     )
 
 
@@ -72,16 +72,21 @@ def _machine(results: Mapping[str, Any]) -> Iterator[str]:
     peers = ", ".join(f"{name} {version}" for name, version in results["peers"].items())
     yield (
         f"Measured on {results['date']}: {machine['cores']} cores ({machine['cpu']}), Python {machine['python']}, load "
-        f"{machine['load'][0]} when it ended; {settings['rounds']} rounds of {settings['seconds']} s a row. {peers}."
+        f"{machine['load'][0]} at the end; {settings['rounds']} rounds of {settings['seconds']} s per row. {peers}."
+    )
+    yield ""
+    yield (
+        "`at 16` means sixteen calls at a time; `list of 200` is `tools/list` of a server with that many tools, and "
+        "all other columns are calls with a result of the given size."
     )
     yield ""
 
 
 def _bars(rows: Rows, results: Mapping[str, Any]) -> Iterator[str]:
-    yield "## What we hold ourselves to"
+    yield "## Our own limits"
     yield ""
     lines = [[each.what, each.bar, each.measured, "yes" if each.held else "**no**"] for each in bars(rows, results)]
-    yield from _table(["", "bar", "measured", "held"], lines)
+    yield from _table(["", "limit", "measured", "met"], lines)
 
 
 def _tables(rows: Rows) -> Iterator[str]:
@@ -89,7 +94,7 @@ def _tables(rows: Rows) -> Iterator[str]:
         here = list(dict.fromkeys((peer, era) for peer, side, era, _ in rows if side == topology and ":" not in peer))
         yield f"## {title}"
         yield ""
-        yield "CPU time of the program in the middle, in microseconds a call (calls a second)."
+        yield "CPU time of the program in the middle, in microseconds per call (calls per second in brackets)."
         yield ""
         yield from _table(["", *SHOWN], [_line(rows, topology, *who) for who in here])
 
@@ -107,10 +112,10 @@ def _cell(row: Mapping[str, Any] | None) -> str:
 
 def _ours(rows: Rows, results: Mapping[str, Any]) -> Iterator[str]:
     own = results["own_times"]
-    yield "## With more to do"
+    yield "## With more work per call"
     yield ""
     yield (
-        f"Texts of 100 bytes. Encoding one takes {own['encode_us']:.0f} us by itself, and "
+        f"Texts of 100 bytes. Encoding one takes {own['encode_us']:.0f} us with our own encoder and "
         f"{own['library_encode_us']:.0f} us with `tokenizers` alone; decoding its ids takes {own['decode_us']:.0f} us."
     )
     yield ""

@@ -18,10 +18,10 @@ def sections(results: Results) -> Iterator[str]:
     """Return all of them."""
     machine = results["machine"]
     yield from ("## The whole path", "")
-    yield "A client, the gateway and an engine, each a process of its own on one machine; the client decodes at once."
+    yield "A client, the gateway and an engine, each in its own process on one machine; the client decodes at once."
     yield (
         f"Measured on {results['date']}: {machine['cores']} cores, Python {machine['python']}, load "
-        f"{machine['load'][0]} when it ended; {results['rounds']} rounds, medians."
+        f"{machine['load'][0]} at the end; {results['rounds']} rounds, medians."
     )
     yield ""
     for part in (_real, _single, _crowd, _handoff, _loop):
@@ -31,10 +31,10 @@ def sections(results: Results) -> Iterator[str]:
 def _real(results: Results) -> Iterator[str]:
     yield from ("### A real model", "")
     yield (
-        f"{results['tokens']} tokens of SmolLM2 on one thread of llama.cpp, the prompt in the engine's cache. The "
-        "first row asks llama.cpp's own server; the others ask the gateway over the same server."
+        f"{results['tokens']} tokens of SmolLM2 on one thread of llama.cpp, with the prompt in the engine's cache. In "
+        "the first row the client asks llama.cpp's own server, in the others the gateway in front of that server."
     )
-    yield from ("", "| | bytes | B/token | smaller | first token, ms | tokens/s | gateway, µs a token |")
+    yield from ("", "| | bytes | B/token | smaller | first token, ms | tokens/s | gateway, µs per token |")
     yield "|---|---:|---:|---:|---:|---:|---:|"
     baseline = results["real"][ENGINE.name]["bytes"]["median"]
     for name, row in results["real"].items():
@@ -45,25 +45,25 @@ def _real(results: Results) -> Iterator[str]:
             f"| {name} | {_median(row, 'bytes'):,.0f} | {_median(row, 'bytes_per_token'):.2f} "
             f"| {baseline / _median(row, 'bytes'):,.0f}× | {_median(row, 'first_ms'):.1f} | {pace} | {spent} |"
         )
-    yield from ("", "Bytes are all that came over the socket: the answer's head and the sizes of chunks too.", "")
+    yield from ("", "Bytes are all that came over the socket, including the response's headers and chunk sizes.", "")
 
 
 def _single(results: Results) -> Iterator[str]:
     yield from ("### One stream from a stub engine", "", "The stub replays recorded ids and costs next to nothing.", "")
     firsts = results["first_ms"]
-    yield from ("| | first token, ms | added, ms | wanted |", "|---|---:|---:|---:|")
+    yield from ("| | first token, ms | added, ms | target |", "|---|---:|---:|---:|")
     yield f"| {ENGINE.name} | {_median(firsts, ENGINE.name):.2f} | | |"
     for way in (JSON, PROTOBUF):
         yield f"| {way.name} | {_median(firsts, way.name):.2f} | {added_ms(firsts, way):.2f} | < 1 |"
-    yield from ("", "CPU of the gateway a token, in microseconds:", "")
+    yield from ("", "CPU time of the gateway per token, in microseconds:", "")
     columns = (
-        "tokens a second",
-        "passing on alone",
+        "tokens per second",
+        "relaying alone",
         "reading alone",
         JSON.name,
         "protobuf, gzip",
         "beyond reading",
-        "wanted",
+        "target",
     )
     yield f"| {' | '.join(columns)} |"
     yield "|---:|---:|---:|---:|---:|---:|---:|"
@@ -73,10 +73,10 @@ def _single(results: Results) -> Iterator[str]:
         yield f"| {rate} | {texts} | {beyond_reading(row, PROTOBUF):.1f} | < 30 |"
     yield ""
     yield (
-        "Passing on alone is a process that copies bytes between two sockets and looks at none of them; reading alone "
-        "is the gateway's own client of engines in a process that does nothing else. The slower a stream, the colder a "
-        "process that each token wakes. What a gateway does "
-        f"that nobody asks ({results['idle_ms_a_second']:.1f} ms a second) is taken off."
+        "“Relaying alone” is a process that copies bytes between two sockets without looking at them; “reading alone” "
+        "is the gateway's own engine client in a process that does nothing else; “beyond reading” is what protobuf "
+        "and gzip cost on top of that. The slower a stream, the colder the process is when a token wakes it. What an "
+        f"idle gateway uses ({results['idle_ms_a_second']:.1f} ms per second) is subtracted."
     )
     yield ""
 
@@ -84,13 +84,14 @@ def _single(results: Results) -> Iterator[str]:
 def _crowd(results: Results) -> Iterator[str]:
     yield from ("### Many streams at once", "")
     yield (
-        "100 tokens a second each from the stub engine, protobuf and gzip, 40 ms. A token's delay is from when the "
-        f"stub sent it to when the client had decoded it; wanted are at most {BUDGET_MS + SLACK_MS} ms for 99 in 100. "
-        "Every id of every stream was compared. Cores are CPU seconds a second."
+        "Each stream carries 100 tokens per second from the stub engine, as protobuf with gzip, flushed after 40 ms. A "
+        "token's delay is the time from the stub sending it to the client having decoded it; the target is at most "
+        f"{BUDGET_MS + SLACK_MS} ms for 99 in 100. Every id of every stream was compared. “Cores” are CPU seconds per "
+        "second."
     )
     yield from (
         "",
-        "| streams | tokens/s | p50, ms | p99, ms | most, ms | gateway, µs a token | KiB a stream | cores |",
+        "| streams | tokens/s | p50, ms | p99, ms | max, ms | gateway, µs per token | KiB per stream | cores |",
     )
     yield "|---:|---:|---:|---:|---:|---:|---:|---|"
     for row in sorted(results["crowd"], key=lambda each: each["streams"]):
@@ -99,7 +100,7 @@ def _crowd(results: Results) -> Iterator[str]:
     direct = results["crowd_direct"]
     yield _crowd_row(f"{direct['streams']}, no gateway", direct, " | ")
     yield ""
-    yield "The last row is the client on the stub's own JSON events: what the two can do with nobody in between."
+    yield "In the last row the client reads the stub's own JSON events: what the two can do with nothing in between."
     yield ""
 
 
@@ -111,8 +112,8 @@ def _crowd_row(name: str, row: Mapping[str, Any], spent: str) -> str:
 
 def _handoff(results: Results) -> Iterator[str]:
     yield from ("### Handing 1,024 tokens to an agent behind the gateway", "")
-    yield "The agent's engine is the stub, and answers one token. As text the gateway encodes the prompt again."
-    yield from ("", "| | bytes | sender, ms of CPU | gateway, ms of CPU | whole, ms |", "|---|---:|---:|---:|---:|")
+    yield "The agent's engine is the stub, which answers one token. A prompt sent as text is encoded by the gateway."
+    yield from ("", "| | bytes | sender, ms of CPU | gateway, ms of CPU | total, ms |", "|---|---:|---:|---:|---:|")
     for name, row in results["handoff"].items():
         cells = (_median(row, key) for key in ("sender_ms", "gateway_ms", "ms"))
         yield f"| {name} | {_median(row, 'bytes'):,.0f} | {' | '.join(f'{cell:.2f}' for cell in cells)} |"
@@ -121,7 +122,7 @@ def _handoff(results: Results) -> Iterator[str]:
 
 def _loop(results: Results) -> Iterator[str]:
     yield from ("### A loop of two turns with a tool", "")
-    yield "SmolLM2 calls a tool that tells the time, and answers; at most 64 tokens a turn, greedy."
+    yield "SmolLM2 calls a tool that tells the time, then answers; at most 64 tokens per turn, greedy."
     yield from ("", "| | requests | bytes up | bytes down | ms |", "|---|---:|---:|---:|---:|")
     for name, row in results["loop"].items():
         cells = (_median(row, key) for key in ("requests", "bytes_up", "bytes_down", "ms"))

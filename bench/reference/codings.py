@@ -27,18 +27,18 @@ def _bytes_a_token(results: Results) -> Scene:
     eight = results["lengths"]["random_in_frames_of_8"]
     rows = [
         Row("JSON events, 1 id in each", 154, each("one word", "json-sse | identity | at once"), "B/token"),
-        Row("msgpack, 1 id a frame", 16.0, each("random", "msgpack | identity | at once"), "B/token"),
-        Row("protobuf, 1 id a frame", 10.9, each("random", "protobuf | identity | at once"), "B/token"),
-        Row("JSON events, 8 ids in each", 22.8, None, "B/token", words="not built: an event for each token"),
-        Row("msgpack, 8 ids a frame", 5.5, float(eight["msgpack"]), "B/token"),
-        Row("protobuf, 8 ids a frame", 3.9, float(eight["protobuf"]), "B/token"),
+        Row("msgpack, 1 id per frame", 16.0, each("random", "msgpack | identity | at once"), "B/token"),
+        Row("protobuf, 1 id per frame", 10.9, each("random", "protobuf | identity | at once"), "B/token"),
+        Row("JSON events, 8 ids in each", 22.8, None, "B/token", words="not built: one event for each token"),
+        Row("msgpack, 8 ids per frame", 5.5, float(eight["msgpack"]), "B/token"),
+        Row("protobuf, 8 ids per frame", 3.9, float(eight["protobuf"]), "B/token"),
         *(
-            Row(f"msgpack, 1 id a frame, {coding}", theirs, each("random", f"msgpack | {coding} | never"), "B/token")
+            Row(f"msgpack, 1 id per frame, {coding}", theirs, each("random", f"msgpack | {coding} | never"), "B/token")
             for coding, theirs in (("gzip", 3.5), ("br", 2.79), ("zstd", 3.4))
         ),
         *(
             Row(
-                f"protobuf, 1 id a frame, {coding}",
+                f"protobuf, 1 id per frame, {coding}",
                 *(None, each("random", f"protobuf | {coding} | never"), "B/token", "3.4 to 3.6 B/token"),
             )
             for coding in ("gzip", "zstd")
@@ -51,12 +51,12 @@ def _bytes_a_token(results: Results) -> Scene:
     return Scene(
         "Bytes a token of random ids",
         "1,024 random ids of seventeen bits, not from a model: events and frames, plain and compressed as a whole. "
-        "The ids of the frames are those that their own generator gives.",
-        f"{_WIRE}, {_COMPRESSION}; of Ollama by `packages/bench/src/live.ts`",
+        "The frames hold exactly the ids that their own generator gives.",
+        f"{_WIRE}, {_COMPRESSION}; for Ollama `packages/bench/src/live.ts`",
         rows,
-        "The frames are the same, but for `done = false` in their protobuf. Their event has the text `word` whatever "
-        "the id and few other fields; ours is what llama.cpp's server sends, with the same text. An event of eight "
-        "tokens is not sent here: clients of JSON count on one for each.",
+        "The frames are the same, except for `done = false` in their protobuf. Their event has the text `word` for "
+        "every id and few other fields; ours is what llama.cpp's server sends, with the same text. Events of eight "
+        "tokens are not sent here: clients of JSON expect one event for each token.",
     )
 
 
@@ -80,7 +80,7 @@ def _sweep(results: Results) -> Scene:
     texts = results["wire"]["rows"]["uniform | 1024 | 100"]
     rows += [
         Row(
-            f"JSON events, {coding}, 1,024 tokens, where each id has its own text",
+            f"JSON events, {coding}, 1,024 tokens, each id with its own text",
             *(None, texts["json-sse | identity | at once"]["bytes"] / texts[f"json-sse | {coding} | never"]["bytes"]),
             *("times", "not measured"),
         )
@@ -88,14 +88,14 @@ def _sweep(results: Results) -> Scene:
     ]
     return Scene(
         "Compression by the length of a random stream",
-        "256, 1,024 and 8,192 random ids, compressed as a whole: how many times smaller than JSON events that are not "
-        "compressed.",
+        "256, 1,024 and 8,192 random ids, compressed as a whole: how many times smaller they are than uncompressed "
+        "JSON events.",
         f"{RESULTS} §1b, {_COMPRESSION}",
         rows,
-        "All of their JSON events are the same but for the last, since each has the text `word`: no ids are in them, "
-        "and brotli makes some 150 bytes of 8,192 of them. The rows of JSON here are of such events too, with a longer "
-        "last one; the last two rows have the texts of random ids, and then frames are smaller. Frames gain twice as "
-        "much here because our events are twice as long; their bytes are in the scene before.",
+        "All of their JSON events are the same except the last, since each has the text `word`: they contain no ids, "
+        "and brotli compresses 8,192 of them to some 150 bytes. Our rows of JSON are for such events too, with a "
+        "longer last one; in the last two rows each id has its own text, and then frames are smaller. Frames gain "
+        "twice as much here because our events are twice as long; their bytes are in the previous scene.",
     )
 
 
@@ -119,24 +119,28 @@ def _ratios(results: Results) -> Scene:
         rows += [
             Row(f"{what}: bytes", size, ours["bytes"] / plain["bytes"], "of plain"),
             Row(f"{what}: time to the first token", first, ours["first_ms"] / plain["first_ms"], "of plain"),
-            Row(f"{what}: bytes × first token, less", shown, smaller * events["first_ms"] / ours["first_ms"], "times"),
-            Row(f"{what}: bytes, less", whole, smaller, "times"),
+            Row(
+                f"{what}: bytes × first token, smaller", shown, smaller * events["first_ms"] / ours["first_ms"], "times"
+            ),
+            Row(f"{what}: bytes, smaller", whole, smaller, "times"),
         ]
     for form in ("msgpack", "protobuf"):
         sizes = (bytes_of(results, _LONG, f"{form} | {how}") for how in ("gzip | 40 ms", "identity | at once"))
-        rows.append(Row(f"{form}, gzip: bytes, beside their llama.cpp", 1.0, next(sizes) / next(sizes), "of plain"))
+        rows.append(
+            Row(f"{form}, gzip: bytes, compared with their llama.cpp", 1.0, next(sizes) / next(sizes), "of plain")
+        )
     return Scene(
         "Ratios of each coding",
-        "An answer of some 2,048 tokens in each coding, beside the same frames plain: bytes and time to the first "
-        "token; and beside JSON events: how many times less the bytes are, and the product of bytes and that time. "
-        "SGLang there, never flushed; ours with the gateway's flush every 40 ms.",
+        "An answer of some 2,048 tokens in each coding, compared with the same frames plain: bytes and time to the "
+        "first token; and compared with JSON events: how many times smaller the bytes are, and the product of bytes "
+        "and that time. Theirs is SGLang, never flushed; ours is with the gateway's flush every 40 ms.",
         f"{RESULTS} §1d and §1f",
         rows,
-        "Their time is to the first byte, and zstd holds that to the end. The flush makes every coding here give the "
-        "first token at once, so that the ratio of times is 1, exactly so in a replay; it costs brotli and zstd more "
-        "bytes than gzip. Their brotli compresses frame by frame, ours the stream as one. Batches, which may wait, are "
-        "smaller than these. Times less count our longer events. Their llama.cpp of that run did not compress, and "
-        "their vLLM did not start.",
+        "Their time is to the first byte, which zstd holds back until the end. The flush makes every coding here give "
+        "the first token at once, so the ratio of times is 1 (exactly 1, since this is a replay); it costs more bytes "
+        "with brotli and zstd than with gzip. Their brotli compresses each frame separately, ours the stream as a "
+        "whole. Batches, which may wait, are smaller than these. On our side, “smaller” is relative to our longer "
+        "events. In that run their llama.cpp did not compress, and their vLLM did not start.",
     )
 
 
@@ -167,12 +171,13 @@ def _dictionaries(results: Results) -> Scene:
                 rows.append(Row(f"{what}: bytes", None, None, "B", stated, f"{held:,.0f} B of {plain:,.0f} B"))
     return Scene(
         "Dictionaries by the size of a stream",
-        "zstd with a dictionary beside zstd without one, never flushed: 256 synthetic streams in three sizes there, "
-        "the dictionary trained on the same; here one stream of prose and one of a model's output in each size, and a "
-        "dictionary that was trained on other ones.",
+        "zstd with a dictionary compared with zstd without one, never flushed. Theirs are 256 synthetic streams in "
+        "three sizes, with a dictionary trained on such streams; ours are one stream of prose and one of a model's "
+        "output in each size, with a dictionary trained on other streams.",
         f"{RESULTS} §1g",
         rows,
-        "Theirs is measured with streams of the recipe that it was trained on, most of them the same ones; their "
-        "figures for streams held back, all sizes together, are 15.7 % for msgpack and 16.7 % for protobuf. Ours "
-        "has seen other texts, so what it saves is the beginning: more of a short stream than of a long one.",
+        "Theirs is measured with streams of the recipe that it was trained on, most of them the very same streams; "
+        "for streams held back from training, all sizes together, they state 15.7 % for msgpack and 16.7 % for "
+        "protobuf. Ours was trained on other texts, so it saves mainly at the beginning of a stream: more of a short "
+        "stream than of a long one.",
     )

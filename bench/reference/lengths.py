@@ -36,7 +36,7 @@ def _crossover(results: Results) -> Scene:
     ]
     rows += [
         Row(
-            f"protobuf, {coding} and a flush every 40 ms, {count:,} tokens",
+            f"protobuf, {coding}, flushed every 40 ms, {count:,} tokens",
             *(None, bytes_of(results, f"greedy | {count}", f"protobuf | {coding} | 40 ms"), "B", "not stated"),
         )
         for coding in ("gzip", "zstd")
@@ -44,15 +44,15 @@ def _crossover(results: Results) -> Scene:
     ]
     return Scene(
         "Where one coding overtakes another",
-        "Eight lengths of an answer to one prompt, one token in each frame, never flushed; SGLang there, a replay of "
-        "SmolLM2's greedy output here.",
+        "Eight lengths of an answer to one prompt, one token in each frame, never flushed. Theirs is from SGLang, "
+        "ours is a replay of SmolLM2's greedy output.",
         f"{RESULTS} §1c",
         rows,
-        "How early a text repeats itself decides here: theirs takes two bytes a token at 64 already, ours gets there "
-        "at 128, and is smaller in the end. Their brotli is compressed frame by frame, as they say themselves, and so "
-        "hardly at all. Never flushed, zstd is ahead of gzip at all lengths here, and from 256 "
-        "on there. With a flush every 40 ms it falls behind from the middle on, because a flush costs it more: "
-        "streams of the gateway are gzip where a client takes both equally.",
+        "How early a text starts to repeat itself decides here: theirs takes two bytes per token from 64 tokens on, "
+        "ours only from 128, and is smaller in the end. Their brotli is compressed frame by frame, as they say "
+        "themselves, and so hardly at all. Never flushed, zstd is ahead of gzip at all lengths here, and from 256 on "
+        "there. With a flush every 40 ms it falls behind from the middle on, because a flush costs it more: so the "
+        "gateway sends gzip to clients that accept both equally.",
     )
 
 
@@ -88,7 +88,7 @@ def _first(results: Results) -> list[Row]:
         median(real, name, "first_ms") for name in ("msgpack, gzip, 40 ms", "protobuf, zstd with a dictionary, 40 ms")
     )
     return [
-        Row("msgpack, gzip: first byte there, first decoded token here", 45.7, gzip, "ms"),
+        Row("msgpack, gzip: first byte for theirs, first decoded token for ours", 45.7, gzip, "ms"),
         Row("zstd with a dictionary: the same", 3923, dictionary, "ms"),
         *(
             Row(
@@ -106,11 +106,11 @@ def _first(results: Results) -> list[Row]:
                 ("zstd+dict", "first byte 3,923 ms"),
             )
         ),
-        Row("an earlier run, msgpack, gzip: first byte there, first decoded token here", 12, gzip, "ms"),
+        Row("an earlier run, msgpack, gzip: first byte for theirs, first decoded token for ours", 12, gzip, "ms"),
         Row("an earlier run, msgpack, zstd: the same", 3674, dictionary, "ms"),
         *(
             Row(
-                f"{engine}, a later run, 2,048 tokens: first byte plain, gzip, br, zstd",
+                f"{engine}, a later run, 2,048 tokens: first byte with plain, gzip, br, zstd",
                 *(None, None, "ms", stated, f"gzip {gzip:.1f}, zstd {dictionary:.1f} ms to the first token"),
             )
             for engine, stated in _FIRST_BYTES.items()
@@ -127,23 +127,23 @@ def _bytes(results: Results) -> Iterator[Row]:
             yield Row(what, theirs, ours, "B", kb(theirs))
     for count, theirs in ((64, 226), (512, 730), (2048, 354)):
         ours = bytes_of(results, f"greedy | {count}", "msgpack | gzip | 40 ms")
-        yield Row(f"msgpack, gzip, a flush every 40 ms, {count:,} tokens", theirs, ours, "B")
+        yield Row(f"msgpack, gzip, flushed every 40 ms, {count:,} tokens", theirs, ours, "B")
 
 
 def _totals(results: Results) -> Iterator[Row]:
     for what, figures in _TOTALS.items():
         stated = ", ".join(f"{figure:,}" for figure in figures)
         yield Row(
-            f"{what}, the whole answer of 64, 512 and 2,048 tokens",
-            *(None, None, "ms", f"{stated} ms", "not measured: a GPU's time a token"),
+            f"{what}, time for a whole answer of 64, 512 and 2,048 tokens",
+            *(None, None, "ms", f"{stated} ms", "not measured: depends on the GPU's time per token"),
         )
     events, frames = (
         median(results["path"]["real"], name, "tokens_a_second") for name in ("JSON events", "msgpack, gzip, 40 ms")
     )
     yield Row(
-        "the whole answer in frames beside JSON events",
+        "time for the whole answer in frames, compared with JSON events",
         *(None, None, "ms", "less than 1 % longer"),
-        f"{events:.1f} tokens a second in events, {frames:.1f} in msgpack and gzip",
+        f"{events:.1f} tokens per second in events, {frames:.1f} in msgpack and gzip",
     )
 
 
@@ -151,15 +151,14 @@ def _timed(results: Results) -> Scene:
     rate = results["lengths"]["rate"]
     return Scene(
         "Timed runs",
-        "Answers of 64, 512 and 2,048 tokens: bytes, and milliseconds to the first byte of the body, by coding. Ours "
-        "to the first token that is decoded: through the gateway over SmolLM2 on one thread with its prompt in the "
-        "cache, and, where it says never flushed, replayed at "
-        f"the {rate} tokens a second of their engine.",
+        "Answers of 64, 512 and 2,048 tokens: bytes, and milliseconds to the first byte of the body, by coding. Our "
+        "times are to the first decoded token: through the gateway over SmolLM2 on one thread with its prompt in the "
+        f"cache or, in the rows that say “never flushed”, replayed at the {rate} tokens per second of their engine.",
         f"{MATRIX} §3 and §4 (SGLang); the earlier run and whole answers in {RESULTS} §1d, the later run in {LATER} §4",
         [*_first(results), *_bytes(results), *_totals(results)],
-        "The first byte is not the first token: gzip sends its header of ten bytes at once, and never flushed it "
-        "gives nothing to decode until the end. Brotli and zstd hold even that back, as their own times say. The "
-        "gateway flushes, so that all codings have the first token when the engine does; it pays for that in bytes. "
-        "The two engines' own times for a token are in both columns and can't be compared; so whole answers have no "
-        "figure of ours, but for the rate of one engine in two forms.",
+        "The first byte is not the first token: gzip sends its header of ten bytes at once and, if it is never "
+        "flushed, gives nothing to decode until the end. Brotli and zstd hold even that back, as their own times "
+        "show. The gateway flushes, so with every coding the first token arrives when the engine has it; the price is "
+        "more bytes. The times per token of the two engines are part of both columns and can't be compared, so for "
+        "whole answers there is no figure of ours except the rate of one engine in two forms.",
     )

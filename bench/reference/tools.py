@@ -19,7 +19,7 @@ def scenes(results: Results) -> Iterator[Scene]:
 
 
 _SUMMARY: Final = "`packages/bench/results/2026-05-09T12-17-48Z/mcp/SUMMARY.md`"
-_ALONE: Final = "not measured: their server's own head and texts"
+_ALONE: Final = "not measured: depends on their server's headers and texts"
 
 
 def _list(results: Results) -> Scene:
@@ -30,8 +30,8 @@ def _list(results: Results) -> Scene:
     forms = (("JSON", "json | identity", 21.4), ("msgpack", "msgpack | identity", 19.0))
     return Scene(
         "A list of tools over MCP",
-        "The answer to `tools/list` with 40 tools, through their MetaMCP: as JSON, as a frame, as a frame with gzip. "
-        f"Ours has the {tools} tools of four public servers, as they list them, without heads.",
+        "The answer to `tools/list` with 40 tools, through their MetaMCP: as JSON, as a frame, and as a frame with "
+        f"gzip. Ours has the {tools} tools of four public servers, as they list them, without HTTP headers.",
         f"{_SUMMARY} and `mcp-live.md`",
         [
             *(
@@ -43,23 +43,23 @@ def _list(results: Results) -> Scene:
             Row("msgpack and gzip, smaller than JSON", 3.6, None, "times", words="not built"),
             *(
                 Row(
-                    f"{what}, smaller than JSON, where a proxy before the gateway compresses",
+                    f"{what}, smaller than JSON, if a proxy in front of the gateway compresses",
                     *(None, plain / size[f"{form} | gzip"], "times", "not stated"),
                 )
                 for what, form in (("JSON and gzip", "json"), ("msgpack and gzip", "msgpack"))
             ),
-            Row("200 tools, CPU of the gateway a list", None, gateway, "µs", "not stated"),
+            Row("200 tools, CPU of the gateway per list", None, gateway, "µs", "not stated"),
         ],
-        "The bytes of a list are those of its descriptions, so only the factors can be compared. The gateway answers "
-        "lists in frames, but leaves the compression of MCP to a proxy before it. Their table has no JSON with gzip, "
-        "which any HTTP client can ask for: it is smaller than the frame with gzip.",
+        "The bytes of a list are mostly those of its descriptions, so only the factors can be compared. The gateway "
+        "answers lists in frames, but leaves the compression of MCP to a proxy in front of it. Their table has no "
+        "JSON with gzip, which any HTTP client can ask for: it is smaller than the frame with gzip.",
     )
 
 
 _OTHERS: Final = (
     ("the first request of a session", "892, 826, 856, 856 B"),
     ("a clock without ids", "863, 809, 838, 997 B"),
-    ("a conversion of times", "1.0 KB, 935, 972, 972 B"),
+    ("a time conversion", "1.0 KB, 935, 972, 972 B"),
 )
 
 
@@ -69,9 +69,9 @@ def _small_calls(results: Results) -> Scene:
     opening = results["maps"]["opening"]["wall_ms"]
     return Scene(
         "Small MCP calls",
-        "One call of a clock through their MetaMCP: request and answer with all heads, in five forms. Ours are the "
-        "bytes of one answer with one text of 30 characters, without heads.",
-        f"{_SUMMARY} and `mcp-live.md`; the first call of a map by their earlier runs",
+        "One call of a clock through their MetaMCP: request and answer with all HTTP headers, in five forms. Ours are "
+        "the bytes of one answer with one text of 30 characters, without headers.",
+        f"{_SUMMARY} and `mcp-live.md`; the first call under a map in their earlier runs",
         [
             Row("JSON", 990, None, "B", words=f"{plain['json | identity']} B, the answer alone"),
             Row("msgpack", 883, None, "B", words=f"{plain['msgpack | identity']} B, likewise"),
@@ -82,7 +82,7 @@ def _small_calls(results: Results) -> Scene:
             ),
             Row(
                 "a request that names a map: longer by",
-                *(None, None, "B", "162 to 167 B", "as much: the client's header is the same"),
+                *(None, None, "B", "162 to 167 B", "the same: clients send the same header"),
             ),
             *(
                 Row(
@@ -90,23 +90,23 @@ def _small_calls(results: Results) -> Scene:
                     None,
                     float(leaf[f"{form} | identity"]),
                     "B",
-                    "not stated apart",
+                    "not stated separately",
                 )
                 for what, form in (("JSON", "json"), ("msgpack", "msgpack"))
             ),
-            Row("CPU of the gateway a call", None, gateway, "µs", "not stated"),
+            Row("CPU of the gateway per call", None, gateway, "µs", "not stated"),
             Row("the first call under a map", 1140, median(opening, "first encode, from the map"), "ms"),
             Row(
-                "the first under a map that was compiled",
+                "the first call under a compiled map",
                 None,
                 median(opening, "first verify, compiled"),
                 "ms",
-                "not there",
+                "no equivalent",
             ),
         ],
-        "Heads are most of such a call, and gzip makes a body of a hundred bytes longer: theirs by 48 B, and ours "
-        "would be. Their gateway loads a map inside the request that names it; ours loads maps that are allowed at its "
-        "start.",
+        "Headers make up most of such a call, and gzip makes a body of a hundred bytes longer: theirs by 48 B, and it "
+        "would do the same to ours. Their gateway loads a map during the request that names it; ours loads the "
+        "allowed maps when it starts.",
     )
 
 
@@ -129,16 +129,16 @@ def _leaf(results: Results) -> Scene:
             rows.append(Row(f"{int(characters):,} characters: {what}", theirs, ours, unit, stated))
     return Scene(
         "A leaf against tokenizing",
-        "A tool's text arrives with its ids, or is tokenized by who receives it: the receiver's CPU and the bytes of "
-        "the answer. Theirs is a time stamp of some 30 characters; ours are texts of this repository's documents, on "
-        "a tokenizer whose words have been seen.",
+        "A tool's text either arrives with its ids or is tokenized by the receiver: the receiver's CPU time, and the "
+        "bytes of the answer. Theirs is a timestamp of some 30 characters; ours are texts from this repository's "
+        "documents, on a tokenizer that has seen their words before.",
         f"{_RESULTS}, “MCP leaf-mode”",
         rows,
         "**At 30 characters reading ids costs more than tokenizing does here**, because our tokenizer looks up words "
-        "that it has seen; from some hundred characters on ids win, and the more the longer the text is. Their factor"
-        " is that of a tokenizer that takes far longer. Where words are new, ours takes up to three times as long. "
-        "Bytes never win while the text is sent beside its ids: no measurement stands beside the 300 characters from "
-        "which they say that it does. What ids are for is that the model sees what the tool wrote.",
+        "that it has seen; from some hundred characters on ids win, by more the longer the text is. Their factor "
+        "comes from a tokenizer that takes far longer. Where words are new, ours takes up to three times as long. Ids "
+        "never win in bytes while the text is sent beside them: they say that ids do from 300 characters on, but give "
+        "no measurement for it. The purpose of ids is that the model sees exactly what the tool wrote.",
     )
 
 
@@ -162,7 +162,7 @@ def _tokenizing(results: Results) -> Scene:
     many = median(decode, "stream, 1000 at a time")
     return Scene(
         "Tokenizing",
-        "Tokens a second of their Python client on 35 short texts, 287 tokens, repeated; ours on one text of 3,000 "
+        "Tokens per second of their Python client on 35 short texts, 287 tokens, repeated; ours on one text of 3,000 "
         "characters, repeated, and on a million ids.",
         f"{_RESULTS}, “Per-language tokenize / detokenize throughput”; the later run in {LATER} §X",
         [
@@ -180,9 +180,9 @@ def _tokenizing(results: Results) -> Scene:
             ),
             Row("encoding, the `tokenizers` library alone", None, library, "million/s", "not stated"),
         ],
-        "Both sides repeat texts that they have seen, and look words up; on words that are new ours takes about as "
-        "long as the library below it. Rust is ahead of Python in encoding, and C in decoding, where little is done "
-        "for each id; that Rust is not ahead in decoding is owed to our long pieces beside their short texts.",
+        "Both sides repeat texts that they have seen, and look words up; on new words ours takes about as long as the "
+        "library underneath. Rust is ahead of Python in encoding and C in decoding, where there is little to do for "
+        "each id; Rust is not ahead in decoding because our pieces are long and their texts short.",
     )
 
 
@@ -195,9 +195,9 @@ def _translator(_: Results) -> Scene:
     rows.append(Row("2,048 tokens, smaller than JSON events and gzip", 15.1, None, "times", words="not built"))
     return Scene(
         "Translator between vocabularies",
-        "One model's ids become another's, by way of text inside one process.",
+        "One model's ids become another's, by way of text, inside one process.",
         f"{_RESULTS}, “Cross-vocab translator microbench”",
         rows,
-        "Not built: a gateway here stands before engines of one tokenizer each. An agent with another tokenizer is "
-        "handed text.",
+        "Not built: a gateway here stands in front of engines that share one tokenizer. An agent with another "
+        "tokenizer gets text.",
     )
