@@ -1,7 +1,8 @@
 """Conversations of one gateway from request to request: continued from what is remembered, kept, and compared.
 
-Joins the memory, the prompt and the reasons for lost ids for the agent. For the operator it keeps figures of the last
-requests that continued a conversation, and no text except the few words around what a client changed.
+Joins the memory, the prompt and the reasons for lost ids for the agent; which remembered conversation a request
+continues is decided in `memory/store.py`. For the operator it keeps figures of the last requests that continued a
+conversation, and no text except the few words around what a client changed.
 """
 
 import json

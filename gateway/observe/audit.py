@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gateway.observe.access_metrics import AccessMetrics
-from gateway.observe.audit_line import AuditLine, LineWriter
+from gateway.observe.audit_line import AuditLine, LineRenderer
 from gateway.observe.line_log import LineKind, LineLog
 
 
@@ -22,7 +22,7 @@ class Audit(LineLog[AuditLine]):
         kind = LineKind(
             words="the audit log",
             setting="audit.path",
-            render=LineWriter(arguments=arguments, secrets=frozenset(secrets)).render,
+            render=LineRenderer(arguments=arguments, secrets=frozenset(secrets)).render,
             weigh=_with_arguments if arguments else _alone,
             dropped=metrics.audit_dropped,
             too_fast="calls came in faster than they could be written",

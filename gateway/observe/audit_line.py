@@ -51,7 +51,7 @@ class AuditLine:
     """Written only where the operator asked for them."""
 
 
-class LineWriter:
+class LineRenderer:
     """Makes the text of lines."""
 
     def __init__(self, *, arguments: bool, secrets: frozenset[str]) -> None:

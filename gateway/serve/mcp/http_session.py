@@ -23,11 +23,11 @@ from gateway.protocol.messages import (
 from gateway.proxy.caller import Principal
 from gateway.proxy.shares import Shares
 from gateway.serve.mcp.core import CANCELLED, OWN_NOTIFICATIONS, Core, error_answer
-from gateway.serve.mcp.event_log import EventLog
-from gateway.serve.mcp.events import EventStream, History
+from gateway.serve.mcp.event_streams import EventStream, History
 from gateway.serve.mcp.http import HttpRequest
 from gateway.serve.mcp.outbox import Stream
 from gateway.serve.mcp.sessions import Session, session_call
+from gateway.serve.mcp.shared_event_log import EventLog
 from leaf_sdk.vocab import TokenMap
 
 _RUNNING: Final = 1024

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from gateway.protocol.sse import encode_event
-from gateway.serve.mcp.event_log import EventLog, stream_name
 from gateway.serve.mcp.http import EVENTS, RESUME_HEADER, SESSION_HEADER, HttpRequest, Rejected, accepts, write_events
 from gateway.serve.mcp.http_session import place_of
+from gateway.serve.mcp.shared_event_log import EventLog, stream_name
 from gateway.shared import Bounds, Shared
 
 _MOST_EVENTS: Final = 1024

@@ -21,7 +21,7 @@ from gateway.serve.generation.request_options import (
     thinking_options,
 )
 from gateway.serve.generation.schemas import MOST_TOOLS
-from gateway.serve.messages.blocks import read_messages
+from gateway.serve.messages.input_messages import read_messages
 from gateway.serve.messages.tools import SortedTools, Tool
 from gateway.toolcalls import AnswerForm
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.agent.history import MOST_MESSAGES, RETOLD
 from gateway.errors import RequestInvalid
-from gateway.serve.messages.blocks import read_messages
+from gateway.serve.messages.input_messages import read_messages
 
 ASK = {"role": "user", "content": "hi"}
 MARK = {"cache_control": {"type": "ephemeral"}}

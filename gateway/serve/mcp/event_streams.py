@@ -12,8 +12,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from gateway.protocol.sse import encode_event
-from gateway.serve.mcp.event_log import EventLog
 from gateway.serve.mcp.outbox import Outbox
+from gateway.serve.mcp.shared_event_log import EventLog
 
 _KEPT_EVENTS: Final = 1024
 _KEPT_BYTES: Final = 1024 * 1024
