@@ -316,7 +316,7 @@ async def test_responses_are_gone_on_with_and_deleted_whichever_replica_is_asked
             items = await api.responses.input_items.list(made[-1].id)
             await api.responses.delete(made[-1].id)
             for _ in range(2):
-                with pytest.raises(openai.NotFoundError, match="is not stored"):
+                with pytest.raises(openai.NotFoundError, match="there is no stored response"):
                     await api.responses.retrieve(made[-1].id)
 
     assert [each.id for each in told] == [each.id for each in made for _ in range(2)]

@@ -22,7 +22,7 @@ def told(*arguments: str) -> None:
 
 
 async def test_user_with_the_rights_that_the_page_names_is_enough(tmp_path: Path) -> None:
-    rights = PAGE.partition("**ACL**: `")[2].partition("`")[0].replace("codec-gateway:", "t:")
+    rights = PAGE.partition("**ACL**:")[2].split("`")[1].replace("codec-gateway:", "t:")
     (tmp_path / "users").write_text(f"user default off\nuser gw on >word {rights}\n")
     metrics = Metrics()
     with running_store("--aclfile", str(tmp_path / "users")) as store:
