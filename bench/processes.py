@@ -120,14 +120,22 @@ def serving_gateway(
         code: where the packages that it runs are, if not in this environment.
     """
     path = write_config(folder, config, settings)
-    # The gateway refuses to run as a server of itself, so the mark of an outer gateway must not reach it.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
-    if code is not None:
-        env["PYTHONPATH"] = str(code)
+    env = gateway_environment(code)
     command = [sys.executable, "-m", "gateway", "serve", "--config", str(path), "--port", "0", "--admin-port", "0"]
     with running("codec-gateway", command, env=env, cwd=folder) as program:
         ready = _await_ready(program)
         yield Gateway(program, ready["url"], ready["admin"])
+
+
+def gateway_environment(code: Path | None) -> dict[str, str]:
+    """Return the environment of a gateway: this process's, without what would configure it.
+
+    Args:
+        code: where the packages are that it runs, if not in this environment.
+    """
+    # The gateway refuses to run as a server of itself, so the mark of an outer gateway must not reach it.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
+    return env if code is None else {**env, "PYTHONPATH": str(code)}
 
 
 def write_config(folder: Path, config: Mapping[str, Any], settings: str = "") -> Path:

@@ -5,7 +5,6 @@ everything is started several times, since where a process lies in memory makes 
 Writes `results/against.json`; `--short` prints instead. Method: README.md.
 """
 
-import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -72,7 +71,7 @@ def main(arguments: list[str]) -> None:
     topologies = [name for name in TOPOLOGIES if name in rest] or list(TOPOLOGIES)
     rows = run(commit, topologies, 1 if short else _STARTS, 2 if short else _PAIRS)
     for name, row in rows.items():
-        medians = [statistics.median(row[side]["samples"]) for side in ("before_cpu_us", "now_cpu_us")]
+        medians = [row[side]["median"] for side in ("before_cpu_us", "now_cpu_us")]
         ratio = row["ratio"]
         print(
             f"{name:24} {medians[0]:6.1f} {medians[1]:6.1f} us a call, of medians {medians[1] / medians[0]:.3f}, ",

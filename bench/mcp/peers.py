@@ -6,7 +6,6 @@ behind it; `none` means no server. Turns a peer, a topology and a server into a 
 """
 
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.mcp.load import Era
-from bench.processes import write_config
+from bench.processes import gateway_environment, write_config
 from bench.toolchain import node, node_environment, npm_packages, virtual_environment
 
 TOPOLOGIES: Final = ("http-http", "http-stdio", "stdio-http", "stdio-stdio")
@@ -73,12 +72,6 @@ PEERS: Final = (
 )
 
 
-def own_environment(peer: Peer) -> dict[str, str]:
-    """Return the environment for our own gateway: this process's, without what would configure it."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
-    return env if peer.code is None else {**env, "PYTHONPATH": str(peer.code)}
-
-
 def http_command(
     peer: Peer, topology: str, server: Server, folder: Path, port: int
 ) -> tuple[Sequence[str], Mapping[str, str] | None]:
@@ -89,7 +82,7 @@ def http_command(
         return [sys.executable, "-m", "bench.mcp.floor", str(port)], env
     relay = [sys.executable, "-m", "bench.mcp.relay", topology, str(port)]
     if peer.name.startswith("codec-gateway"):
-        env = own_environment(peer)
+        env = gateway_environment(peer.code)
         config = write_config(folder, {"light": server.configured}, peer.settings)
         serve = ["-m", "gateway", "serve", "--config", str(config), "--port", str(port), "--admin-port", "0"]
         return [sys.executable, *serve], env

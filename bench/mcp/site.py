@@ -15,8 +15,8 @@ import anyio
 
 from bench.mcp.links import EventsLink, Link, connect, connect_events, start
 from bench.mcp.load import Client, Era
-from bench.mcp.peers import Peer, Server, http_command, lines_command, own_environment
-from bench.processes import Running, free_port, running, wait_for_port
+from bench.mcp.peers import Peer, Server, http_command, lines_command
+from bench.processes import Running, free_port, gateway_environment, running, wait_for_port
 
 _READY_TIME: Final = 30.0
 _PAUSE: Final = 0.2
@@ -91,7 +91,7 @@ class Site:
     async def _launch_lines(self, peer: Peer, topology: str, era: Era, server: Server, folder: Path) -> Target:
         """Start a process for one client: on standard input a client speaks one era."""
         command = lines_command(peer, topology, server, folder)
-        env = own_environment(peer)
+        env = gateway_environment(peer.code)
         log = folder / "log"
         link, process = await start(command, env=env, cwd=folder, log=log)
         self._stack.push_async_callback(_end, process)
