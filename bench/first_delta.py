@@ -6,7 +6,6 @@ the engine's message to the client's delta, in milliseconds and in tokens. Metho
 """
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import anyio
 import httpx2
 from anyio.abc import SocketAttribute, SocketStream
 
+from bench.processes import gateway_environment
 from bench.record import summary, write
 from gateway.engine.packaged_model import packaged_model
 
@@ -117,10 +117,9 @@ class Relay:
 @contextmanager
 def process(*command: str) -> Generator[subprocess.Popen[str]]:
     """Run a process of our own code, and end it."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        [sys.executable, "-m", *command], env=clean, text=True, stdin=pipe, stdout=pipe, stderr=pipe
+        [sys.executable, "-m", *command], env=gateway_environment(), text=True, stdin=pipe, stdout=pipe, stderr=pipe
     ) as child:
         try:
             yield child

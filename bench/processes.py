@@ -127,7 +127,7 @@ def serving_gateway(
         yield Gateway(program, ready["url"], ready["admin"])
 
 
-def gateway_environment(code: Path | None) -> dict[str, str]:
+def gateway_environment(code: Path | None = None) -> dict[str, str]:
     """Return the environment of a gateway: this process's, without what would configure it.
 
     Args:
