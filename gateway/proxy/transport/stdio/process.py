@@ -147,7 +147,8 @@ class Child(asyncio.SubprocessProtocol):
         stdout = self._outputs[_STDOUT]
         # That its stdin is lost along with the process says nothing about what is still in its stdout.
         if self.exited.is_set() and self._stdout_is_over():
-            stdout.when_heard(self._end_now)
+            # What was read in the same turn of the loop is passed on after this call.
+            asyncio.get_running_loop().call_soon(stdout.when_heard, self._end_now)
         elif not self._ended:
             asyncio.get_running_loop().call_later(_LAST_WORDS, self._end_late, stdout.taken, stdout.taken + _PIPE)
 

@@ -82,6 +82,27 @@ async def test_input_that_is_lost_with_the_process_does_not_end_what_is_still_in
     assert ear.said == b"its last words\n"
 
 
+async def test_output_read_in_the_turn_in_which_the_exit_is_known_is_passed_on_before_the_end() -> None:
+    class Closing(PipesOfOneThatIsGone):
+        def is_closing(self) -> bool:
+            return True
+
+    said: list[bytes] = []
+    ended: list[list[bytes]] = []
+    child = Child(said.append, lambda cause: ended.append([*said]), LOG, ServerLog(LOG))
+    child.connection_made(cast("Any", Closing()))
+
+    # Both are known in one turn of a loop that was held up, the exit first; the output was read to its end.
+    loop = asyncio.get_running_loop()
+    loop.call_soon(child.process_exited)
+    loop.call_soon(child.pipe_data_received, 1, b"its last words\n")
+    with anyio.fail_after(20):
+        while not ended:
+            await anyio.lowlevel.checkpoint()
+
+    assert ended == [[b"its last words\n"]]
+
+
 async def test_what_is_handed_over_in_one_turn_of_the_loop_is_one_write() -> None:
     ear = Ear(2)
     child = child_of(ear)
