@@ -36,7 +36,8 @@ if [ -f "$pid" ]; then
   last=$(cat "$pid") && kill "$last" && tail --pid="$last" -f /dev/null
 fi
 [[ $1 != engine ]] || set -- "$@" --port {engine}
-{real} "$@" </dev/null >"$log" 2>&1 &
+: >"$log"  # Emptied before it starts: the one before it said that it was ready.
+{real} "$@" </dev/null >>"$log" 2>&1 &
 echo $! >"$pid"
 grep -q -m1 -E "{ready}" <(tail --pid=$! -n +1 -F "$log" 2>/dev/null) || {{ cat "$log" >&2; exit 1; }}
 """
