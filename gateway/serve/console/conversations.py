@@ -17,9 +17,9 @@ from gateway.agent.memory import Remembered
 from gateway.config.show import secrets_of
 from gateway.serve.console.hidden import hidden_ids
 from gateway.serve.console.listing import Listings, RowFilter
-from gateway.serve.console.seen import SeenConversation, see
-from gateway.serve.console.shown import RANGE, ViewOptions, shown_conversation, shown_differences, shown_ids
 from gateway.serve.console.sources import Sources
+from gateway.serve.console.transcript import Transcript, transcript_of
+from gateway.serve.console.transcript_json import RANGE, ViewOptions, differences_json, ids_json, transcript_json
 from gateway.serve.console.turns import TurnTable
 from gateway.serve.console.visit import Page, Visit, unless_shown
 
@@ -31,7 +31,7 @@ _RANGE: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Viewed:
-    seen: SeenConversation
+    transcript: Transcript
     view: ViewOptions
 
 
@@ -51,7 +51,7 @@ class Conversations:
         return (
             Page(ROOT, self._list),
             Page(one, self._show),
-            Page(f"{one}/seen.json", self._seen),
+            Page(f"{one}/transcript.json", self._transcript),
             Page(f"{one}/ids.json", self._ids),
             Page(f"{one}/differences.json", self._differences),
         )
@@ -80,21 +80,21 @@ class Conversations:
         async def make() -> Response:
             viewed = await self._view(node)
             secrets = secrets_of(self._sources.config)
-            table = await self._read(partial(TurnTable, viewed.seen, viewed.view, secrets))
+            table = await self._read(partial(TurnTable, viewed.transcript, viewed.view, secrets))
             return self._render(
-                "conversation.html", visit, seen=viewed.seen, table=table, branches=answers, range=_RANGE
+                "conversation.html", visit, transcript=viewed.transcript, table=table, branches=answers, range=_RANGE
             )
 
         return await unless_shown(visit, (node.answer_id, answers, self._sources.texts), make)
 
-    async def _seen(self, visit: Visit) -> Response:
-        return await self._tell(visit, shown_conversation)
+    async def _transcript(self, visit: Visit) -> Response:
+        return await self._tell(visit, transcript_json)
 
     async def _ids(self, visit: Visit) -> Response:
-        return await self._tell(visit, shown_ids, _number(visit, "from", 0), _number(visit, "count", RANGE))
+        return await self._tell(visit, ids_json, _number(visit, "from", 0), _number(visit, "count", RANGE))
 
     async def _differences(self, visit: Visit) -> Response:
-        return await self._tell(visit, shown_differences, _number(visit, "from", 0))
+        return await self._tell(visit, differences_json, _number(visit, "from", 0))
 
     async def _tell(self, visit: Visit, show: Callable[..., dict[str, Any]], *asked: int) -> Response:
         node = self._find(visit)
@@ -103,22 +103,22 @@ class Conversations:
                 {"error": "this conversation is no longer remembered: newer ones have replaced it"}, 404
             )
         viewed = await self._view(node)
-        return JSONResponse(await self._read(partial(show, viewed.seen, viewed.view, *asked)))
+        return JSONResponse(await self._read(partial(show, viewed.transcript, viewed.view, *asked)))
 
     async def _view(self, node: Remembered) -> _Viewed:
         """The conversation up to this answer, read unless it was viewed last."""
         texts, viewed = self._sources.texts, self._viewed
         offered = () if texts else self._sources.proxy.tools()
         tools = frozenset(name for each in offered for name in (each.name, each.tool))
-        shown = None if viewed is None else (viewed.seen.answer_id, viewed.view.texts, viewed.view.tools)
+        shown = None if viewed is None else (viewed.transcript.answer_id, viewed.view.texts, viewed.view.tools)
         if viewed is None or shown != (node.answer_id, texts, tools):
             token_map = self._sources.engines.maps.accepted.get(node.map_id or "")
             secrets = secrets_of(self._sources.config)
 
             def read() -> _Viewed:
-                seen = see(node)
-                hidden = frozenset[int]() if token_map is None else hidden_ids(seen.ids, token_map, secrets)
-                return _Viewed(seen, ViewOptions(token_map, hidden, texts, tools))
+                transcript = transcript_of(node)
+                hidden = frozenset[int]() if token_map is None else hidden_ids(transcript.ids, token_map, secrets)
+                return _Viewed(transcript, ViewOptions(token_map, hidden, texts, tools))
 
             viewed = self._viewed = await self._read(read)
         return viewed

@@ -1,6 +1,6 @@
 """The turns of a conversation as a table: counts, what was reused, how long each part took, and the calls.
 
-Turns a `SeenConversation` into rows and bars. The text of calls and results is included where it may be shown. Pure.
+Turns a `Transcript` into rows and bars. The text of calls and results is included where it may be shown. Pure.
 """
 
 from collections import Counter
@@ -12,8 +12,8 @@ from typing import Final
 from gateway.agent.memory import GenerationRecord
 from gateway.serve.console.listing import date_of
 from gateway.serve.console.render import PreparedText, lines
-from gateway.serve.console.seen import SeenAnswer, SeenCall, SeenConversation, SeenTurn
-from gateway.serve.console.shown import ViewOptions
+from gateway.serve.console.transcript import Transcript, TranscriptAnswer, TranscriptCall, TranscriptTurn
+from gateway.serve.console.transcript_json import ViewOptions
 
 SOURCES: Final = (
     *("template", "system", "user", "assistant", "model", "reasoning", "leaf", "shim", "error"),
@@ -82,7 +82,7 @@ class AnswerRow:
 
     number: int
     when: datetime | None
-    told: SeenAnswer
+    told: TranscriptAnswer
     was: PreparedText | None
     now: PreparedText | None
     """The text before and after the client changed it; None where no change is known, or text may not be shown."""
@@ -92,15 +92,15 @@ class AnswerRow:
 class TurnTable:
     """The table of one conversation."""
 
-    def __init__(self, seen: SeenConversation, view: ViewOptions, secrets: Collection[str]) -> None:
-        self._seen = seen
+    def __init__(self, transcript: Transcript, view: ViewOptions, secrets: Collection[str]) -> None:
+        self._transcript = transcript
         self._view = view
         self._texts = view.texts
         self._map = view.token_map if view.texts else None
         self._secrets = secrets
-        self._places = {run.call: run.start for run in reversed(seen.runs) if run.call is not None}
-        first = self.left_out = max(len(seen.turns) - MOST, 0)
-        self._turns = list(enumerate(seen.turns))[first:]
+        self._places = {run.call: run.start for run in reversed(transcript.runs) if run.call is not None}
+        first = self.left_out = max(len(transcript.turns) - MOST, 0)
+        self._turns = list(enumerate(transcript.turns))[first:]
         self._longest = max((sum(s for _, s in self._times(turn)) for _, turn in self._turns), default=0.0)
         self.answers = list(self._answers())
 
@@ -108,25 +108,25 @@ class TurnTable:
     def sources(self) -> list[tuple[str, int]]:
         """How many ids each source has, without sources that have none."""
         counts: Counter[str] = Counter()
-        for run in self._seen.runs:
+        for run in self._transcript.runs:
             counts[run.source] += run.count
         return [(source, counts[source]) for source in SOURCES if counts[source]]
 
     @property
     def unrecorded(self) -> int:
         """How many answers were not recorded, since nobody was signed in when they were made."""
-        return sum(not answer.recorded for answer in self._seen.answers)
+        return sum(not answer.recorded for answer in self._transcript.answers)
 
     def _answers(self) -> Iterator[AnswerRow]:
         """The answers that have turns to show."""
-        for number, answer in enumerate(self._seen.answers):
+        for number, answer in enumerate(self._transcript.answers):
             turns = [self._turn(n, turn) for n, turn in self._turns if turn.answer == number]
             if turns:
                 miss = None if answer.found is None or not self._texts else answer.found.recall_miss
                 was, now = (None, None) if miss is None else (self._words(miss.was), self._words(miss.now))
                 yield AnswerRow(number, date_of(answer.made), answer, was, now, turns)
 
-    def _turn(self, number: int, turn: SeenTurn) -> TurnRow:
+    def _turn(self, number: int, turn: TranscriptTurn) -> TurnRow:
         record = turn.record
         behind = self._behind(number, turn)
         return TurnRow(
@@ -139,25 +139,29 @@ class TurnTable:
             prefilled=0 if behind is None else behind.prefilled,
             guessed=record is not None and record.guessed,
             parts=self._parts(turn, 0.0 if behind is None else behind.prefilled_seconds),
-            calls=[self._call(each, self._seen.calls[each]) for each in turn.calls],
+            calls=[self._call(each, self._transcript.calls[each]) for each in turn.calls],
         )
 
-    def _behind(self, number: int, turn: SeenTurn) -> GenerationRecord | None:
+    def _behind(self, number: int, turn: TranscriptTurn) -> GenerationRecord | None:
         """The next generation of the same answer: its record says what was processed while this turn's tools ran."""
-        later = self._seen.turns[number + 1 : number + 2]
+        later = self._transcript.turns[number + 1 : number + 2]
         return later[0].record if later and later[0].answer == turn.answer else None
 
-    def _times(self, turn: SeenTurn) -> list[tuple[str, float]]:
+    def _times(self, turn: TranscriptTurn) -> list[tuple[str, float]]:
         """How long each part took, as far as that is known. Tools run at the same time: the slowest one counts."""
         record = turn.record
         if record is None or record.prompt_seconds is None or record.generate_seconds is None:
             return []
         waited = max(record.first - record.prompt_seconds, 0.0)
-        ran = [call.record.seconds for call in map(self._seen.calls.__getitem__, turn.calls) if call.record is not None]
+        ran = [
+            call.record.seconds
+            for call in map(self._transcript.calls.__getitem__, turn.calls)
+            if call.record is not None
+        ]
         tools = [("tools", max(ran))] if ran else []
         return [("wait", waited), ("prefill", record.prompt_seconds), ("generate", record.generate_seconds), *tools]
 
-    def _parts(self, turn: SeenTurn, hidden: float) -> list[Part]:
+    def _parts(self, turn: TranscriptTurn, hidden: float) -> list[Part]:
         """The bar of a turn. `hidden`: seconds of prefill while its tools ran, drawn at the beginning of their part.
 
         When exactly the prefill ran is not known.
@@ -174,7 +178,7 @@ class TurnTable:
             parts.append(Part("hidden prefill", hidden, tools.x, width, within=True))
         return parts
 
-    def _call(self, number: int, call: SeenCall) -> CallRow:
+    def _call(self, number: int, call: TranscriptCall) -> CallRow:
         record = call.record
         said = None if self._map is None or call.result is None else self._words(self._map.decode(call.result))
         return CallRow(

@@ -156,7 +156,7 @@ def test_without_a_cookie_there_is_the_form_alone(window, gateway, talks) -> Non
         page = visitor.open("/console/conversations/0")
         expect(page.get_by_role("button", name="Sign in")).to_be_visible()
         assert page.url.endswith("/console/sign-in")
-    for path in ("seen.json", "ids.json", "differences.json"):
+    for path in ("transcript.json", "ids.json", "differences.json"):
         answer = httpx2.get(f"{gateway.admin}/console/conversations/0/{path}", headers={"cookie": "codec-console=x"})
         assert (answer.status_code, answer.headers["location"]) == (303, "/console/sign-in")
 
@@ -197,7 +197,7 @@ def test_keyboard_alone_reaches_every_id(window, gateway, talks) -> None:
         page.keyboard.press("ArrowDown")
         assert focused(page) == here
         page.keyboard.press("Control+End")
-        asked = "fetch(`${document.querySelector('#viewer').dataset.address}/seen.json`)"
+        asked = "fetch(`${document.querySelector('#viewer').dataset.address}/transcript.json`)"
         count = page.evaluate(f"{asked}.then((answer) => answer.json()).then((told) => told.count)")
         expect(page.locator(".id-chip:focus")).to_have_attribute("data-n", str(count - 1))
         assert details(page)["place"].replace(",", "") == str(count - 1)
@@ -343,7 +343,7 @@ def scrolled(page: Page) -> tuple[int, list[float]]:
 
 def test_200_000_ids_scroll_without_a_long_task(window, gateway, talks) -> None:
     def answer(route: Route) -> None:
-        if "seen.json" in route.request.url:
+        if "transcript.json" in route.request.url:
             route.fulfill(json=long_seen())
             return
         start, count = (int(found) for found in re.findall(r"(?:from|count)=(\d+)", route.request.url))

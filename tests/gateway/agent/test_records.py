@@ -10,7 +10,7 @@ from gateway.agent import AnswerOptions
 from gateway.agent.memory import Remembered
 from gateway.engine.interface import Message
 from gateway.proxy.caller import Principal
-from gateway.serve.console.seen import see
+from gateway.serve.console.transcript import transcript_of
 from gateway.toolcalls import CallClosed, Content, ToolSpec
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.trajectories import read_trajectories
@@ -64,17 +64,17 @@ async def test_sources_are_those_of_the_trajectory(open_stage, tmp_path: Path):
     async with open_stage(SAY, RED, "It is red.", "hello world", trajectories=path) as stage:
         stage.agent.recall.watch(lambda: True)
         await talked(stage)
-        seen = see(last(stage))
+        transcript = transcript_of(last(stage))
     with path.open() as lines:
         (sample,) = read_trajectories(lines).samples()
 
     wanted = list(chain.from_iterable([span.source] * span.ids for span in sample.spans))
-    shown = list(chain.from_iterable([run.source] * run.count for run in seen.runs))
+    shown = list(chain.from_iterable([run.source] * run.count for run in transcript.runs))
     # What a stop string cut is remembered as its client saw it.
-    assert TINY.decode(seen.ids).endswith("he")
+    assert TINY.decode(transcript.ids).endswith("he")
     assert TINY.decode(sample.ids).endswith("hello")
-    cut = len(seen.ids) - len(TINY.encode("he"))
-    assert list(seen.ids[:cut]) == sample.ids[:cut]
+    cut = len(transcript.ids) - len(TINY.encode("he"))
+    assert list(transcript.ids[:cut]) == sample.ids[:cut]
     assert shown[:cut] == wanted[:cut]
 
 
@@ -82,36 +82,36 @@ async def test_calls_and_reuse_of_each_answer_are_told(open_stage):
     async with open_stage(SAY, RED, "It is red.", "hello") as stage:
         stage.agent.recall.watch(lambda: True)
         await talked(stage)
-        seen = see(last(stage))
+        transcript = transcript_of(last(stage))
 
-    say, paint = seen.calls
+    say, paint = transcript.calls
     assert (say.name, say.record.server, say.record.is_error) == ("up__say", "up", False)
     assert TINY.decode(say.result) == "It is 42."
-    (run,) = (run for run in seen.runs if run.call == 0)
-    assert (TINY.decode(seen.ids[run.start : run.stop]), run.source, run.tool) == ("It is 42.", "shim", "up__say")
+    (run,) = (run for run in transcript.runs if run.call == 0)
+    assert (TINY.decode(transcript.ids[run.start : run.stop]), run.source, run.tool) == ("It is 42.", "shim", "up__say")
     assert (paint.name, paint.record, paint.result) == ("paint", None, None)
-    assert [turn.answer for turn in seen.turns] == [0, 0, 1, 2]
-    assert [answer.ended for answer in seen.answers] == ["tool_calls", "stop", "stop"]
+    assert [turn.answer for turn in transcript.turns] == [0, 0, 1, 2]
+    assert [answer.ended for answer in transcript.answers] == ["tool_calls", "stop", "stop"]
     # The scripted engine finds nothing again, and says nothing where a stop string ends it.
-    first, second, third = (answer.found for answer in seen.answers)
+    first, second, third = (answer.found for answer in transcript.answers)
     assert (first, third) == (None, None)
     assert second.held == second.lost > second.reused == 0
-    assert [end.cached for end in seen.cache_ends()] == [0, 0, 0]
+    assert [end.cached for end in transcript.cache_ends()] == [0, 0, 0]
 
 
 async def test_conversation_that_nobody_looked_at_shows_what_memory_knows(open_stage):
     async with open_stage(SAY, RED, "It is red.", "hello") as stage:
         await talked(stage)
-        seen = see(last(stage))
+        transcript = transcript_of(last(stage))
 
-    words = [(run.source, TINY.decode(seen.ids[run.start : run.stop])) for run in seen.runs]
+    words = [(run.source, TINY.decode(transcript.ids[run.start : run.stop])) for run in transcript.runs]
     assert [text for source, text in words if source == "model"] == [SAY, RED, "It is red."]
     # Cut inside a token: its words were tokenized here.
     assert words[-1] == ("assistant", "he")
     assert ("unknown", "It is 42.") in words
-    assert seen.model == "scripted"
-    assert not any(answer.recorded for answer in seen.answers)
-    assert not list(seen.cache_ends())
+    assert transcript.model == "scripted"
+    assert not any(answer.recorded for answer in transcript.answers)
+    assert not list(transcript.cache_ends())
 
 
 async def test_what_is_recorded_ends_with_who_looks(open_stage):
@@ -137,15 +137,15 @@ async def test_records_are_forgotten_and_the_answers_stay(open_stage):
         stage.agent.recall.watch(lambda: True)
         await talked(stage)
         unrecorded = last(stage)
-        recorded = see(unrecorded)
+        recorded = transcript_of(unrecorded)
         memory, taken = stage.agent.recall._memory, stage.agent.recall._memory.size
         records = sum(node.record.size for node in unrecorded.chain())
         stage.agent.recall.forget_records()
-        seen = see(last(stage))
+        transcript = transcript_of(last(stage))
 
         assert memory.size == taken - records == sum(node.size for node in unrecorded.chain())
-        assert list(seen.ids) == list(recorded.ids)
-        assert [answer.recorded for answer in (*recorded.answers, *seen.answers)] == [True] * 3 + [False] * 3
+        assert list(transcript.ids) == list(recorded.ids)
+        assert [answer.recorded for answer in (*recorded.answers, *transcript.answers)] == [True] * 3 + [False] * 3
 
 
 async def test_records_take_of_the_bound_of_memory(open_stage):

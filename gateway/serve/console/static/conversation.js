@@ -16,8 +16,8 @@ document.addEventListener("click", (event) => {
 
 async function goOn(answer) {
   if (answer === viewer.store.answer) return;
-  const [before, seen] = await viewer.goOn(answer);
-  const [first, last] = [Math.min(before.turns.length + 1, seen.turns.length), seen.turns.length];
+  const [before, transcript] = await viewer.goOn(answer);
+  const [first, last] = [Math.min(before.turns.length + 1, transcript.turns.length), transcript.turns.length];
   say("The conversation has continued.", [`#turn-${first}`, first === last ? `Turn ${first}` : `Turns ${first} to ${last}`]);
 }
 

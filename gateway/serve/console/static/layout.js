@@ -3,17 +3,17 @@ const SEGMENT = 512;
 const PER_ROW = 12;
 
 export class Layout {
-  // `seen`: the conversation as the server tells it. A segment lies in one run and begins where a cache ended, if one did.
-  constructor(seen) {
+  // `transcript` comes from the server. A segment lies in one run and begins where a cache ended, if one did.
+  constructor(transcript) {
     this.segments = [];
     const ends = new Map();
-    for (const [turn, cached, held, prompt] of seen.cache_ends) {
-      const at = Math.min(cached, seen.count);
+    for (const [turn, cached, held, prompt] of transcript.cache_ends) {
+      const at = Math.min(cached, transcript.count);
       ends.set(at, [...(ends.get(at) ?? []), { turn, cached, held, prompt }]);
     }
     const cuts = [...ends.keys()].sort((a, b) => a - b);
     let next = 0;
-    for (const [start, count, source, tool, server, call] of seen.runs) {
+    for (const [start, count, source, tool, server, call] of transcript.runs) {
       const run = { start, count, source, tool, server, call };
       for (let at = start; at < start + count; ) {
         while (next < cuts.length && cuts[next] <= at) next += 1;
@@ -23,7 +23,7 @@ export class Layout {
         at = stop;
       }
     }
-    this.count = seen.count;
+    this.count = transcript.count;
     this.per = PER_ROW;
     this.measure();
   }

@@ -25,23 +25,23 @@ export class Scroller {
   }
 
   // Show a conversation as the server tells it.
-  open(seen) {
-    this.seen = seen;
-    this.layout = new Layout(seen);
+  open(transcript) {
+    this.transcript = transcript;
+    this.layout = new Layout(transcript);
     this.resize();
     new ResizeObserver(() => this.resize()).observe(this.box);
   }
 
   // Show what the conversation has become, of which the first `same` ids are as they were.
-  goOn(seen, same) {
+  goOn(transcript, same) {
     const edge = this.edge();
     const before = this.layout;
-    this.seen = seen;
-    this.layout = new Layout(seen);
+    this.transcript = transcript;
+    this.layout = new Layout(transcript);
     const kept = this.layout.adopt(before, same);
-    this.active = Math.min(this.active, seen.count - 1);
+    this.active = Math.min(this.active, transcript.count - 1);
     for (const key of [...this.rows.keys()]) if (key >= kept * ROWS) this.drop(key);
-    this.keep({ ...edge, id: Math.min(edge.id, seen.count - 1) });
+    this.keep({ ...edge, id: Math.min(edge.id, transcript.count - 1) });
   }
 
   // Rows that fit into the box.
@@ -228,7 +228,7 @@ export class Scroller {
     const { run } = segment;
     const within = row - this.layout.tops[number];
     if (within < segment.ends.length) return endRow(segment.ends[within]);
-    if (within < this.layout.before(segment)) return headRow(run, this.seen.calls[run.call]);
+    if (within < this.layout.before(segment)) return headRow(run, this.transcript.calls[run.call]);
     const [start, stop] = this.layout.idsOf(row);
     if (!this.store.has(start, stop)) {
       this.fetch(segment);

@@ -15,13 +15,13 @@ export class Viewer {
   }
 
   async open() {
-    this.seen = await this.store.ask("seen.json");
-    if (!this.seen.count) {
+    this.transcript = await this.store.ask("transcript.json");
+    if (!this.transcript.count) {
       this.place.append(make("p", "empty", "This conversation has no ids."));
       return;
     }
     this.build();
-    this.rows.open(this.seen);
+    this.rows.open(this.transcript);
     await this.store.load(0, 1);
     this.rows.draw();
   }
@@ -48,20 +48,20 @@ export class Viewer {
 
   // Show another answer, with which the conversation went on. Gives how it was told before, and how it is now.
   async goOn(answer) {
-    const before = this.seen;
-    const seen = await this.store.ask("seen.json", { answer });
-    const same = sharedIds(before, seen);
-    this.seen = seen;
+    const before = this.transcript;
+    const transcript = await this.store.ask("transcript.json", { answer });
+    const same = sharedIds(before, transcript);
+    this.transcript = transcript;
     this.store.goOn(answer, same);
     this.textPath.cut(same);
     this.name();
     this.described = null;
-    this.rows.goOn(seen, same);
-    return [before, seen];
+    this.rows.goOn(transcript, same);
+    return [before, transcript];
   }
 
   name() {
-    this.box.setAttribute("aria-label", `${count.format(this.seen.count)} ids in reading order`);
+    this.box.setAttribute("aria-label", `${count.format(this.transcript.count)} ids in reading order`);
   }
 
   say(words) {
@@ -116,7 +116,7 @@ export class Viewer {
     if (this.compare.ariaDisabled) return;
     // Not `disabled`: that takes the focus from a button.
     this.compare.ariaDisabled = "true";
-    await this.textPath.compare(this.seen.count);
+    await this.textPath.compare(this.transcript.count);
     this.compare.ariaDisabled = null;
     this.described = null;
     this.rows.clear();
@@ -125,7 +125,7 @@ export class Viewer {
 }
 
 // With how many ids of one answer another begins that came after it.
-function sharedIds(before, seen) {
-  const behind = seen.answers.findIndex(([answer]) => answer === before.answer) + 1;
-  return behind ? Math.min(before.count, ...seen.answers.slice(behind).map(([, kept]) => kept)) : 0;
+function sharedIds(before, transcript) {
+  const behind = transcript.answers.findIndex(([answer]) => answer === before.answer) + 1;
+  return behind ? Math.min(before.count, ...transcript.answers.slice(behind).map(([, kept]) => kept)) : 0;
 }

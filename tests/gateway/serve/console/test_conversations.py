@@ -118,7 +118,7 @@ async def test_no_text_leaves_while_texts_are_off(open_pages) -> None:
             for path in (
                 "/console/conversations",
                 ONE,
-                f"{ONE}/seen.json",
+                f"{ONE}/transcript.json",
                 f"{ONE}/ids.json",
                 f"{ONE}/differences.json",
             )
@@ -135,15 +135,17 @@ async def test_no_text_leaves_while_texts_are_off(open_pages) -> None:
 async def test_every_id_is_told_once_in_ranges(open_pages) -> None:
     node = remembered(before=remembered())
     async with open_pages(node) as browser:
-        seen = await told(browser, f"{ONE}/seen.json")
-        ranges = [await told(browser, f"{ONE}/ids.json?from={start}&count=7") for start in range(0, seen["count"], 7)]
+        transcript = await told(browser, f"{ONE}/transcript.json")
+        ranges = [
+            await told(browser, f"{ONE}/ids.json?from={start}&count=7") for start in range(0, transcript["count"], 7)
+        ]
 
     ids = [each for part in ranges for each in part["ids"]]
     shown = [ours for ours, theirs in zip(node.ids(), ids, strict=True) if theirs is not None]
     assert shown == [each for each in ids if each is not None]
-    assert seen["count"] == len(node.ids()) == sum(run[1] for run in seen["runs"])
-    assert [run[0] for run in seen["runs"]] == [
-        sum(run[1] for run in seen["runs"][:n]) for n in range(len(seen["runs"]))
+    assert transcript["count"] == len(node.ids()) == sum(run[1] for run in transcript["runs"])
+    assert [run[0] for run in transcript["runs"]] == [
+        sum(run[1] for run in transcript["runs"][:n]) for n in range(len(transcript["runs"]))
     ]
 
 
@@ -163,7 +165,7 @@ async def test_ids_of_a_secret_are_never_told(open_pages, texts: str) -> None:
     node = remembered()
     async with open_pages(node, texts=texts) as browser:
         ids = await told(browser, f"{ONE}/ids.json")
-        pages = [(await browser.get(path)).text for path in (ONE, f"{ONE}/seen.json", f"{ONE}/differences.json")]
+        pages = [(await browser.get(path)).text for path in (ONE, f"{ONE}/transcript.json", f"{ONE}/differences.json")]
 
     left = TINY.decode(each for each in ids["ids"] if each is not None)
     assert None in ids["ids"]
@@ -238,7 +240,7 @@ async def test_nobody_sees_any_of_it_without_signing_in(run_console, settings_of
         site.services.engines.maps.add(TINY)
         node = remembered()
         site.services.agent.recall._memory.remember(node, b"")
-        paths = ("/console/conversations", ONE, f"{ONE}/seen.json", f"{ONE}/ids.json", f"{ONE}/differences.json")
+        paths = ("/console/conversations", ONE, f"{ONE}/transcript.json", f"{ONE}/ids.json", f"{ONE}/differences.json")
         answers = [await site.browser.get(path, authorization=f"Bearer {SECRET}") for path in paths]
 
     assert [(answer.status_code, answer.headers["location"]) for answer in answers] == [(303, "/console/sign-in")] * 5
@@ -261,11 +263,11 @@ async def test_what_is_recorded_begins_with_signing_in_and_ends_with_signing_out
 
 async def test_what_was_recorded_is_forgotten_with_the_last_session(open_pages) -> None:
     async with open_pages(remembered()) as browser:
-        before = await told(browser, f"{ONE}/seen.json")
+        before = await told(browser, f"{ONE}/transcript.json")
         listed = await browser.page("/console/conversations")
         await browser.send("/console/sign-out", {})
         await browser.sign_in()
-        after = await told(browser, f"{ONE}/seen.json")
+        after = await told(browser, f"{ONE}/transcript.json")
         again = await browser.page("/console/conversations")
         page = await browser.page(ONE)
 
@@ -311,7 +313,7 @@ async def test_earlier_answer_and_another_branch_can_be_looked_at(open_pages) ->
     second, other = remembered(before=first, made=2.0), replace(remembered(before=first), answer_id="other", made=1.5)
     async with open_pages(first, second, other) as browser:
         counts = [
-            (await told(browser, f"{ONE}/seen.json{query}"))["count"]
+            (await told(browser, f"{ONE}/transcript.json{query}"))["count"]
             for query in ("", f"?answer={first.answer_id}", "?answer=other")
         ]
         page = await browser.page(ONE)
@@ -403,9 +405,9 @@ async def test_answers_say_how_much_of_the_one_before_they_begin_with(open_pages
     first = remembered()
     second = remembered(before=first, made=2.0)
     async with open_pages(second) as browser:
-        seen = await told(browser, f"{ONE}/seen.json")
+        transcript = await told(browser, f"{ONE}/transcript.json")
 
-    assert seen["answers"] == [[first.answer_id, 0], [second.answer_id, len(first.ids())]]
+    assert transcript["answers"] == [[first.answer_id, 0], [second.answer_id, len(first.ids())]]
 
 
 async def test_client_of_any_name_can_be_chosen(open_pages) -> None:

@@ -20,7 +20,7 @@ _SEARCHED: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class SeenCall:
+class TranscriptCall:
     """A call of the model."""
 
     call_id: str
@@ -35,7 +35,7 @@ class SeenCall:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenTurn:
+class TranscriptTurn:
     """A generation of the model."""
 
     answer: int
@@ -50,7 +50,7 @@ class SeenTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenAnswer:
+class TranscriptAnswer:
     """The answer to one request."""
 
     answer_id: str
@@ -75,7 +75,7 @@ class CacheEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenConversation:
+class Transcript:
     """A conversation up to one of its answers."""
 
     number: int
@@ -85,9 +85,9 @@ class SeenConversation:
     map_id: str | None
     ids: "array[int]"
     runs: Sequence[Run]
-    answers: Sequence[SeenAnswer]
-    turns: Sequence[SeenTurn]
-    calls: Sequence[SeenCall]
+    answers: Sequence[TranscriptAnswer]
+    turns: Sequence[TranscriptTurn]
+    calls: Sequence[TranscriptCall]
 
     def cache_ends(self) -> Iterator[CacheEnd]:
         """Where the cache ended, for each generation that has not been moved and for which that is known."""
@@ -96,7 +96,7 @@ class SeenConversation:
                 yield CacheEnd(number, turn.record.cached, turn.record.held, turn.start)
 
 
-def see(last: Remembered) -> SeenConversation:
+def transcript_of(last: Remembered) -> Transcript:
     """Return the conversation that ended with this answer."""
     # Copies, since their records may be forgotten meanwhile.
     nodes = [copy(node) for node in last.chain()]
@@ -111,13 +111,13 @@ def see(last: Remembered) -> SeenConversation:
     for node in nodes:
         del ids[node.kept :]
         ids.extend(node.added)
-    turns: list[SeenTurn] = []
-    calls: list[SeenCall] = []
+    turns: list[TranscriptTurn] = []
+    calls: list[TranscriptCall] = []
     for number, node in enumerate(nodes):
         stay = min((each.kept for each in nodes[number + 1 :]), default=len(ids))
         _Reader(node, number, stay, turns, calls).read(runs, ids)
     known = next((node for node in reversed(nodes) if node.model is not None), last)
-    return SeenConversation(
+    return Transcript(
         number=last.number,
         answer_id=last.answer_id,
         principal=last.owner,
@@ -131,10 +131,10 @@ def see(last: Remembered) -> SeenConversation:
     )
 
 
-def _answer(node: Remembered) -> SeenAnswer:
+def _answer(node: Remembered) -> TranscriptAnswer:
     record = node.record
     ended, found = (None, None) if record is None else (record.ended, record.found)
-    return SeenAnswer(node.answer_id, node.made, node.kept, ended, found, recorded=record is not None)
+    return TranscriptAnswer(node.answer_id, node.made, node.kept, ended, found, recorded=record is not None)
 
 
 @dataclass(slots=True)
@@ -145,8 +145,8 @@ class _Reader:
     number: int
     stay: int
     """How many of the conversation's first ids no later answer has replaced."""
-    turns: list[SeenTurn]
-    calls: list[SeenCall]
+    turns: list[TranscriptTurn]
+    calls: list[TranscriptCall]
     results: list[tuple[int, Lived]] = field(default_factory=list[tuple[int, Lived]])
     """Results of the last turn's calls, each with the number of its call."""
 
@@ -179,11 +179,11 @@ class _Reader:
             function = call["function"]
             call_id, name, arguments = str(call["id"]), str(function["name"]), str(function["arguments"])
             turn = len(self.turns)
-            self.calls.append(SeenCall(call_id, name, arguments, turn, made.get(call_id), None))
+            self.calls.append(TranscriptCall(call_id, name, arguments, turn, made.get(call_id), None))
         size = len(lived.ids)
         left = 0 if start is None else min(max(self.stay - start, 0), size)
         place = start if start is not None and start + size <= self.stay else None
-        self.turns.append(SeenTurn(self.number, size, place, record, numbers))
+        self.turns.append(TranscriptTurn(self.number, size, place, record, numbers))
         if start is None:
             return
         own = min(lived.own, left)

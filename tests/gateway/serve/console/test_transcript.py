@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.agent.memory import AnswerRecord, CallRecord, GenerationRecord, Lived, LivedTurn, Remembered, Shown
 from gateway.observe.trajectories import Span
 from gateway.serve.console.runs import only_places
-from gateway.serve.console.seen import SeenConversation, see
+from gateway.serve.console.transcript import Transcript, transcript_of
 from gateway.toolcalls import CallClosed
 
 SCAFFOLD = array("I", [1, 2])
@@ -89,23 +89,23 @@ def conversations(draw: st.DrawFn, recorded: st.SearchStrategy[bool]) -> Told:
     return told
 
 
-def sources_of(seen: SeenConversation) -> list[str]:
-    return list(chain.from_iterable([run.source] * run.count for run in seen.runs))
+def sources_of(transcript: Transcript) -> list[str]:
+    return list(chain.from_iterable([run.source] * run.count for run in transcript.runs))
 
 
-def looked_at(told: Told) -> SeenConversation:
+def looked_at(told: Told) -> Transcript:
     assert told.last is not None
-    return see(told.last)
+    return transcript_of(told.last)
 
 
 @given(conversations(st.booleans()))
 def test_every_id_is_shown_once_in_order_with_one_source(told: Told):
-    seen = looked_at(told)
+    transcript = looked_at(told)
 
-    assert list(seen.ids) == told.ids
-    assert [0, *(run.stop for run in seen.runs)] == [*(run.start for run in seen.runs), len(told.ids)]
-    assert all(run.count > 0 for run in seen.runs)
-    assert all(first.stop == second.start for first, second in pairwise(seen.runs))
+    assert list(transcript.ids) == told.ids
+    assert [0, *(run.stop for run in transcript.runs)] == [*(run.start for run in transcript.runs), len(told.ids)]
+    assert all(run.count > 0 for run in transcript.runs)
+    assert all(first.stop == second.start for first, second in pairwise(transcript.runs))
 
 
 @given(conversations(st.just(True)))
@@ -124,33 +124,35 @@ def test_source_is_the_true_one_or_not_known(told: Told):
 
 @given(conversations(st.booleans()))
 def test_turn_that_has_a_place_stands_there(told: Told):
-    seen = looked_at(told)
-    placed = [turn for turn in seen.turns if turn.start is not None]
+    transcript = looked_at(told)
+    placed = [turn for turn in transcript.turns if turn.start is not None]
 
     assert placed
     for turn in placed:
-        said = seen.ids[turn.start : turn.start + turn.count]
+        said = transcript.ids[turn.start : turn.start + turn.count]
         assert list(said) == list(range(said[0], said[0] + turn.count))
         assert said[0] % 1000 == 0
-    assert all(end.prompt == seen.turns[end.turn].start for end in seen.cache_ends())
+    assert all(end.prompt == transcript.turns[end.turn].start for end in transcript.cache_ends())
 
 
 @given(conversations(st.booleans()))
 def test_ids_linked_to_a_call_are_its_result(told: Told):
-    seen = looked_at(told)
+    transcript = looked_at(told)
 
-    for number, call in enumerate(seen.calls):
-        linked = [list(seen.ids[run.start : run.stop]) for run in seen.runs if run.call == number]
+    for number, call in enumerate(transcript.calls):
+        linked = [list(transcript.ids[run.start : run.stop]) for run in transcript.runs if run.call == number]
         assert list(chain.from_iterable(linked)) in ([], list(call.result or ()))
 
 
 @given(conversations(st.just(True)))
 def test_results_of_answers_that_stand_whole_are_all_linked(told: Told):
-    seen, last = looked_at(told), len(looked_at(told).answers) - 1
-    wanted = [n for n, call in enumerate(seen.calls) if seen.turns[call.turn].answer == last and call.result]
+    transcript, last = looked_at(told), len(looked_at(told).answers) - 1
+    wanted = [
+        n for n, call in enumerate(transcript.calls) if transcript.turns[call.turn].answer == last and call.result
+    ]
 
-    assert {run.call for run in seen.runs if run.call is not None} >= set(wanted)
-    assert all(seen.calls[n].record is not None for n in wanted)
+    assert {run.call for run in transcript.runs if run.call is not None} >= set(wanted)
+    assert all(transcript.calls[n].record is not None for n in wanted)
 
 
 def test_result_that_could_stand_in_two_places_is_not_placed():

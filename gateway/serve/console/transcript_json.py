@@ -1,6 +1,6 @@
 """A conversation as JSON for the viewer: counts, sources and ids, and text where it may be shown.
 
-Turns a `SeenConversation` into JSON values. Texts are data: the viewer shows them as text, never as markup.
+Turns a `Transcript` into JSON values. Texts are data: the viewer shows them as text, never as markup.
 """
 
 import base64
@@ -12,7 +12,7 @@ from typing import Any, Final
 from gateway.observe.escape import escape_text
 from gateway.serve.console.retokenization import Difference, differences
 from gateway.serve.console.runs import Run
-from gateway.serve.console.seen import SeenCall, SeenConversation, SeenTurn
+from gateway.serve.console.transcript import Transcript, TranscriptCall, TranscriptTurn
 from leaf_sdk.vocab import TokenMap
 
 RANGE: Final = 4096
@@ -43,26 +43,26 @@ class ViewOptions:
         return escape_text(name, _NAME) if self.texts or name in self.tools else None
 
 
-def shown_conversation(seen: SeenConversation, view: ViewOptions) -> dict[str, Any]:
+def transcript_json(transcript: Transcript, view: ViewOptions) -> dict[str, Any]:
     """Everything about the conversation but its ids."""
     return {
-        "number": seen.number,
-        "answer": seen.answer_id,
-        "count": len(seen.ids),
+        "number": transcript.number,
+        "answer": transcript.answer_id,
+        "count": len(transcript.ids),
         "texts": view.texts and view.token_map is not None,
-        "runs": [_run(run, view) for run in seen.runs],
-        "turns": [_turn(turn) for turn in seen.turns],
-        "calls": [_call(call, view) for call in seen.calls],
-        "answers": [[each.answer_id, each.kept] for each in seen.answers],
-        "cache_ends": [[each.turn, each.cached, each.held, each.prompt] for each in seen.cache_ends()],
+        "runs": [_run(run, view) for run in transcript.runs],
+        "turns": [_turn(turn) for turn in transcript.turns],
+        "calls": [_call(call, view) for call in transcript.calls],
+        "answers": [[each.answer_id, each.kept] for each in transcript.answers],
+        "cache_ends": [[each.turn, each.cached, each.held, each.prompt] for each in transcript.cache_ends()],
     }
 
 
-def shown_ids(seen: SeenConversation, view: ViewOptions, start: int, count: int) -> dict[str, Any]:
+def ids_json(transcript: Transcript, view: ViewOptions, start: int, count: int) -> dict[str, Any]:
     """A range of ids; None for one that spells a secret. `bytes`: those of all ids, base64; `sizes`: bytes of each."""
-    numbers = range(start, min(start + min(count, RANGE), len(seen.ids)))
-    ids = [None if number in view.hidden else seen.ids[number] for number in numbers]
-    told: dict[str, Any] = {"from": start, "ids": ids, "logprobs": _logprobs(seen.turns, numbers)}
+    numbers = range(start, min(start + min(count, RANGE), len(transcript.ids)))
+    ids = [None if number in view.hidden else transcript.ids[number] for number in numbers]
+    told: dict[str, Any] = {"from": start, "ids": ids, "logprobs": _logprobs(transcript.turns, numbers)}
     if (token_map := view.token_map) is None:
         return told
     special = token_map.special_ids
@@ -73,7 +73,7 @@ def shown_ids(seen: SeenConversation, view: ViewOptions, start: int, count: int)
     return told
 
 
-def shown_differences(seen: SeenConversation, view: ViewOptions, start: int) -> dict[str, Any]:
+def differences_json(transcript: Transcript, view: ViewOptions, start: int) -> dict[str, Any]:
     """What a gateway that keeps texts would hold instead of the ids from `start` on.
 
     `next`: where to go on; None at the end. `unread`: ids in runs that text can't represent, or too long to compare.
@@ -83,7 +83,7 @@ def shown_differences(seen: SeenConversation, view: ViewOptions, start: int) -> 
     token_map, done = view.token_map, start
     if token_map is None or not token_map.can_encode:
         return {"from": start, "next": None, "known": False, "differences": []}
-    for run in seen.runs:
+    for run in transcript.runs:
         if run.stop <= start:
             continue
         if done - start >= COMPARED or len(found) >= _TOLD:
@@ -91,7 +91,7 @@ def shown_differences(seen: SeenConversation, view: ViewOptions, start: int) -> 
         # A run is compared whole: its end would be tokenized differently if it were cut.
         markers = run.source in _AS_MARKERS
         whole = run.count <= COMPARED
-        unequal = differences(seen.ids[run.start : run.stop], token_map, specials=markers) if whole else None
+        unequal = differences(transcript.ids[run.start : run.stop], token_map, specials=markers) if whole else None
         unread += run.count if unequal is None else 0
         found += [_difference(each, run.start, view, token_map) for each in unequal or ()]
         done = run.stop
@@ -113,7 +113,7 @@ def _run(run: Run, view: ViewOptions) -> list[Any]:
     return [run.start, run.count, run.source, tool, server, run.call]
 
 
-def _turn(turn: SeenTurn) -> dict[str, Any]:
+def _turn(turn: TranscriptTurn) -> dict[str, Any]:
     record = turn.record
     return {
         "answer": turn.answer,
@@ -124,7 +124,7 @@ def _turn(turn: SeenTurn) -> dict[str, Any]:
     }
 
 
-def _call(call: SeenCall, view: ViewOptions) -> dict[str, Any]:
+def _call(call: TranscriptCall, view: ViewOptions) -> dict[str, Any]:
     record = call.record
     return {
         "name": view.tool(call.name),
@@ -135,7 +135,7 @@ def _call(call: SeenCall, view: ViewOptions) -> dict[str, Any]:
     }
 
 
-def _logprobs(turns: Iterable[SeenTurn], numbers: range) -> list[float | None] | None:
+def _logprobs(turns: Iterable[TranscriptTurn], numbers: range) -> list[float | None] | None:
     """The log probability of each id, None for an id without one; None where no id has one."""
     found: list[float | None] = [None] * len(numbers)
     told = False
