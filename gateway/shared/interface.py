@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Protocol, Self
 Limit = Literal["rate", "tries"]
 """What is limited: a principal's requests a minute, an address's wrong guesses."""
 
-Room = Literal["response", "memory", "event"]
+Kind = Literal["response", "memory", "event"]
 """What is kept: stored responses, answers of conversations, and events of sessions."""
 
 WHOLE: Final = 1 << 20
@@ -78,7 +78,7 @@ class Shared(Protocol):
         """The seconds until there is a token, without taking one."""
         ...
 
-    async def find(self, room: Room, owner: str, record: str, bounds: Bounds, *, depth: int = WHOLE) -> list[Record]:
+    async def find(self, kind: Kind, owner: str, record: str, bounds: Bounds, *, depth: int = WHOLE) -> list[Record]:
         """A record of an owner and all that it follows, oldest first, without aliases; [] if there is none.
 
         `depth`: the most records to give.
@@ -86,13 +86,13 @@ class Shared(Protocol):
         ...
 
     async def find_alias(
-        self, room: Room, owner: str, aliases: Sequence[str], bounds: Bounds, *, depth: int = WHOLE
+        self, kind: Kind, owner: str, aliases: Sequence[str], bounds: Bounds, *, depth: int = WHOLE
     ) -> list[Record]:
         """Like `find`, by the first of several aliases that names a record."""
         ...
 
     def keep(
-        self, room: Room, owner: str, record: Record, bounds: Bounds, before: Callable[[], Sequence[Record]] = tuple
+        self, kind: Kind, owner: str, record: Record, bounds: Bounds, before: Callable[[], Sequence[Record]] = tuple
     ) -> Awaitable[object]:
         """Keep a record, without making the caller wait. The result may be awaited, whether or not the record is kept.
 
@@ -101,7 +101,7 @@ class Shared(Protocol):
         """
         ...
 
-    def keep_last(self, room: Room, owner: str, record: Record, bounds: Bounds) -> Awaitable[object]:
+    def keep_last(self, kind: Kind, owner: str, record: Record, bounds: Bounds) -> Awaitable[object]:
         """Like `keep`, for a record that is useful even when what it follows has expired."""
         ...
 
@@ -109,6 +109,6 @@ class Shared(Protocol):
         """Run this in the background. Closing the store waits for it, for up to 2 s."""
         ...
 
-    async def drop(self, room: Room, owner: str, record: str) -> bool | None:
+    async def drop(self, kind: Kind, owner: str, record: str) -> bool | None:
         """Delete an owner's record. Returns whether it existed; None: the store did not answer."""
         ...

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from gateway.replicas.keys import derived
 
 _FORMAT: Final = b"\x02"
-"""The format of values, and of what the rooms pack into them. A value of another format counts as missing."""
+"""The format of values, and of what the packages write into them. A value of another format counts as missing."""
 _NONCE: Final = 12
 _DIGEST: Final = 18
 

@@ -1,6 +1,6 @@
 """What runs inside the store, in Lua: each script is one atomic step for all replicas, by the store's own clock.
 
-Holds only the texts of the scripts. They build some names of keys themselves (those of a room's totals, and of what a
+Holds only the texts of the scripts. They build some names of keys themselves (for the totals of a kind, and for what a
 record follows), so all keys must be on one server.
 """
 
@@ -107,9 +107,9 @@ local function use(owner, keys, ttl)
 end
 """
 )
-"""What the scripts of one room have in common.
+"""What the scripts for records have in common.
 
-A record is a hash: its value, the names of what it follows, its size, its aliases. Under the room's own name stand:
+A record is a hash: its value, the names of what it follows, its size, its aliases. Under the name of the kind stand:
 the bytes of each owner, when the last record of each owner expires, the bytes in all, and the records of each owner
 in order of expiry.
 """
@@ -145,7 +145,7 @@ return {}
 )
 """Find the first of several records that exists, and all that it follows, or nothing.
 
-KEYS: the room, then records or their aliases. ARGV: bytes at most, records at most, seconds to keep them, their owner.
+KEYS: the kind, then records or their aliases. ARGV: bytes at most, records at most, seconds to keep them, their owner.
 Returns the key and the value of each, newest first.
 """
 
@@ -189,7 +189,7 @@ return 1
 )
 """Keep a record, and delete others to stay within the bounds: those used longest ago, of whoever has the most.
 
-KEYS: the room, the record, its aliases. ARGV: its value, the names of what it follows, seconds to keep it, its owner,
+KEYS: the kind, the record, its aliases. ARGV: its value, the names of what it follows, seconds to keep it, its owner,
 bytes in all, bytes for one of several owners, 1 if what it follows must exist and is kept as long. Returns 1; 2 if the
 record exists already; 0 if what it follows does not exist.
 """
@@ -208,4 +208,4 @@ end
 return dropped
 """
 )
-"""Delete records. KEYS: the room, the records. ARGV: their owner. Returns how many existed."""
+"""Delete records. KEYS: the kind, the records. ARGV: their owner. Returns how many existed."""

@@ -14,7 +14,7 @@ import anyio
 
 from gateway.config.shared import SharedConfig
 from gateway.observe.shared_metrics import SharedMetrics
-from gateway.shared.interface import WHOLE, Bounds, Limit, Record, Room, SharedStatus
+from gateway.shared.interface import WHOLE, Bounds, Kind, Limit, Record, SharedStatus
 from gateway.shared.keys import StoreKeys
 from gateway.shared.records import RecordSeal, Unreadable
 from gateway.shared.redis_store import RedisStore, open_client
@@ -43,7 +43,7 @@ class SharedStore:
         self._keys = keys
         self._metrics = metrics
         self._timeout = timeout
-        self._seals: dict[Room, RecordSeal] = {room: RecordSeal(keys, room) for room in get_args(Room)}
+        self._seals: dict[Kind, RecordSeal] = {kind: RecordSeal(keys, kind) for kind in get_args(Kind)}
         self._writes: set[asyncio.Task[object]] = set()
         self._writing = 0
         """Bytes that are on their way."""
@@ -65,48 +65,48 @@ class SharedStore:
         """See `Shared.wait`."""
         return await self._bucket(limit, who, size, a_second, 0)
 
-    async def find(self, room: Room, owner: str, record: str, bounds: Bounds, *, depth: int = WHOLE) -> list[Record]:
+    async def find(self, kind: Kind, owner: str, record: str, bounds: Bounds, *, depth: int = WHOLE) -> list[Record]:
         """See `Shared.find`."""
-        return await self._found(room, owner, self._seals[room].names(owner, record), bounds, depth)
+        return await self._found(kind, owner, self._seals[kind].names(owner, record), bounds, depth)
 
     async def find_alias(
-        self, room: Room, owner: str, aliases: Sequence[str], bounds: Bounds, *, depth: int = WHOLE
+        self, kind: Kind, owner: str, aliases: Sequence[str], bounds: Bounds, *, depth: int = WHOLE
     ) -> list[Record]:
         """See `Shared.find_alias`."""
-        names = [name for alias in aliases for name in self._seals[room].aliases(owner, alias)]
-        return await self._found(room, owner, names, bounds, depth)
+        names = [name for alias in aliases for name in self._seals[kind].aliases(owner, alias)]
+        return await self._found(kind, owner, names, bounds, depth)
 
-    async def _found(self, room: Room, owner: str, names: Sequence[bytes], bounds: Bounds, depth: int) -> list[Record]:
-        sealed = self._seals[room]
+    async def _found(self, kind: Kind, owner: str, names: Sequence[bytes], bounds: Bounds, depth: int) -> list[Record]:
+        sealed = self._seals[kind]
         args = [_LARGEST, depth, bounds.ttl, sealed.owner(owner)]
-        given = await self._store.run(room, FIND, [sealed.place, *names], args)
+        given = await self._store.run(kind, FIND, [sealed.place, *names], args)
         if given is None:
             return []
         try:
             found = sealed.opened(owner, given, depth)
         except Unreadable:
-            self._metrics.asked(room, "unreadable")
+            self._metrics.asked(kind, "unreadable")
             return []
         if not found:
-            self._metrics.asked(room, "nothing")
+            self._metrics.asked(kind, "nothing")
         return found
 
-    def keep(self, room: Room, owner: str, record: Record, bounds: Bounds, before: Before = tuple) -> Awaitable[object]:
+    def keep(self, kind: Kind, owner: str, record: Record, bounds: Bounds, before: Before = tuple) -> Awaitable[object]:
         """See `Shared.keep`."""
-        return self._write_in_background(room, record, lambda: self._keep(room, owner, record, bounds, before), bounds)
+        return self._write_in_background(kind, record, lambda: self._keep(kind, owner, record, bounds, before), bounds)
 
-    def keep_last(self, room: Room, owner: str, record: Record, bounds: Bounds) -> Awaitable[object]:
+    def keep_last(self, kind: Kind, owner: str, record: Record, bounds: Bounds) -> Awaitable[object]:
         """See `Shared.keep_last`."""
         return self._write_in_background(
-            room, record, lambda: self._put(room, owner, record, bounds, whole=False), bounds
+            kind, record, lambda: self._put(kind, owner, record, bounds, whole=False), bounds
         )
 
     def _write_in_background(
-        self, room: Room, record: Record, write: Callable[[], Coroutine[Any, Any, object]], bounds: Bounds
+        self, kind: Kind, record: Record, write: Callable[[], Coroutine[Any, Any, object]], bounds: Bounds
     ) -> Awaitable[object]:
         size = len(record.value)
         if self._store.reason is not None or size > min(bounds.share, _LARGEST) or self._writing + size > _WRITING:
-            self._metrics.asked(room, "away" if self._store.reason is not None else "dropped")
+            self._metrics.asked(kind, "away" if self._store.reason is not None else "dropped")
             return _NOTHING
         self._writing += size
         task = self.run_in_background(write())
@@ -124,24 +124,24 @@ class SharedStore:
         task.add_done_callback(self._writes.discard)
         return task
 
-    async def _keep(self, room: Room, owner: str, record: Record, bounds: Bounds, before: Before) -> None:
-        if await self._put(room, owner, record, bounds) == 0 and (earlier := before()):
+    async def _keep(self, kind: Kind, owner: str, record: Record, bounds: Bounds, before: Before) -> None:
+        if await self._put(kind, owner, record, bounds) == 0 and (earlier := before()):
             # What it follows was written while the store was away, or has given way there.
             for each in (*earlier, record):
-                if not await self._put(room, owner, each, bounds):
+                if not await self._put(kind, owner, each, bounds):
                     return
 
-    async def _put(self, room: Room, owner: str, record: Record, bounds: Bounds, *, whole: bool = True) -> object:
-        sealed = self._seals[room]
+    async def _put(self, kind: Kind, owner: str, record: Record, bounds: Bounds, *, whole: bool = True) -> object:
+        sealed = self._seals[kind]
         keys, value, before = sealed.sealed(owner, record)
         args = [value, before, bounds.ttl, sealed.owner(owner), bounds.most, bounds.share, int(whole)]
-        return await self._store.run(room, KEEP, [sealed.place, *keys], args)
+        return await self._store.run(kind, KEEP, [sealed.place, *keys], args)
 
-    async def drop(self, room: Room, owner: str, record: str) -> bool | None:
+    async def drop(self, kind: Kind, owner: str, record: str) -> bool | None:
         """See `Shared.drop`."""
-        sealed = self._seals[room]
+        sealed = self._seals[kind]
         keys = [sealed.place, *sealed.names(owner, record)]
-        dropped: object = await self._store.run(room, DROP, keys, [sealed.owner(owner)])
+        dropped: object = await self._store.run(kind, DROP, keys, [sealed.owner(owner)])
         return None if dropped is None else bool(dropped)
 
     async def _bucket(self, limit: Limit, who: str, size: float, a_second: float, take: int) -> float | None:

@@ -22,12 +22,12 @@ from tests.standins.stores import Store
 pytestmark = pytest.mark.anyio
 
 LARGE = Bounds(1_000_000, 500_000, 60.0)
-ROOM = "room:"
+KIND = "kind:"
 SIZE = 300
 
 
-class Room:
-    """One room, by its scripts."""
+class Records:
+    """Records of one kind, kept by the scripts."""
 
     def __init__(self, most: int = 10_000, share: int = 5_000, ttl: float = 60.0) -> None:
         self.clock = Clock()
@@ -46,106 +46,106 @@ class Room:
     ) -> Any:
         self.clock.now += 0.001
         args = [value, before, self.ttl, owner, self.most, self.share, whole]
-        return run(self.memory, KEEP, [ROOM, key, *(aliases or [])], *args)
+        return run(self.memory, KEEP, [KIND, key, *(aliases or [])], *args)
 
     def find(self, owner: str, *keys: str, most: int = 10**6, depth: int = 100) -> list[str]:
         self.clock.now += 0.001
-        found = run(self.memory, FIND, [ROOM, *keys], most, depth, self.ttl, owner)
+        found = run(self.memory, FIND, [KIND, *keys], most, depth, self.ttl, owner)
         assert isinstance(found, list)
         return [each.decode() for each in found[::2]]
 
     def drop(self, owner: str, *keys: str) -> object:
-        return run(self.memory, DROP, [ROOM, *keys], owner)
+        return run(self.memory, DROP, [KIND, *keys], owner)
 
-    def records(self) -> list[str]:
+    def names(self) -> list[str]:
         held = [key.decode() for key, value in self.memory.values.items() if type(value) is dict]
         return sorted(key for key in held if self.memory.command(b"EXISTS", key.encode()))
 
     def accounts(self) -> tuple[int, dict[str, float]]:
-        owners: dict[bytes, float] = self.memory.values.get(b"room:owners", {})
-        return int(self.memory.values.get(b"room:sum", b"0")), {key.decode(): size for key, size in owners.items()}
+        owners: dict[bytes, float] = self.memory.values.get(b"kind:owners", {})
+        return int(self.memory.values.get(b"kind:sum", b"0")), {key.decode(): size for key, size in owners.items()}
 
 
 def test_record_is_found_with_all_that_it_follows() -> None:
-    room = Room()
-    assert [room.keep("ann", "a"), room.keep("ann", "b", "a"), room.keep("ann", "c", "old b")] == [1, 1, 1]
+    records = Records()
+    assert [records.keep("ann", "a"), records.keep("ann", "b", "a"), records.keep("ann", "c", "old b")] == [1, 1, 1]
 
-    assert room.find("ann", "c") == ["c", "b", "a"]
-    assert room.find("ann", "c", depth=1) == ["c"]
-    assert room.find("ann", "nothing", "b") == ["b", "a"]
-    assert room.find("ann", "c", most=0) == ["c", "b", "a"]
-    assert room.keep("ann", "b", "a") == 2
+    assert records.find("ann", "c") == ["c", "b", "a"]
+    assert records.find("ann", "c", depth=1) == ["c"]
+    assert records.find("ann", "nothing", "b") == ["b", "a"]
+    assert records.find("ann", "c", most=0) == ["c", "b", "a"]
+    assert records.keep("ann", "b", "a") == 2
 
 
 def test_record_whose_beginning_is_gone_is_not_there_and_is_not_kept_either() -> None:
-    room = Room()
-    room.keep("ann", "a")
-    room.keep("ann", "b", "a")
-    room.drop("ann", "a")
+    records = Records()
+    records.keep("ann", "a")
+    records.keep("ann", "b", "a")
+    records.drop("ann", "a")
 
-    assert room.find("ann", "b") == []
-    assert room.keep("ann", "c", "x") == 0
-    assert room.find("ann", "c") == []
+    assert records.find("ann", "b") == []
+    assert records.keep("ann", "c", "x") == 0
+    assert records.find("ann", "c") == []
 
 
 def test_conversation_that_is_too_long_is_not_there_rather_than_in_part() -> None:
-    room = Room()
+    records = Records()
     for n in range(2049):
         before = f"r{n - 1}" if n else ""
-        room.memory.command(b"HSET", f"r{n}".encode(), b"value", b"", b"before", before.encode(), b"size", b"1")
+        records.memory.command(b"HSET", f"r{n}".encode(), b"value", b"", b"before", before.encode(), b"size", b"1")
 
-    assert len(room.find("ann", "r2047", depth=WHOLE)) == 2048
-    assert room.find("ann", "r2048", depth=WHOLE) == []
+    assert len(records.find("ann", "r2047", depth=WHOLE)) == 2048
+    assert records.find("ann", "r2048", depth=WHOLE) == []
 
 
 def test_alias_names_the_newest_and_goes_with_its_record() -> None:
-    room = Room()
-    room.keep("ann", "a", aliases=["alias", "first"])
-    room.keep("ann", "b", aliases=["alias"])
+    records = Records()
+    records.keep("ann", "a", aliases=["alias", "first"])
+    records.keep("ann", "b", aliases=["alias"])
 
-    assert room.find("ann", "alias") == ["b"]
-    room.drop("ann", "a")
-    assert room.find("ann", "first", "alias") == ["b"]
-    room.drop("ann", "b")
-    assert room.find("ann", "alias") == []
-    assert b"alias" not in room.memory.values
+    assert records.find("ann", "alias") == ["b"]
+    records.drop("ann", "a")
+    assert records.find("ann", "first", "alias") == ["b"]
+    records.drop("ann", "b")
+    assert records.find("ann", "alias") == []
+    assert b"alias" not in records.memory.values
 
 
 def test_end_of_a_conversation_gives_way_before_its_beginning_and_the_oldest_first() -> None:
-    room = Room(most=4 * SIZE)
+    records = Records(most=4 * SIZE)
     for key, before in (("a1", ""), ("a2", "a1"), ("b1", ""), ("b2", "b1")):
-        room.keep("ann", key, before)
-    room.keep("ann", "c1")
-    assert room.records() == ["a1", "b1", "b2", "c1"]
+        records.keep("ann", key, before)
+    records.keep("ann", "c1")
+    assert records.names() == ["a1", "b1", "b2", "c1"]
 
-    room.find("ann", "a1")
-    room.keep("ann", "d1")
-    assert room.records() == ["a1", "b1", "c1", "d1"]
+    records.find("ann", "a1")
+    records.keep("ann", "d1")
+    assert records.names() == ["a1", "b1", "c1", "d1"]
 
 
 def test_owner_over_its_share_takes_nothing_from_the_others() -> None:
-    room = Room(most=8 * SIZE, share=4 * SIZE)
+    records = Records(most=8 * SIZE, share=4 * SIZE)
     for n in range(8):
-        room.keep("ann", f"a{n}")
-    assert len(room.records()) == 8
+        records.keep("ann", f"a{n}")
+    assert len(records.names()) == 8
 
-    room.keep("bob", "b0")
-    assert sum(key.startswith("a") for key in room.records()) == 7
-    room.keep("ann", "a9")
-    assert room.records() == ["a5", "a6", "a7", "a9", "b0"]
+    records.keep("bob", "b0")
+    assert sum(key.startswith("a") for key in records.names()) == 7
+    records.keep("ann", "a9")
+    assert records.names() == ["a5", "a6", "a7", "a9", "b0"]
 
 
 def test_what_nobody_used_for_its_time_is_gone_from_the_accounts_too() -> None:
-    room = Room(ttl=60)
-    room.keep("ann", "a")
-    room.keep("bob", "b")
-    room.clock.now += 40
-    room.find("bob", "b")
-    room.clock.now += 40
+    records = Records(ttl=60)
+    records.keep("ann", "a")
+    records.keep("bob", "b")
+    records.clock.now += 40
+    records.find("bob", "b")
+    records.clock.now += 40
 
-    assert room.find("ann", "a") == []
-    room.keep("cleo", "c")
-    assert room.accounts() == (2 * SIZE, {"bob": SIZE, "cleo": SIZE})
+    assert records.find("ann", "a") == []
+    records.keep("cleo", "c")
+    assert records.accounts() == (2 * SIZE, {"bob": SIZE, "cleo": SIZE})
 
 
 STEP = st.tuples(
@@ -161,31 +161,31 @@ STEP = st.tuples(
 def test_accounts_are_those_of_the_records_and_never_over_the_bounds(
     steps: list[tuple[str, str, int, int, int]],
 ) -> None:
-    room = Room(most=3000, share=1500, ttl=50)
+    records = Records(most=3000, share=1500, ttl=50)
     whose: dict[str, str] = {}
     for what, owner, n, m, size in steps:
         key = f"{owner}{n}"
         if what == "keep":
             before = f"{owner}{m}" if m % 2 else ""
-            room.keep(owner, key, before if before != key else "", "x" * size, [f"alias{owner}{m}"])
+            records.keep(owner, key, before if before != key else "", "x" * size, [f"alias{owner}{m}"])
             whose[key] = owner
         elif what == "find":
-            room.find(owner, key)
+            records.find(owner, key)
         elif what == "drop":
-            room.drop(owner, key)
+            records.drop(owner, key)
         else:
-            room.clock.now += size / 10
-        total, owners = room.accounts()
+            records.clock.now += size / 10
+        total, owners = records.accounts()
         assert total == sum(owners.values())
-        assert total <= room.most
-        assert what != "keep" or len(owners) <= 1 or owners.get(owner, 0) <= room.share
+        assert total <= records.most
+        assert what != "keep" or len(owners) <= 1 or owners.get(owner, 0) <= records.share
     # Once what is over was looked for, nothing else is counted.
     for owner in ("ann", "bob", "cleo"):
-        room.keep(owner, f"{owner}-last")
+        records.keep(owner, f"{owner}-last")
     held = Counter[str]()
-    for key in room.records():
-        held[key.rstrip("0123456789").removesuffix("-last")] += int(room.memory.values[key.encode()][b"size"])
-    assert room.accounts()[1] == held
+    for key in records.names():
+        held[key.rstrip("0123456789").removesuffix("-last")] += int(records.memory.values[key.encode()][b"size"])
+    assert records.accounts()[1] == held
 
 
 async def test_other_replica_finds_what_one_kept(store: Store) -> None:
