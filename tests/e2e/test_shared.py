@@ -224,7 +224,7 @@ def test_stored_responses_outlive_the_replica_that_made_them(generating: Togethe
         other.responses.delete(first.id)
         with pytest.raises(openai.NotFoundError, match="there is no stored response"):
             other.responses.retrieve(first.id)
-        with pytest.raises(openai.NotFoundError, match="is not stored"):
+        with pytest.raises(openai.NotFoundError, match="there is no stored response"):
             other.responses.create(input="More?", previous_response_id=fourth.id, **about)
 
     assert told.output == second.output

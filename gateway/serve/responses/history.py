@@ -137,8 +137,8 @@ def _earlier(response_id: str, store: Stored, owner: str) -> list[bytes]:
     chain = store.chain(owner, response_id)
     if chain is None:
         raise NotStored(
-            f"the response {escape_text(response_id, _SHOWN)!r}, or one that it follows, is not stored, or no longer: "
-            "send the conversation's items instead",
+            f"there is no stored response {escape_text(response_id, _SHOWN)!r}, or one that it follows is missing: "
+            "it may have expired; send the conversation's items instead",
             "previous_response_not_found",
             "previous_response_id",
         )
@@ -149,7 +149,8 @@ def _resolved(item_id: str, where: str, store: Stored, owner: str) -> bytes:
     found = store.item(owner, item_id)
     if found is None:
         raise NotStored(
-            f"{where}: the item {escape_text(item_id, _SHOWN)!r} is not stored, or no longer: send the item itself",
+            f"{where}: there is no stored item {escape_text(item_id, _SHOWN)!r}: it may have expired; "
+            "send the item itself",
             "item_not_found",
             where,
         )
