@@ -19,7 +19,7 @@ PAGES = sorted(
     if ".venv" not in path.parts
 )
 ELSEWHERE = {
-    "docs/fleet.md": "tests/test_fleet.py",
+    "docs/scaling.md": "tests/test_scaling.py",
     "docs/graduate.md": "tests/e2e/test_tutorial.py",
     **{f"docs/clients/{name.name}": "tests/e2e/test_client_pages.py" for name in ROOT.glob("docs/clients/*.md")},
     **{f"docs/agents/{name.name}": "tests/agents/page.py" for name in ROOT.glob("docs/agents/*.md")},

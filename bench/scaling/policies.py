@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final, Protocol, overload
 
-from bench.fleet.traces import Conversation
+from bench.scaling.traces import Conversation
 from gateway.engine.homes import WARM, Load, choose, order_of, warmth, with_room
 
 Engines = Mapping[str, float]

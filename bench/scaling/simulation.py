@@ -1,4 +1,4 @@
-"""The fleet from its first request to its last: events in the order of their times, and their outcome.
+"""A simulation from its first request to its last: events in the order of their times, and their outcome.
 
 Turns conversations, engines and a policy into reuse, waiting and cost. Every draw is from the seed, and events at the
 same moment are in the order in which they were made, so the same scene gives the same figures on any machine.
@@ -10,10 +10,10 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final
 
-from bench.fleet.costs import Costs
-from bench.fleet.engine import Engine, Request, Size
-from bench.fleet.policies import POLICIES, Policy
-from bench.fleet.traces import Conversation
+from bench.scaling.costs import Costs
+from bench.scaling.engine import Engine, Request, Size
+from bench.scaling.policies import POLICIES, Policy
+from bench.scaling.traces import Conversation
 from gateway.engine.homes import WARM
 
 TAILS: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import anyio
 
-from bench.fleet.costs import Costs, moving
 from bench.record import RESULTS
+from bench.scaling.costs import Costs, moving
 from gateway.app.services import open_services
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.engine.interface import GenerateRequest, GenerationEnd, Sampling, Timings

@@ -76,7 +76,7 @@ class Crowd:
 
 def draw(crowd: Crowd, seed: int) -> Sequence[Conversation]:
     """Return the conversations, in the order in which they begin."""
-    random = Random(f"{seed}/fleet")
+    random = Random(f"{seed}/fleet")  # The committed figures are those of this text.
     preambles = [round(_log_uniform(random, crowd.preamble)) for _ in range(crowd.kinds)]
     found = [_conversation(crowd, preambles, number, random) for number in range(crowd.conversations)]
     return sorted(found, key=lambda each: (each.began, each.number))

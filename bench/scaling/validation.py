@@ -10,13 +10,13 @@ from random import Random
 from statistics import median
 from typing import Any, Final
 
-from bench.fleet.calibration import calibrated, costs_of
-from bench.fleet.costs import Costs
-from bench.fleet.engine import Cache, Request, Size
-from bench.fleet.policies import POLICIES
-from bench.fleet.real import SMALL, Played, lived, play
-from bench.fleet.simulation import Outcome, Scene, Simulation
-from bench.fleet.traces import Conversation, Crowd, draw
+from bench.scaling.calibration import calibrated, costs_of
+from bench.scaling.costs import Costs
+from bench.scaling.engine import Cache, Request, Size
+from bench.scaling.policies import POLICIES
+from bench.scaling.real import SMALL, Played, lived, play
+from bench.scaling.simulation import Outcome, Scene, Simulation
+from bench.scaling.traces import Conversation, Crowd, draw
 from gateway.engine.homes import WARM
 
 BAR: Final = 0.1

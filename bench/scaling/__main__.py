@@ -1,7 +1,7 @@
-"""`python -m bench.fleet`: 1 to 1,000 engines under every policy, and what happens where engines come and go.
+"""`python -m bench.scaling`: 1 to 1,000 engines under every policy, and what happens where engines come and go.
 
-Writes `results/fleet.json`, and tables and pictures of it. `--costs` measures what a real engine takes, `--real` plays
-conversations on real engines and on simulated ones. `--short` does a little of what is asked, prints and writes
+Writes `results/scaling.json`, and tables and pictures of it. `--costs` measures what a real engine takes, `--real`
+plays conversations on real engines and on simulated ones. `--short` does a little of what is asked, prints and writes
 nothing. `--publish` makes tables and pictures from the committed results. The same seed gives the same figures on any
 machine and with any number of processes.
 """
@@ -16,12 +16,12 @@ from typing import Any, Final
 
 import uvloop
 
-from bench.fleet.costs import measured
-from bench.fleet.page import publish
-from bench.fleet.policies import POLICIES
-from bench.fleet.simulation import Scene, simulate
-from bench.fleet.traces import Crowd, draw
 from bench.record import RESULTS, machine, write
+from bench.scaling.costs import measured
+from bench.scaling.page import publish
+from bench.scaling.policies import POLICIES
+from bench.scaling.simulation import Scene, simulate
+from bench.scaling.traces import Crowd, draw
 from gateway.observe.logs import configure_logging
 
 _SEED: Final = 1
@@ -88,21 +88,21 @@ def _results(jobs: list[Job], processes: int) -> Iterator[tuple[str, str, dict[s
 def measure(*, short: bool) -> dict[str, Any]:
     """Measure the costs of a real engine."""
     # Imported here, and below: nothing else needs a gateway.
-    from bench.fleet.calibration import calibrated
+    from bench.scaling.calibration import calibrated
 
     return {"costs": uvloop.run(calibrated(rounds=1) if short else calibrated())}
 
 
 def validate(*, short: bool) -> dict[str, Any]:
     """Compare real engines with simulated ones."""
-    from bench.fleet.validation import CASES, SHORT, validated
+    from bench.scaling.validation import CASES, SHORT, validated
 
     return {"validation": {"machine": machine(), "rows": uvloop.run(validated([SHORT] if short else CASES))}}
 
 
 def main() -> None:
     """Do what the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m bench.scaling", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--short", action="store_true", help="a little of it; prints, writes nothing")
     parser.add_argument("--costs", action="store_true", help="measure what a real engine takes instead")
     parser.add_argument(
@@ -129,9 +129,9 @@ def main() -> None:
 
 def _write(results: Mapping[str, Any]) -> None:
     """Write these beside what the file already has."""
-    path = RESULTS / "fleet.json"
+    path = RESULTS / "scaling.json"
     before: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    write("fleet", _PACKAGES, {**{key: value for key, value in before.items() if key not in _HEAD}, **results})
+    write("scaling", _PACKAGES, {**{key: value for key, value in before.items() if key not in _HEAD}, **results})
 
 
 _HEAD: Final = ("date", "machine", "versions")

@@ -1,4 +1,4 @@
-"""The fleet on paper: nothing is lost or asked twice, engines do what real ones do, all follows from the seed."""
+"""Many engines in simulation: nothing is lost or asked twice, they do what real ones do, all follows from the seed."""
 
 import json
 import re
@@ -14,22 +14,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.fleet.__main__ import play, played, scenes
-from bench.fleet.calibration import calibrated, costs_of
-from bench.fleet.costs import Costs, measured
-from bench.fleet.engine import Engine, Request, Size
-from bench.fleet.page import in_all, page, pictures
-from bench.fleet.policies import POLICIES
-from bench.fleet.real import SMALL, Asked, Played, Talk, lived
-from bench.fleet.real import play as play_for_real
-from bench.fleet.simulation import Scene, Simulation, simulate
-from bench.fleet.traces import Conversation, Crowd, Turn, draw
-from bench.fleet.validation import BAR, CASES, Case, compared, in_its_order
 from bench.record import RESULTS
+from bench.scaling.__main__ import play, played, scenes
+from bench.scaling.calibration import calibrated, costs_of
+from bench.scaling.costs import Costs, measured
+from bench.scaling.engine import Engine, Request, Size
+from bench.scaling.page import in_all, page, pictures
+from bench.scaling.policies import POLICIES
+from bench.scaling.real import SMALL, Asked, Played, Talk, lived
+from bench.scaling.real import play as play_for_real
+from bench.scaling.simulation import Scene, Simulation, simulate
+from bench.scaling.traces import Conversation, Crowd, Turn, draw
+from bench.scaling.validation import BAR, CASES, Case, compared, in_its_order
 from gateway.engine.homes import WARM
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "fleet.md"
+PAGE = ROOT / "docs" / "scaling.md"
 COSTS = Costs(prefill=0.007, decode=0.02, beside=0.008, move=1e-6, request=0.001)
 SMALL_ENGINE = Size(slots=2, cache=5000)
 EXACT = Size(grain=1)
@@ -270,7 +270,7 @@ def test_slot_is_free_again_where_an_answer_was_over_before_it_got_one_on_paper(
 
 
 def test_committed_figures_agree_with_real_engines() -> None:
-    rows = json.loads((RESULTS / "fleet.json").read_text())["validation"]["rows"]
+    rows = json.loads((RESULTS / "scaling.json").read_text())["validation"]["rows"]
 
     assert list(rows) == [case.name for case in CASES]
     assert all(abs(differs) <= BAR for differs in in_all(rows)["differ"].values())
@@ -281,7 +281,7 @@ def test_committed_figures_agree_with_real_engines() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_committed_comparison_is_that_of_the_code(case: Case) -> None:
-    row = json.loads((RESULTS / "fleet.json").read_text())["validation"]["rows"][case.name]
+    row = json.loads((RESULTS / "scaling.json").read_text())["validation"]["rows"][case.name]
     played = [Played.of(each) for each in row.pop("played")]
 
     assert compared(played, case, Costs(**row["costs"])) == row
@@ -289,25 +289,25 @@ def test_committed_comparison_is_that_of_the_code(case: Case) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_committed_figures_are_those_of_the_code(policy: str) -> None:
-    rows = json.loads((RESULTS / "fleet.json").read_text())["rows"]
+    rows = json.loads((RESULTS / "scaling.json").read_text())["rows"]
     for name in ("1 engine", "10 engines"):
         assert play((name, policy, *scenes()[name])) == (name, policy, rows[name][policy])
 
 
 def test_rates_are_those_of_the_committed_measurements() -> None:
     rates = measured()
-    costs = json.loads((RESULTS / "fleet.json").read_text())["costs"]
+    costs = json.loads((RESULTS / "scaling.json").read_text())["costs"]
 
     assert rates == costs_of(costs)
     assert 0 < rates.move < rates.prefill < rates.decode
 
 
 def test_page_and_pictures_show_the_committed_results() -> None:
-    results = json.loads((RESULTS / "fleet.json").read_text())
+    results = json.loads((RESULTS / "scaling.json").read_text())
     text = PAGE.read_text()
 
     assert page(text, results) == text
-    assert set(re.findall(r"<!-- fleet (\w+):", text)) == {
+    assert set(re.findall(r"<!-- scaling (\w+):", text)) == {
         "constants",
         "validation",
         "alone",
@@ -323,7 +323,7 @@ def test_page_and_pictures_show_the_committed_results() -> None:
 @pytest.mark.engine
 @pytest.mark.timeout(900)
 def test_commands_of_the_page_run_in_short() -> None:
-    typed = re.findall(r"^\.venv/bin/python (-m bench\.fleet.*)$", PAGE.read_text(), re.MULTILINE)
+    typed = re.findall(r"^\.venv/bin/python (-m bench\.scaling.*)$", PAGE.read_text(), re.MULTILINE)
     assert len(typed) >= 3
     for command in typed:
         words = command.partition("#")[0].split()

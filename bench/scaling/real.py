@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import anyio
 
-from bench.fleet.engine import Size
-from bench.fleet.policies import POLICIES, Policy
-from bench.fleet.traces import Conversation, Crowd, Turn
+from bench.scaling.engine import Size
+from bench.scaling.policies import POLICIES, Policy
+from bench.scaling.traces import Conversation, Crowd, Turn
 from gateway.agent import AnswerOptions
 from gateway.agent.events import GenerationFinished, IdsGenerated
 from gateway.app.services import Services, open_services
@@ -38,7 +38,7 @@ SMALL: Final = Crowd(
     tool=(0.05, 2.0),
     person=(3.0, 8.0),
 )
-"""For one engine: conversations about a tenth as long as those of the fleet."""
+"""For one engine: conversations about a tenth as long as those of the scaling."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """What an engine takes for its work, from committed measurements of a real one.
 
-Turns `results/fleet.json`, where `python -m bench.fleet --real` has written what it measured, and `cache.json` into
+Turns `results/scaling.json`, where `python -m bench.scaling --real` has written what it measured, and `cache.json` into
 rates, so that the simulation holds no rate that was not measured. Times are SmolLM2's on one thread of that machine:
 ratios between policies follow from ratios between these rates.
 """
@@ -40,7 +40,7 @@ class Costs:
         return self.decode + (answers - 1) * self.beside
 
 
-class FleetRates(Rates):
+class ScalingRates(Rates):
     """The rates by which the paging decides: the same costs, where an id stands for several."""
 
     def __init__(self, costs: Costs, grain: int) -> None:
@@ -62,7 +62,7 @@ class FleetRates(Rates):
 
 def measured() -> Costs:
     """Return the rates of the committed results."""
-    return Costs(**{name: each["value"] for name, each in _read("fleet")["costs"].items()})
+    return Costs(**{name: each["value"] for name, each in _read("scaling")["costs"].items()})
 
 
 def moving() -> tuple[float, str]:

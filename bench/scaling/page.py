@@ -1,4 +1,4 @@
-"""The committed results as tables of `docs/fleet.md` and as pictures beside it. Pure except for `publish`.
+"""The committed results as tables of `docs/scaling.md` and as pictures beside it. Pure except for `publish`.
 
 The page's text is written by hand; what is between its marks is made here.
 """
@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bench.fleet.simulation import TAILS
 from bench.record import RESULTS
+from bench.scaling.simulation import TAILS
 from gateway.benchmark.picture import Panel, chart
 
 Results = Mapping[str, Any]
 _DOCS: Final = Path(__file__).parents[2] / "docs"
 _MARKED: Final = re.compile(
-    r"(?<=<!-- fleet )(?P<name>\w+)(?P<mark>: python -m bench\.fleet; a test compares -->\n).*?(?=<!-- /fleet -->)",
+    r"(?<=<!-- scaling )(?P<name>\w+)"
+    r"(?P<mark>: python -m bench\.scaling; a test compares -->\n).*?(?=<!-- /scaling -->)",
     re.S,
 )
 _TIMES: Final = "median as a bar (and 99 in 100 as a line, mark at 95 in 100); less is better"
@@ -145,9 +146,13 @@ def pictures(results: Results) -> dict[str, str]:
         for name, rows in sizes(results).items()
     ]
     return {
-        "fleet-found.svg": chart("What conversations find again", "of the ids that an engine had of them", found),
-        "fleet-first.svg": chart("Time to the first token, by the number of engines", _TIMES, _firsts(sizes(results))),
-        "fleet-events.svg": chart("Time to the first token where something happens", _TIMES, _firsts(events(results))),
+        "scaling-found.svg": chart("What conversations find again", "of the ids that an engine had of them", found),
+        "scaling-first.svg": chart(
+            "Time to the first token, by the number of engines", _TIMES, _firsts(sizes(results))
+        ),
+        "scaling-events.svg": chart(
+            "Time to the first token where something happens", _TIMES, _firsts(events(results))
+        ),
     }
 
 
@@ -160,10 +165,10 @@ def _firsts(scenes: Mapping[str, Mapping[str, Any]]) -> list[Panel]:
 
 def publish() -> None:
     """Make tables and pictures from the committed results."""
-    results = json.loads((RESULTS / "fleet.json").read_text(encoding="utf-8"))
+    results = json.loads((RESULTS / "scaling.json").read_text(encoding="utf-8"))
     if "rows" not in results:
         return
-    at = _DOCS / "fleet.md"
+    at = _DOCS / "scaling.md"
     at.write_text(page(at.read_text(encoding="utf-8"), results), encoding="utf-8")
     for name, picture in pictures(results).items():
         (_DOCS / name).write_text(picture, encoding="utf-8")
