@@ -16,6 +16,7 @@ GIVEN_UP = {
 }
 WIRE_BELONGS_TO = ("serve/codec/", "config/", "observe/", "app/process.py")
 MODULES = sorted((ROOT / "gateway").rglob("*.py"))
+OTHERS = sorted(path for folder in ("leaf_sdk", "tools", "bench", "tests") for path in (ROOT / folder).rglob("*.py"))
 
 
 def words_of(path: Path) -> set[str]:
@@ -28,6 +29,7 @@ def words_of(path: Path) -> set[str]:
             names.add(node.arg)
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
             names.add(node.id if isinstance(node, ast.Name) else node.attr)
+    names = {re.sub(r"(?i)hugging_?face", "", name) for name in names}
     parts = {part.lower() for name in names for part in re.findall(r"[A-Z]?[a-z]+", name)}
     return parts | {name.strip("_").lower() for name in names}
 
@@ -48,6 +50,12 @@ def test_the_glossary_names_parts_of_all_sections() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_use_no_word_that_was_given_up(path: Path) -> None:
     assert not words_of(path) & GIVEN_UP
+
+
+def test_neither_do_those_of_the_sdk_the_tools_the_benchmarks_and_the_tests() -> None:
+    found = {str(path.relative_to(ROOT)): words_of(path) & GIVEN_UP for path in OTHERS}
+
+    assert {path: words for path, words in found.items() if words} == {}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))

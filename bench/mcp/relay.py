@@ -42,7 +42,7 @@ class _Pass(asyncio.Protocol):
             self.other(data)
 
 
-class _Door(_Pass):
+class _ClientConnection(_Pass):
     """A client's connection, joined to its own connection to the server."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -63,7 +63,7 @@ class _Door(_Pass):
 async def _http_http(port: int, url: str) -> None:
     parts = urlsplit(url)
     server = await asyncio.get_running_loop().create_server(
-        lambda: _Door(str(parts.hostname), int(parts.port or 80)), "127.0.0.1", port
+        lambda: _ClientConnection(str(parts.hostname), int(parts.port or 80)), "127.0.0.1", port
     )
     await server.serve_forever()
 

@@ -91,7 +91,7 @@ async def test_key_that_is_revoked_during_a_session_is_refused_at_the_next_reque
     assert gateway.metric("codec_auth_failures_total", reason="unknown") >= 1
 
 
-def test_key_that_is_made_while_the_gateway_runs_is_good_at_once_and_closes_the_door(tmp_path, start_gateway, says):
+def test_key_that_is_made_while_the_gateway_runs_is_good_at_once_and_shuts_strangers_out(tmp_path, start_gateway, says):
     gateway = start_gateway({"near": says(TEXT)})
     assert httpx2.get(f"{gateway.url}/v1/models").status_code != 401
 

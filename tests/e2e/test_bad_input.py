@@ -31,18 +31,18 @@ GREEDY = {"model": "any", "temperature": 0, "seed": 1, "max_tokens": 40}
 
 
 @asynccontextmanager
-async def rooms_of(engine_url: str, map_file: Path, server: Mapping[str, Any]) -> AsyncGenerator[Services]:
-    """The gateway's rooms in this process, around the shared engine and one server; a call, and then an answer."""
+async def services_of(engine_url: str, map_file: Path, server: Mapping[str, Any]) -> AsyncGenerator[Services]:
+    """A gateway in this process, around the shared engine and one server; a call, and then an answer."""
     upstream = UpstreamConfig(name="up", command=server["command"], args=tuple(server["args"]))
     engine = EngineConfig(kind="url", url=engine_url)
     tokens, limits = TokensConfig(map=str(map_file)), LimitsConfig(turns=2)
     config = GatewayConfig(upstreams=(upstream,), engine=engine, tokens=tokens, limits=limits)
     with anyio.fail_after(60):
-        async with open_services(config) as rooms:
-            yield rooms
+        async with open_services(config) as services:
+            yield services
 
 
-async def answered(rooms: Services) -> tuple[Conversation, ToolFinished]:
+async def answered(services: Services) -> tuple[Conversation, ToolFinished]:
     """The conversation after one question that the tool answered, and what was told of the call."""
     told: list[ToolFinished] = []
 
@@ -50,8 +50,8 @@ async def answered(rooms: Services) -> tuple[Conversation, ToolFinished]:
         if isinstance(event, ToolFinished):
             told.append(event)
 
-    conversation = await rooms.agent.open(QUESTION, choice=TOOL)
-    await rooms.agent.answer(conversation, AnswerOptions(TOOL, 40, Sampling(temperature=0, seed=1)), listen)
+    conversation = await services.agent.open(QUESTION, choice=TOOL)
+    await services.agent.answer(conversation, AnswerOptions(TOOL, 40, Sampling(temperature=0, seed=1)), listen)
     (call,) = told
     return conversation, call
 
@@ -79,8 +79,8 @@ def one_id_a_byte(text: str, token_map: TokenMap) -> list[int]:
 async def test_control_token_in_a_tools_text_reaches_the_engine_as_ordinary_ids(
     engine_url, map_file, model_map, says, text
 ):
-    async with rooms_of(engine_url, map_file, says({"type": "text", "text": text})) as rooms:
-        conversation, call = await answered(rooms)
+    async with services_of(engine_url, map_file, says({"type": "text", "text": text})) as services:
+        conversation, call = await answered(services)
         ids = await spliced(conversation)
 
     assert call.text == text
@@ -104,10 +104,10 @@ async def test_ids_that_fail_a_check_are_counted_and_replaced_by_ids_of_the_text
     engine_url, map_file, model_map, says, reason
 ):
     block = BAD_IDS[reason](model_map)
-    async with rooms_of(engine_url, map_file, says(block)) as rooms:
-        conversation, call = await answered(rooms)
+    async with services_of(engine_url, map_file, says(block)) as services:
+        conversation, call = await answered(services)
         ids = await spliced(conversation)
-        counted = rooms.metrics.get_shim_metrics()
+        counted = services.metrics.get_shim_metrics()
 
     assert ids == model_map.encode(block["text"])
     assert (call.source, call.leaf_ids, call.shim_ids) == ("shim", 0, len(ids))
@@ -123,8 +123,8 @@ async def test_good_ids_pass_as_the_tool_sent_them_even_where_ours_would_be_othe
     text = "It is 42."
     own = one_id_a_byte(text, model_map)
     assert own != model_map.encode(text)
-    async with rooms_of(engine_url, map_file, says(leaf(text, model_map.map_id, own))) as rooms:
-        conversation, call = await answered(rooms)
+    async with services_of(engine_url, map_file, says(leaf(text, model_map.map_id, own))) as services:
+        conversation, call = await answered(services)
         ids = await spliced(conversation)
 
     assert ids == own

@@ -98,19 +98,21 @@ async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_it
     tool = "get_current_time" if prefix == "never" else "time__get_current_time"
     options = AnswerOptions(ToolChoice.named(tool), 64, Sampling(temperature=0, seed=1), show_calls=True)
     config = config_of(engine_url, time_tools(endpoint))
-    async with open_services(GatewayConfig(upstreams=config.upstreams, engine=config.engine, prefix=prefix)) as rooms:
+    async with open_services(
+        GatewayConfig(upstreams=config.upstreams, engine=config.engine, prefix=prefix)
+    ) as services:
         # The template's own pieces around a result are tokenized once in an engine's life.
-        await rooms.agent.answer(await rooms.agent.open(OTHER_QUESTION), options, counted.listen)
+        await services.agent.answer(await services.agent.open(OTHER_QUESTION), options, counted.listen)
         counted.log.clear()
-        before = rooms.metrics.get_shim_metrics()
-        conversation = await rooms.agent.open(QUESTION)
-        await rooms.agent.answer(conversation, options, counted.listen)
-        after = rooms.metrics.get_shim_metrics()
+        before = services.metrics.get_shim_metrics()
+        conversation = await services.agent.open(QUESTION)
+        await services.agent.answer(conversation, options, counted.listen)
+        after = services.metrics.get_shim_metrics()
         forms = {
-            form: rooms.metrics.registry.get_sample_value("codec_bolt_on_calls_total", {"form": form})
+            form: services.metrics.registry.get_sample_value("codec_bolt_on_calls_total", {"form": form})
             for form in ("raw", "encoded", "text", "refused")
         }
-        token_map = rooms.engines.ready().token_map
+        token_map = services.engines.ready().token_map
 
         first, second = counted.of(GenerationFinished)[:2]
         (finished,) = counted.of(ToolFinished)
@@ -135,7 +137,7 @@ async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_it
         assert second.timings is not None
         assert second.timings.cache_n == first.prompt + first.generated == second.held
         await conversation.ask("Thank you.")
-        await rooms.agent.answer(
+        await services.agent.answer(
             conversation, AnswerOptions(ToolChoice("none"), 4, Sampling(temperature=0, seed=1)), counted.listen
         )
         third = counted.of(GenerationFinished)[-1]
@@ -144,9 +146,9 @@ async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_it
 
 
 async def test_the_same_tools_answer_a_client_of_mcp_in_text(engine_url, endpoint):
-    async with open_services(config_of(engine_url, time_tools(endpoint))) as rooms:
-        result = await rooms.proxy.call("get_current_time", {"timezone": "Asia/Tokyo"})
-        token_map = rooms.engines.ready().token_map
+    async with open_services(config_of(engine_url, time_tools(endpoint))) as services:
+        result = await services.proxy.call("get_current_time", {"timezone": "Asia/Tokyo"})
+        token_map = services.engines.ready().token_map
     (block,) = result["content"]
     assert block["text"].startswith("The time in Asia/Tokyo is ")
     assert block["_meta"]["ai.codec/leaf-tokenization"] == {

@@ -1,4 +1,4 @@
-"""Under which names the faces and the admin port of a running gateway answer: one rule for all."""
+"""Under which names the APIs and the admin port of a running gateway answer: one rule for all."""
 
 import httpx2
 import pytest

@@ -45,10 +45,10 @@ def activated(tmp_path: Path, plain_time: dict[str, Any]) -> Iterator[tuple[int,
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"time": plain_time}}))
     with (
         (tmp_path / "lock").open("w") as lock,
-        socket.create_server(("127.0.0.1", 0)) as faces,
+        socket.create_server(("127.0.0.1", 0)) as listener,
         socket.create_server(("127.0.0.1", 0)) as admin,
     ):
-        given = [faces.fileno(), admin.fileno(), lock.fileno()]
+        given = [listener.fileno(), admin.fileno(), lock.fileno()]
         names = {os.readlink(f"/proc/self/fd/{number}") for number in given}  # noqa: PTH115
         command = [sys.executable, "-c", SHUFFLE, ",".join(map(str, given)), "serve", "--config", "mcp.json"]
         environment = {**os.environ, "LISTEN_FDS": "2", "LISTEN_FDNAMES": "faces:admin"}
@@ -62,7 +62,7 @@ def activated(tmp_path: Path, plain_time: dict[str, Any]) -> Iterator[tuple[int,
         ) as process:
             assert process.stderr is not None
             ready = next(json.loads(line) for line in process.stderr if '"gateway ready"' in line)
-            assert ready["url"].endswith(f":{faces.getsockname()[1]}")
+            assert ready["url"].endswith(f":{listener.getsockname()[1]}")
             yield process.pid, names
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=240)

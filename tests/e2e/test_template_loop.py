@@ -63,9 +63,9 @@ async def test_model_reads_a_result_as_its_template_writes_it(
     choice = ToolChoice.named("say")
     options = AnswerOptions(choice, 200, Sampling(temperature=0, seed=1), ids=True)
     with anyio.fail_after(60):
-        async with open_services(config) as rooms:
-            conversation = await rooms.agent.open(QUESTION, choice=choice)
-            await rooms.agent.answer(conversation, options, listen)
+        async with open_services(config) as services:
+            conversation = await services.agent.open(QUESTION, choice=choice)
+            await services.agent.answer(conversation, options, listen)
 
     (call,) = [event for event in told if isinstance(event, ToolFinished)]
     (splice,) = [event for event in told if isinstance(event, IdsSpliced)]

@@ -47,8 +47,8 @@ def set_from_outside() -> set[tuple[str, str]]:
 
 
 def allowed(module: str, target: str) -> bool:
-    rooms = [(room, targets) for group in (RECORDS, LIBRARIES) for room, targets in group.items()]
-    return any(f"{module}/".startswith(f"{room}/") and target in targets for room, targets in rooms)
+    packages = [(package, targets) for group in (RECORDS, LIBRARIES) for package, targets in group.items()]
+    return any(f"{module}/".startswith(f"{package}/") and target in targets for package, targets in packages)
 
 
 def test_no_attribute_is_set_from_outside() -> None:
@@ -57,11 +57,13 @@ def test_no_attribute_is_set_from_outside() -> None:
 
 def test_every_exception_is_needed() -> None:
     found = set_from_outside()
-    rooms = [(room, target) for group in (RECORDS, LIBRARIES) for room, targets in group.items() for target in targets]
+    packages = [
+        (package, target) for group in (RECORDS, LIBRARIES) for package, targets in group.items() for target in targets
+    ]
     needless = [
-        (room, target)
-        for room, target in rooms
-        if not any(f"{module}/".startswith(f"{room}/") and target == each for module, each in found)
+        (package, target)
+        for package, target in packages
+        if not any(f"{module}/".startswith(f"{package}/") and target == each for module, each in found)
     ]
 
     assert needless == []

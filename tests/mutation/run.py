@@ -1,7 +1,7 @@
 """Which small changes to the code no test notices: `make mutants`, `make mutants ONLY=agent BUDGET=600`.
 
-Takes mutants of the modules in `GROUPS` at random, runs the tests of their room that run the changed statement with
-each in turn, and prints those that survive and the score of each room. A seed makes the choice, so that a run can be
+Takes mutants of the modules in `GROUPS` at random, runs the tests of their package that run the changed statement with
+each in turn, and prints those that survive and the score of each package. A seed makes the choice, so that a run can be
 had again. Nothing is written.
 """
 
@@ -31,14 +31,14 @@ GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tests/gateway/proxy/transport", "tests/gateway/proxy/test_proxy_http.py"),
     ),
 }
-"""For each room the modules that are changed, and the tests that should notice."""
+"""For each package the modules that are changed, and the tests that should notice."""
 _LONGEST = 5
 """Times what the tests take on unchanged code, after which a mutant hangs: that is noticed too."""
 
 
 @dataclass(slots=True)
 class Score:
-    """How many mutants of a room were tried, and those that no test noticed."""
+    """How many mutants of a package were tried, and those that no test noticed."""
 
     tried: int = 0
     survivors: int = 0
@@ -55,7 +55,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One mutant of a room's module."""
+    """One mutant of a package's module."""
 
     path: str
     number: int
@@ -65,19 +65,19 @@ class Change:
         return f"{self.path}:{self.mutant.line}: {self.mutant.said}"
 
 
-def changes(room: str, only: str) -> Iterator[Change]:
-    """Give every mutant of the room's modules that match, but those that change nothing."""
-    for path in sorted(path for pattern in GROUPS[room][0] for path in ROOT.glob(pattern)):
+def changes(package: str, only: str) -> Iterator[Change]:
+    """Give every mutant of the package's modules that match, but those that change nothing."""
+    for path in sorted(path for pattern in GROUPS[package][0] for path in ROOT.glob(pattern)):
         name = path.relative_to(ROOT).as_posix()
-        if only in ("", room, name) or fnmatch(name, only):
+        if only in ("", package, name) or fnmatch(name, only):
             for number, mutant in enumerate(mutants(path.read_text(encoding="utf-8"))):
                 if f"{name}: {mutant.said}" not in EQUIVALENT:
                     yield Change(name, number, mutant)
 
 
-def score_of(room: str, chosen: Sequence[Change], jobs: int, over: float) -> Score:
-    """Try the mutants of one room in turn, until the time is over."""
-    known = learn(sorted({change.path for change in chosen}), GROUPS[room][1])
+def score_of(package: str, chosen: Sequence[Change], jobs: int, over: float) -> Score:
+    """Try the mutants of one package in turn, until the time is over."""
+    known = learn(sorted({change.path for change in chosen}), GROUPS[package][1])
     score = Score()
     waiting = list(reversed(chosen))
     running: dict[Trial, Change] = {}
@@ -102,22 +102,22 @@ def score_of(room: str, chosen: Sequence[Change], jobs: int, over: float) -> Sco
 def main(arguments: Sequence[str]) -> int:
     """Try mutants until the budget is spent; 1 where nothing matches."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="a room, a module's path, or a pattern of paths")
-    parser.add_argument("--budget", type=float, default=1800, help="seconds, shared by the rooms")
-    parser.add_argument("--most", type=int, default=100, help="mutants of each room, chosen by the seed")
+    parser.add_argument("--only", default="", help="a package, a module's path, or a pattern of paths")
+    parser.add_argument("--budget", type=float, default=1800, help="seconds, shared by the packages")
+    parser.add_argument("--most", type=int, default=100, help="mutants of each package, chosen by the seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args(arguments)
     os.chdir(ROOT)
-    found = {room: list(changes(room, given.only)) for room in GROUPS}
-    rooms = [room for room in found if found[room]]
-    for left, room in zip(range(len(rooms), 0, -1), rooms, strict=True):
+    found = {package: list(changes(package, given.only)) for package in GROUPS}
+    packages = [package for package in found if found[package]]
+    for left, package in zip(range(len(packages), 0, -1), packages, strict=True):
         began = time.monotonic()
-        random.Random(given.seed).shuffle(found[room])
-        score = score_of(room, found[room][: given.most], given.jobs, began + given.budget / left)
+        random.Random(given.seed).shuffle(found[package])
+        score = score_of(package, found[package][: given.most], given.jobs, began + given.budget / left)
         given.budget -= time.monotonic() - began
-        say(f"{room}: {score}, of {len(found[room])} mutants")
-    return 0 if rooms else 1
+        say(f"{package}: {score}, of {len(found[package])} mutants")
+    return 0 if packages else 1
 
 
 def say(line: str) -> None:

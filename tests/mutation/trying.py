@@ -1,9 +1,9 @@
 """Runs tests with a mutant in place, quickly: the tests that run its statement, in a fork that has imported all.
 
-The tests of a room run once on unchanged code, which tells what each takes and which lines it runs (`lines`). Then this
-process imports them, with all that they import. A trial is a fork of it in which one function has changed; a change of
-what runs only at the import takes a process of its own. A mutant gets the tests of its module's own test file first,
-then the quickest.
+The tests of a package run once on unchanged code, which tells what each takes and which lines it runs (`lines`). Then
+this process imports them, with all that they import. A trial is a fork of it in which one function has changed; a
+change of what runs only at the import takes a process of its own. A mutant gets the tests of its module's own test file
+first, then the quickest.
 """
 
 import ast
@@ -34,7 +34,7 @@ _MEMORY = 6 << 30
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the tests of a room do on unchanged code."""
+    """What the tests of a package do on unchanged code."""
 
     seconds: Mapping[str, float]
     lines: Mapping[str, Mapping[str, Sequence[str]]]

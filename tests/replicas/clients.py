@@ -99,7 +99,7 @@ class Client:
             if self.session is not None and self.draw.random() < self.leaves:
                 await self._leave()
 
-    async def make(self, call: Call, patience: float = 45.0) -> Call:
+    async def make(self, call: Call, timeout: float = 45.0) -> Call:
         """Make a call, in a session where its era has some; gives it when it is over."""
         if self.era == "2025" and self.session is None:
             await self.begin()
@@ -110,7 +110,7 @@ class Client:
         server = f"s{self.draw.randrange(SERVERS)}"
         word = f"{self.draw.getrandbits(64):x}"
         try:
-            async with _within(patience):
+            async with _within(timeout):
                 text = await Errand(self, call, server, word).text()
             told = f" and yes to {call.number}" if call.kind == "ask" else ""
             call.outcome = ANSWERED

@@ -85,7 +85,7 @@ class _Cut:
         return call
 
     async def _given_up(self, client: Client, what: str, seconds: float) -> None:
-        call = await client.make(self._call("2025", "quick"), patience=100.0)
+        call = await client.make(self._call("2025", "quick"), timeout=100.0)
         self._found.expect(f"session, {what}", call.outcome, SESSION_GONE)
         took = call.ended - call.began
         self._found.told[f"session, {what}, seconds"] = round(took, 1)
@@ -102,7 +102,7 @@ class _Cut:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(go_elsewhere)
-            await client.make(call, patience=100.0)
+            await client.make(call, timeout=100.0)
         said = f"{call.outcome}, resumed {call.resumed}"
         self._found.expect("call whose stream passed through", said, "answered, resumed 1")
 

@@ -18,7 +18,7 @@ from tests.replicas.ledger import ANSWERED, UNANSWERED, Call, Ledger
 from tests.replicas.server import answer_of
 from tests.replicas.site import SERVERS, TOKEN, now
 
-_PATIENCE = 45.0
+_TIMEOUT = 45.0
 # It logs what it raises, and more.
 logging.getLogger("mcp").setLevel(logging.CRITICAL)
 logging.getLogger("client").setLevel(logging.CRITICAL)
@@ -55,7 +55,7 @@ async def _connected(url: str, era: Era, ledger: Ledger, draw: random.Random, nu
 
     headers = {"authorization": f"Bearer {TOKEN}"}
     since = now()
-    async with httpx2.AsyncClient(headers=headers, timeout=_PATIENCE, event_hooks={"response": [note]}) as http:
+    async with httpx2.AsyncClient(headers=headers, timeout=_TIMEOUT, event_hooks={"response": [note]}) as http:
         transport = streamable_http_client(url, http_client=http)
         mode: Any = "legacy" if era == "2025" else "auto"
         async with Client(transport, mode=mode, elicitation_callback=answer) as client:
@@ -76,7 +76,7 @@ async def _called(client: Client, call: Call, draw: random.Random) -> bool:
     call.kind = f"{call.kind} (SDK)"
     call.outcome = "SDK: its client broke off"
     try:
-        with anyio.fail_after(_PATIENCE):
+        with anyio.fail_after(_TIMEOUT):
             result: Any = await client.call_tool(f"{server}__{call.kind.split()[0]}", arguments)
         text = result.content[0].text
         call.outcome = f"error result: {text[:80]}" if result.is_error else ANSWERED
@@ -85,7 +85,7 @@ async def _called(client: Client, call: Call, draw: random.Random) -> bool:
     except MCPError as error:
         call.outcome = f"SDK: {str(error)[:60]}"
     except TimeoutError:
-        call.outcome = f"no answer within {_PATIENCE:g} s"
+        call.outcome = f"no answer within {_TIMEOUT:g} s"
     except (httpx2.HTTPError, OSError):
         call.outcome = UNANSWERED
     finally:

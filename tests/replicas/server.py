@@ -17,7 +17,7 @@ import anyio
 from aiohttp import web
 
 TOOLS = ("quick", "ask", "slow")
-PATIENCE = 60.0
+TIMEOUT = 60.0
 _SCHEMA = {"type": "object", "properties": {"number": {"type": "integer"}, "word": {"type": "string"}}}
 
 
@@ -117,7 +117,7 @@ class Server:
         future = self._questions[name] = asyncio.get_running_loop().create_future()
         try:
             await _event(stream, {"jsonrpc": "2.0", "id": name, "method": "elicitation/create", "params": params})
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 return await future
         finally:
             del self._questions[name]

@@ -134,8 +134,8 @@ def test_client_of_standard_input_gets_ids_of_the_map_that_it_named(configured, 
 
 @pytest.mark.anyio
 async def test_report_of_a_running_gateway_holds_them_without_what_a_terminal_would_obey(configured, listening) -> None:
-    async with open_services(load_config(configured())) as rooms:
-        (server,) = (await rooms.status.make())["servers"]
+    async with open_services(load_config(configured())) as services:
+        (server,) = (await services.status.make())["servers"]
     ours, theirs = server["bolt_ons"]
     assert server["transport"] == "bolt-on"
     assert (ours["tool"], ours["mode"], ours["endpoint"], ours["reason"]) == ("ours", "ids", listening, None)
@@ -157,11 +157,11 @@ def test_table_is_only_printed_where_there_is_something_in_it(capsys) -> None:
 async def test_manifest_that_is_put_into_the_folder_is_noticed_and_taken_over(configured, tmp_path) -> None:
     file = configured()
     config = load_config(file)
-    async with open_services(config) as rooms:
+    async with open_services(config) as services:
         taken = anyio.Event()
 
         async def take(fresh: GatewayConfig) -> None:
-            await rooms.proxy.reload(fresh)
+            await services.proxy.reload(fresh)
             taken.set()
 
         reloader = Reloader(config, lambda: load_config(file))
@@ -172,6 +172,6 @@ async def test_manifest_that_is_put_into_the_folder_is_noticed_and_taken_over(co
             with anyio.fail_after(20):
                 await taken.wait()
             following.cancel_scope.cancel()
-        (server,) = (await rooms.status.make())["servers"]
+        (server,) = (await services.status.make())["servers"]
         assert [tool["name"] for tool in server["tools"]] == ["ours", "theirs", "third"]
         assert [each["mode"] for each in server["bolt_ons"]] == ["ids", "text", "ids"]

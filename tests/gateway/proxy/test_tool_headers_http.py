@@ -57,8 +57,8 @@ async def test_report_and_checkup_name_the_tool_and_the_reason():
     async with serving() as server:
         upstreams = (UpstreamConfig("web", url=server.url),)
         config = GatewayConfig(upstreams=upstreams, engine=EngineConfig(kind="none"), tokens=TokensConfig(map=None))
-        async with open_services(config) as rooms:
-            (reported,) = (await rooms.status.make())["servers"]
+        async with open_services(config) as services:
+            (reported,) = (await services.status.make())["servers"]
         (checked,) = (await check_up(config)).servers
 
     assert reported["invalid_tools"] == [

@@ -1,4 +1,4 @@
-"""What the tests of the MCP face share: servers that do what a test says, and a running face to speak to."""
+"""What the tests of the MCP endpoint share: servers that do what a test says, and a running endpoint to speak to."""
 
 import contextlib
 import json
@@ -251,11 +251,11 @@ class Stream:
 
 
 class Site:
-    """A running face."""
+    """A running endpoint."""
 
-    def __init__(self, url: str, face: McpEndpoint, metrics: Metrics, stack: AsyncExitStack) -> None:
+    def __init__(self, url: str, endpoint: McpEndpoint, metrics: Metrics, stack: AsyncExitStack) -> None:
         self.url = url
-        self.face = face
+        self.endpoint = endpoint
         self.metrics = metrics
         self.principal = ANYBODY
         self._stack = stack
@@ -320,14 +320,14 @@ class Site:
 async def run_site(
     servers: Servers,
     *,
-    face_with: dict[str, Any] | None = None,
-    around: Callable[[ASGIApp], ASGIApp] = lambda face: face,
+    endpoint_with: dict[str, Any] | None = None,
+    around: Callable[[ASGIApp], ASGIApp] = lambda endpoint: endpoint,
     **serve: Any,
 ) -> AsyncGenerator[Site]:
     config = GatewayConfig(limits=LimitsConfig(body_bytes=100_000), serve=ServeConfig(**serve))
     metrics = Metrics()
-    face = make_face(servers, metrics, config=config, **(face_with or {}))
-    within = around(face)
+    endpoint = make_endpoint(servers, metrics, config=config, **(endpoint_with or {}))
+    within = around(endpoint)
     listener = socket.create_server(("127.0.0.1", 0))
     site: Site | None = None
 
@@ -338,10 +338,10 @@ async def run_site(
     settings = uvicorn.Config(app, lifespan="off", log_level="critical", ws="none", timeout_graceful_shutdown=1)
     server = uvicorn.Server(settings)
     with listener:
-        async with face.running(), anyio.create_task_group() as tasks:
+        async with endpoint.running(), anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [listener])
             async with AsyncExitStack() as stack:
-                site = Site(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", face, metrics, stack)
+                site = Site(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", endpoint, metrics, stack)
                 yield site
             server.should_exit = True
 
@@ -388,7 +388,7 @@ class Lines:
         self.to_us = -1
 
 
-def make_face(
+def make_endpoint(
     servers: Servers, metrics: Metrics | None = None, *, config: GatewayConfig | None = None, **more: Any
 ) -> McpEndpoint:
     config = config or GatewayConfig(limits=LimitsConfig(body_bytes=100_000))
@@ -397,16 +397,16 @@ def make_face(
 
 @asynccontextmanager
 async def run_lines(
-    servers: Servers, *, metrics: Metrics | None = None, start: Any = None, **face_with: Any
+    servers: Servers, *, metrics: Metrics | None = None, start: Any = None, **endpoint_with: Any
 ) -> AsyncGenerator[Lines]:
     source, to_us = os.pipe()
     from_us, sink = os.pipe()
-    face = make_face(servers, metrics, **face_with)
+    endpoint = make_endpoint(servers, metrics, **endpoint_with)
     lines = Lines(to_us, from_us)
     try:
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(face.serve_descriptors, source, sink, start)
+                tasks.start_soon(endpoint.serve_descriptors, source, sink, start)
                 yield lines
                 if lines.to_us >= 0:
                     lines.leave()
@@ -423,20 +423,20 @@ def servers() -> Servers:
 
 @pytest.fixture
 def site_of() -> Callable[..., contextlib.AbstractAsyncContextManager[Site]]:
-    """Runs the face over HTTP."""
+    """Runs the endpoint over HTTP."""
     return run_site
 
 
 @pytest.fixture
 def lines_of() -> Callable[..., contextlib.AbstractAsyncContextManager[Lines]]:
-    """Runs the face on two pipes."""
+    """Runs the endpoint on two pipes."""
     return run_lines
 
 
 @pytest.fixture(scope="session")
-def face_of() -> Callable[[Servers], McpEndpoint]:
-    """Makes a face that runs nowhere yet."""
-    return make_face
+def endpoint_of() -> Callable[[Servers], McpEndpoint]:
+    """Makes an endpoint that runs nowhere yet."""
+    return make_endpoint
 
 
 @pytest.fixture(scope="session")

@@ -34,8 +34,8 @@ async def test_start_without_room_for_its_sockets_leaves_none_open(
         pairs.extend(both := real(*args, **named))
         return both
 
-    with NoRoom(1) as ports, socket.socket() as faces:
-        plan = Plan(ServeOptions(None, {}, None, "info"), 1, tmp_path, faces, ports.addresses, ports, b"k")
+    with NoRoom(1) as ports, socket.socket() as listener:
+        plan = Plan(ServeOptions(None, {}, None, "info"), 1, tmp_path, listener, ports.addresses, ports, b"k")
         monkeypatch.setattr("socket.socketpair", pair)
         with pytest.raises(GatewayError, match="Too many open files"):
             async with started(plan, 0):

@@ -87,7 +87,7 @@ async def test_generation_that_failed_or_was_cancelled_is_paid_for_all_the_same(
     assert budget.left == 20
 
 
-async def test_without_an_engine_or_an_allowance_nobody_is_helped():
+async def test_without_an_engine_or_an_allowance_nothing_is_sampled():
     caller = Nobody(modern=False)
 
     assert allowance(100, None).with_sampling(caller) is caller
@@ -101,7 +101,7 @@ async def test_caller_that_can_sample_itself_is_left_alone():
     assert allowance(100, Sampler()).with_sampling(caller) is caller
 
 
-async def test_helped_caller_offers_sampling_and_every_other_question_is_its_own():
+async def test_caller_whom_the_engine_answers_offers_sampling_and_every_other_question_is_its_own():
     class Person(Nobody):
         async def asked(self, method, params):
             return {"asked": method}

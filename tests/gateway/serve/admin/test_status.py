@@ -1,4 +1,4 @@
-"""The status report of real rooms, and who is shown it."""
+"""The status report of a real gateway, and who is shown it."""
 
 import json
 import os
@@ -44,8 +44,8 @@ def config_of(*upstreams: UpstreamConfig, **more: object) -> GatewayConfig:
 
 @asynccontextmanager
 async def reported(config: GatewayConfig):
-    async with open_services(config) as rooms:
-        yield rooms, await rooms.status.make()
+    async with open_services(config) as services:
+        yield services, await services.status.make()
 
 
 async def test_report_shows_what_each_server_is_and_offers() -> None:
@@ -80,12 +80,12 @@ async def test_tools_are_counted_under_the_session_map_and_named_by_who_made_the
     path = tmp_path / "map.json"
     path.write_bytes(model_map_bytes)
     token_map = load_map(model_map_bytes)
-    async with open_services(config_of(clock(), tokens=TokensConfig(map=str(path)))) as rooms:
-        result = await rooms.proxy.call("time__get_time", {"city": "Tokyo"})
-        rooms.tokens.for_client("time__get_time", result, token_map)
-        rooms.costs.count(rooms.proxy.tools())
-        report = await rooms.status.make()
-        expected = len(token_map.encode(definition_text(rooms.proxy.tools()[0])))
+    async with open_services(config_of(clock(), tokens=TokensConfig(map=str(path)))) as services:
+        result = await services.proxy.call("time__get_time", {"city": "Tokyo"})
+        services.tokens.for_client("time__get_time", result, token_map)
+        services.costs.count(services.proxy.tools())
+        report = await services.status.make()
+        expected = len(token_map.encode(definition_text(services.proxy.tools()[0])))
 
     (tool,) = report["servers"][0]["tools"]
     assert (tool["tokens"], tool["estimated"], tool["ids"]) == (expected, False, "shim")
@@ -125,10 +125,10 @@ async def test_keys_are_there_by_name_only(tmp_path: Path) -> None:
 
 async def test_key_file_that_broke_since_the_start_is_a_problem_of_the_report(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
-    async with open_services(config_of(serve=ServeConfig(keys=file))) as rooms:
+    async with open_services(config_of(serve=ServeConfig(keys=file))) as services:
         file.write_text("keys = 1")
         file.chmod(stat.S_IRUSR | stat.S_IWUSR)
-        report = await rooms.status.make()
+        report = await services.status.make()
 
     assert report["keys"]["names"] == []
     assert str(file) in report["keys"]["problem"]
@@ -163,9 +163,9 @@ async def test_pins_that_nobody_asked_for_are_not_read(tmp_path: Path, monkeypat
 
 
 async def test_report_follows_a_configuration_that_was_taken_over() -> None:
-    async with open_services(config_of(clock())) as rooms:
-        await rooms.proxy.reload(config_of(clock(), clock("clock"), tool_search=True))
-        report = await rooms.status.make()
+    async with open_services(config_of(clock())) as services:
+        await services.proxy.reload(config_of(clock(), clock("clock"), tool_search=True))
+        report = await services.status.make()
 
     assert [server["name"] for server in report["servers"]] == ["time", "clock"]
     assert report["tool_search"] is True
@@ -199,17 +199,17 @@ async def test_other_machines_and_pages_of_other_names_are_not(host: str, client
 
 
 async def test_metric_of_where_servers_stand_is_on_the_page() -> None:
-    async with open_services(config_of(clock())) as rooms:
-        page = rooms.metrics.render().decode()
+    async with open_services(config_of(clock())) as services:
+        page = services.metrics.render().decode()
 
     assert 'codec_upstream_sessions{server="time"} 1.0' in page
     assert 'codec_upstream_breaker{server="time"} 0.0' in page
 
 
 async def test_cost_of_definitions_is_told_while_the_gateway_runs() -> None:
-    async with open_services(config_of(clock())) as rooms, anyio.create_task_group() as tasks:
-        tasks.start_soon(rooms.costs.follow, rooms.proxy, rooms.metrics.servers)
+    async with open_services(config_of(clock())) as services, anyio.create_task_group() as tasks:
+        tasks.start_soon(services.costs.follow, services.proxy, services.metrics.servers)
         with anyio.fail_after(20):
-            while "codec_tool_definition_tokens{" not in rooms.metrics.render().decode():
+            while "codec_tool_definition_tokens{" not in services.metrics.render().decode():
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()

@@ -26,7 +26,7 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 pytestmark = pytest.mark.anyio
 
 
-class Face:
+class Endpoint:
     """The application behind the sign_in: it notes who came, and can be held."""
 
     def __init__(self) -> None:
@@ -49,13 +49,13 @@ class Face:
 
 
 class SignIn:
-    """A face behind `BearerAuth`, and a client before it."""
+    """An endpoint behind `BearerAuth`, and a client before it."""
 
     def __init__(self, token: str | None = None, keys: Path | None = None, **more: Any) -> None:
-        self.face = Face()
+        self.endpoint = Endpoint()
         self.metrics = Metrics()
         ring = KeyRing(keys) if keys else None
-        self.app: ASGIApp = BearerAuth(self.face, Credentials(token, ring), self.metrics.access, **more)
+        self.app: ASGIApp = BearerAuth(self.endpoint, Credentials(token, ring), self.metrics.access, **more)
 
     async def ask(
         self, credential: str | bytes | None = None, *, method: str = "POST", peer: str = "127.0.0.1", **headers: str
@@ -101,7 +101,7 @@ async def test_operator_s_token_opens_everything(scheme: str, token: str) -> Non
     response = await sign_in.ask(f"{scheme} {token}")
 
     assert response.text == "inside"
-    assert sign_in.face.seen == [Principal("operator")]
+    assert sign_in.endpoint.seen == [Principal("operator")]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ async def test_request_without_a_good_credential_gets_401_in_the_shape_of_openai
     assert error["code"] == "invalid_api_key"
     assert "codec-gateway token" in error["message"]
     assert TOKEN not in response.text
-    assert sign_in.face.seen == []
+    assert sign_in.endpoint.seen == []
 
 
 async def test_two_credentials_are_none() -> None:
@@ -137,7 +137,7 @@ async def test_nobody_is_asked_where_nothing_is_configured(tmp_path: Path) -> No
 
     assert (await sign_in.ask()).status_code == 200
     assert (await sign_in.ask("Bearer whatever")).status_code == 200
-    assert {principal.name for principal in sign_in.face.seen} == {"anonymous"}
+    assert {principal.name for principal in sign_in.endpoint.seen} == {"anonymous"}
 
 
 async def test_key_brings_its_holder_s_name_and_view(keys: Path) -> None:
@@ -145,10 +145,10 @@ async def test_key_brings_its_holder_s_name_and_view(keys: Path) -> None:
 
     assert (await sign_in.ask("Bearer laptop's key")).status_code == 200
 
-    assert sign_in.face.seen == [Principal("laptop", frozenset({"time"}))]
+    assert sign_in.endpoint.seen == [Principal("laptop", frozenset({"time"}))]
 
 
-async def test_key_file_alone_closes_the_door_on_loopback_too(keys: Path) -> None:
+async def test_key_file_alone_shuts_strangers_out_on_loopback_too(keys: Path) -> None:
     assert (await SignIn(None, keys).ask()).status_code == 401
 
 
@@ -242,14 +242,14 @@ async def test_rate_of_a_key_is_held_with_429_and_a_time(tmp_path: Path) -> None
 
 async def test_concurrency_of_a_key_is_held_while_requests_run(tmp_path: Path) -> None:
     sign_in = one_at_a_time(tmp_path)
-    sign_in.face.hold = anyio.Event()
+    sign_in.endpoint.hold = anyio.Event()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(sign_in.ask, "Bearer key")
         with anyio.fail_after(20):
-            await sign_in.face.entered.wait()
+            await sign_in.endpoint.entered.wait()
         second = await sign_in.ask("Bearer key")
-        sign_in.face.hold.set()
+        sign_in.endpoint.hold.set()
 
     assert second.status_code == 429
     assert (await sign_in.ask("Bearer key")).status_code == 200
@@ -269,7 +269,7 @@ async def test_what_may_begin_nothing_passes_while_no_place_is_free_and_as_many_
     tmp_path: Path, method: str, headers: dict[str, str], passes: bool
 ) -> None:
     sign_in = one_at_a_time(tmp_path)
-    sign_in.face.hold, sign_in.face.starts_nothing = anyio.Event(), True
+    sign_in.endpoint.hold, sign_in.endpoint.starts_nothing = anyio.Event(), True
     statuses: list[int] = []
 
     async def ask() -> None:
@@ -278,13 +278,13 @@ async def test_what_may_begin_nothing_passes_while_no_place_is_free_and_as_many_
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(sign_in.ask, "Bearer key")
-            await sign_in.face.entered.wait()
-            sign_in.face.entered = anyio.Event()
+            await sign_in.endpoint.entered.wait()
+            sign_in.endpoint.entered = anyio.Event()
             tasks.start_soon(ask)
             if passes:
-                await sign_in.face.entered.wait()
+                await sign_in.endpoint.entered.wait()
             await ask()
-            sign_in.face.hold.set()
+            sign_in.endpoint.hold.set()
 
     assert sorted(statuses) == [200 if passes else 429, 429]
 
@@ -323,7 +323,7 @@ async def test_only_what_listens_leaves_the_place_of_a_call_free(
     tmp_path: Path, method: str, headers: dict[str, str], kind: str
 ) -> None:
     sign_in = one_at_a_time(tmp_path)
-    sign_in.face.hold = anyio.Event()
+    sign_in.endpoint.hold = anyio.Event()
     statuses: list[int] = []
     answered = anyio.Event()
 
@@ -334,11 +334,11 @@ async def test_only_what_listens_leaves_the_place_of_a_call_free(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: sign_in.ask("Bearer key", method=method, **headers))
         with anyio.fail_after(20):
-            await sign_in.face.entered.wait()
-            sign_in.face.entered = anyio.Event()
+            await sign_in.endpoint.entered.wait()
+            sign_in.endpoint.entered = anyio.Event()
             tasks.start_soon(call)
-            await (sign_in.face.entered if kind == "stream" else answered).wait()
-        sign_in.face.hold.set()
+            await (sign_in.endpoint.entered if kind == "stream" else answered).wait()
+        sign_in.endpoint.hold.set()
 
     assert statuses == [200 if kind == "stream" else 429]
 

@@ -107,7 +107,7 @@ def test_ring_follows_every_change_at_once(path: Path) -> None:
         assert held(ring, "a")
 
 
-def test_last_key_revoked_leaves_the_door_closed(path: Path) -> None:
+def test_last_key_revoked_lets_nobody_in(path: Path) -> None:
     KeyFile(path).add(record("a"))
     ring = KeyRing(path)
 
@@ -118,7 +118,7 @@ def test_last_key_revoked_leaves_the_door_closed(path: Path) -> None:
     assert KeyRing(path).in_use
 
 
-def test_file_that_is_removed_leaves_the_door_closed(path: Path) -> None:
+def test_file_that_is_removed_lets_nobody_in(path: Path) -> None:
     KeyFile(path).add(record("a"))
     ring = KeyRing(path)
 

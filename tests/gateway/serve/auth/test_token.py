@@ -23,7 +23,7 @@ async def _answer(_request: Request) -> PlainTextResponse:
     return PlainTextResponse("inside")
 
 
-def face() -> Starlette:
+def endpoint() -> Starlette:
     return Starlette(routes=[Route("/v1/models", _answer)])
 
 
@@ -45,7 +45,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ["localhost", "localhost:8600", "127.0.0.1:1", "[::1]:8600", "gateway", "GateWay:9", "exact:80", "LOCALHOST:1"],
 )
 async def test_host_that_is_ours_passes(host: str) -> None:
-    guard = HostGuard(face(), ("gateway", "Exact:80"))
+    guard = HostGuard(endpoint(), ("gateway", "Exact:80"))
 
     assert (await get(guard, [(b"host", host.encode())])).status_code == 200
 
@@ -70,7 +70,7 @@ async def test_host_that_is_ours_passes(host: str) -> None:
     ],
 )
 async def test_host_that_is_not_ours_is_refused(host: str) -> None:
-    response = await get(HostGuard(face(), ("gateway", "exact:80")), [(b"host", host.encode())])
+    response = await get(HostGuard(endpoint(), ("gateway", "exact:80")), [(b"host", host.encode())])
 
     assert response.status_code == 421
     assert response.json()["error"]["code"] == "host_not_allowed"
@@ -94,7 +94,7 @@ async def test_host_that_is_not_ours_is_refused(host: str) -> None:
 async def test_page_of_another_site_is_refused(origin: str, status: int) -> None:
     headers = [(b"host", b"localhost"), (b"origin", origin.encode())]
 
-    response = await get(HostGuard(face(), ("gateway",)), headers)
+    response = await get(HostGuard(endpoint(), ("gateway",)), headers)
 
     assert response.status_code == status
     if status == 403:
@@ -121,7 +121,7 @@ def test_address_that_the_gateway_listens_on_is_a_name_of_it_unless_it_means_all
 
 @pytest.mark.parametrize(("host", "asked"), [("10.0.0.7", "10.0.0.7:8600"), ("fd00::7", "[FD00::7]:8600")])
 async def test_address_that_the_gateway_listens_on_passes(host: str, asked: str) -> None:
-    guard = HostGuard(face(), own_hosts(ServeConfig(host=host)))
+    guard = HostGuard(endpoint(), own_hosts(ServeConfig(host=host)))
 
     assert (await get(guard, [(b"host", asked.encode())])).status_code == 200
 
@@ -140,13 +140,13 @@ async def test_address_that_the_gateway_listens_on_passes(host: str, asked: str)
 async def test_admin_port_on_loopback_answers_to_names_of_the_gateway_only(
     admin_host: str, asked: str, status: int
 ) -> None:
-    app = guard_admin(face(), ServeConfig(admin_host=admin_host, allowed_hosts=("gateway",)))
+    app = guard_admin(endpoint(), ServeConfig(admin_host=admin_host, allowed_hosts=("gateway",)))
 
     assert (await get(app, [(b"host", asked.encode())])).status_code == status
 
 
 async def test_refusal_quotes_the_host_escaped_and_cut() -> None:
-    response = await get(HostGuard(face()), [(b"host", b"e" * 500 + b"\x9b")])
+    response = await get(HostGuard(endpoint()), [(b"host", b"e" * 500 + b"\x9b")])
 
     assert response.json()["error"]["message"].count("e" * 101) == 0
 
@@ -224,7 +224,7 @@ def test_state_folder_that_can_not_be_written_names_the_way_out(
     ],
 )
 async def test_second_host_or_origin_is_refused_whichever_is_ours(twice: list[tuple[bytes, bytes]]) -> None:
-    guard = HostGuard(face())
+    guard = HostGuard(endpoint())
     sent: list[dict[str, object]] = []
 
     async def send(message: dict[str, object]) -> None:

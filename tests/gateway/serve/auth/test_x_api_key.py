@@ -20,7 +20,7 @@ Headers = list[tuple[str, str]]
 pytestmark = pytest.mark.anyio
 
 
-class Door:
+class Site:
     """What stands behind the sign-in, and a client before it."""
 
     def __init__(self) -> None:
@@ -39,8 +39,8 @@ class Door:
 
 
 @pytest.fixture
-def door() -> Door:
-    return Door()
+def site() -> Site:
+    return Site()
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def door() -> Door:
         [("authorization", f"Bearer {TOKEN}"), ("x-api-key", TOKEN)],
     ],
 )
-async def test_one_credential_opens_in_either_header_or_both(door: Door, headers: Headers) -> None:
-    assert (await door.ask(headers)).text == "inside"
-    assert door.seen == [Principal("operator")]
+async def test_one_credential_opens_in_either_header_or_both(site: Site, headers: Headers) -> None:
+    assert (await site.ask(headers)).text == "inside"
+    assert site.seen == [Principal("operator")]
 
 
 @pytest.mark.parametrize(
@@ -71,31 +71,31 @@ async def test_one_credential_opens_in_either_header_or_both(door: Door, headers
         [("x-api-key", TOKEN), ("x-api-key", "another")],
     ],
 )
-async def test_none_two_and_wrong_ones_get_401_in_the_shape_of_anthropic(door: Door, headers: Headers) -> None:
-    response = await door.ask(headers)
+async def test_none_two_and_wrong_ones_get_401_in_the_shape_of_anthropic(site: Site, headers: Headers) -> None:
+    response = await site.ask(headers)
 
     body = ErrorResponse.model_validate(response.json(), strict=True)
     assert (response.status_code, body.error.type) == (401, "authentication_error")
     assert body.request_id == response.headers["request-id"]
     assert response.headers["www-authenticate"].startswith("Bearer ")
     assert TOKEN not in response.text
-    assert door.seen == []
+    assert site.seen == []
 
 
-async def test_elsewhere_the_header_is_somebody_else_s(door: Door) -> None:
-    assert (await door.ask([("x-api-key", TOKEN)], "/mcp")).status_code == 401
-    assert (await door.ask([("authorization", f"Bearer {TOKEN}"), ("x-api-key", "another")], "/mcp")).text == "inside"
+async def test_elsewhere_the_header_is_somebody_else_s(site: Site) -> None:
+    assert (await site.ask([("x-api-key", TOKEN)], "/mcp")).status_code == 401
+    assert (await site.ask([("authorization", f"Bearer {TOKEN}"), ("x-api-key", "another")], "/mcp")).text == "inside"
 
 
-async def test_guessing_is_slowed_down_as_with_a_bearer(door: Door) -> None:
+async def test_guessing_is_slowed_down_as_with_a_bearer(site: Site) -> None:
     for n in range(FAILURES_AT_ONCE):
-        assert (await door.ask([("x-api-key", f"guess {n}")])).status_code == 401
+        assert (await site.ask([("x-api-key", f"guess {n}")])).status_code == 401
 
-    refused = await door.ask([("x-api-key", TOKEN)])
+    refused = await site.ask([("x-api-key", TOKEN)])
 
     assert (refused.status_code, refused.json()["error"]["type"]) == (429, "rate_limit_error")
     assert int(refused.headers["retry-after"]) >= 1
-    assert (await door.ask([("x-api-key", TOKEN)], peer="10.0.0.2")).status_code == 200
+    assert (await site.ask([("x-api-key", TOKEN)], peer="10.0.0.2")).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ async def test_guessing_is_slowed_down_as_with_a_bearer(door: Door) -> None:
         ("/v1/messages-of-others", False, False),
     ],
 )
-async def test_error_has_the_shape_that_its_client_reads(door: Door, path: str, version: bool, theirs: bool) -> None:
+async def test_error_has_the_shape_that_its_client_reads(site: Site, path: str, version: bool, theirs: bool) -> None:
     headers = [("anthropic-version", "2023-06-01")] if version else []
 
-    response = await door.ask(headers, path)
+    response = await site.ask(headers, path)
 
     assert response.status_code == 401
     assert ("request_id" in response.json()) == theirs
@@ -119,8 +119,8 @@ async def test_error_has_the_shape_that_its_client_reads(door: Door, path: str, 
 
 
 async def test_package_of_anthropic_knows_the_error() -> None:
-    door = Door()
-    transport = httpx2.ASGITransport(app=door.app)
+    site = Site()
+    transport = httpx2.ASGITransport(app=site.app)
     for credential in ({"api_key": "wrong"}, {"auth_token": "wrong"}):
         async with (
             httpx2.AsyncClient(transport=transport) as http,

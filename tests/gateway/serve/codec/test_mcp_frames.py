@@ -96,8 +96,8 @@ def test_events_are_read_however_they_are_cut(size):
     assert [e for at in range(0, len(data), size) for e in reader.feed(data[at : at + size])] == [b'{"a":\n1}', b"{}"]
 
 
-class Face:
-    """An MCP face that keeps what it was asked and answers what it is told to."""
+class Endpoint:
+    """An MCP endpoint that keeps what it was asked and answers what it is told to."""
 
     def __init__(self, kind=b"application/json", parts=(HELLO_JSON,)) -> None:
         self.scope: dict[str, object] = {}
@@ -112,7 +112,7 @@ class Face:
             await send({"type": "http.response.body", "body": part, "more_body": n < len(self._parts) - 1})
 
 
-async def asked(face, body=b"{}", query="", **headers):
+async def asked(endpoint, body=b"{}", query="", **headers):
     sent: list[dict[str, object]] = []
 
     async def receive():
@@ -123,37 +123,37 @@ async def asked(face, body=b"{}", query="", **headers):
 
     names = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": query.encode(), "headers": names}
-    app = FramedMcp(face, {TINY.map_id: TINY}, 10_000, Metrics().shim_detokenized)
+    app = FramedMcp(endpoint, {TINY.map_id: TINY}, 10_000, Metrics().shim_detokenized)
     await app(scope, receive, send)
     start, *parts = sent
     return start["status"], dict(start["headers"]), [part["body"] for part in parts]
 
 
 @pytest.mark.anyio
-async def test_client_that_asks_for_nothing_gets_the_faces_own_messages():
+async def test_client_that_asks_for_nothing_gets_the_endpoint_s_own_messages():
     parts = [b'{"a', b'":1}']
 
-    assert (await asked(Face(parts=parts), accept="application/json"))[2] == parts
+    assert (await asked(Endpoint(parts=parts), accept="application/json"))[2] == parts
 
 
 @pytest.mark.anyio
 async def test_json_that_comes_in_pieces_is_one_frame_and_keeps_its_other_headers():
     whole = json.dumps(HELLO).encode()
-    face = Face(parts=[whole[:9], whole[9:]])
+    endpoint = Endpoint(parts=[whole[:9], whole[9:]])
 
-    status, headers, (body,) = await asked(face, accept=MSGPACK)
+    status, headers, (body,) = await asked(endpoint, accept=MSGPACK)
 
     assert (status, body) == (200, HELLO_MSGPACK)
     assert headers[b"content-type"] == MSGPACK.encode()
     assert headers[b"content-length"] == str(len(HELLO_MSGPACK)).encode()
     assert headers[b"mcp-session-id"] == b"s1"
-    assert dict(face.scope["headers"])[b"accept"] == b"application/json, text/event-stream"
+    assert dict(endpoint.scope["headers"])[b"accept"] == b"application/json, text/event-stream"
 
 
 @pytest.mark.anyio
 async def test_batch_and_events_are_a_frame_a_message():
-    batch = Face(parts=[json.dumps([HELLO, HELLO]).encode()])
-    events = Face(b"text/event-stream", [b": ping\n\n", b"data: " + json.dumps(HELLO).encode() + b"\n", b"\n", b""])
+    batch = Endpoint(parts=[json.dumps([HELLO, HELLO]).encode()])
+    events = Endpoint(b"text/event-stream", [b": ping\n\n", b"data: " + json.dumps(HELLO).encode() + b"\n", b"\n", b""])
 
     assert (await asked(batch, query="stream_format=protobuf"))[2] == [HELLO_PROTOBUF * 2]
     assert (await asked(events, query="stream_format=protobuf"))[2] == [HELLO_PROTOBUF, b""]
@@ -161,19 +161,19 @@ async def test_batch_and_events_are_a_frame_a_message():
 
 @pytest.mark.anyio
 async def test_answer_that_is_no_json_passes_as_it_is():
-    _, headers, parts = await asked(Face(b"text/plain", [b"not found"]), accept=MSGPACK)
+    _, headers, parts = await asked(Endpoint(b"text/plain", [b"not found"]), accept=MSGPACK)
 
     assert (headers[b"content-type"], parts) == (b"text/plain", [b"not found"])
 
 
 @pytest.mark.anyio
-async def test_framed_request_reaches_the_face_as_json_and_is_answered_in_json():
-    face = Face()
+async def test_framed_request_reaches_the_endpoint_as_json_and_is_answered_in_json():
+    endpoint = Endpoint()
 
-    _, headers, _ = await asked(face, LIST_MSGPACK, content_type=MSGPACK, accept="application/json")
+    _, headers, _ = await asked(endpoint, LIST_MSGPACK, content_type=MSGPACK, accept="application/json")
 
-    assert json.loads(face.body) == LIST
-    assert dict(face.scope["headers"])[b"content-type"] == b"application/json"
+    assert json.loads(endpoint.body) == LIST
+    assert dict(endpoint.scope["headers"])[b"content-type"] == b"application/json"
     assert headers[b"content-type"] == b"application/json"
 
 
@@ -185,14 +185,14 @@ def call_with(ids, map_id=TINY.map_id) -> bytes:
 
 
 @pytest.mark.anyio
-async def test_arguments_that_come_as_ids_reach_the_face_as_json():
-    face = Face()
+async def test_arguments_that_come_as_ids_reach_the_endpoint_as_json():
+    endpoint = Endpoint()
 
     await asked(
-        face, call_with(TINY.encode('{"a": 1}'), TINY.map_id.removeprefix("sha256:").upper()), content_type=MSGPACK
+        endpoint, call_with(TINY.encode('{"a": 1}'), TINY.map_id.removeprefix("sha256:").upper()), content_type=MSGPACK
     )
 
-    assert json.loads(face.body)["params"]["arguments"] == {"a": 1}
+    assert json.loads(endpoint.body)["params"]["arguments"] == {"a": 1}
 
 
 @pytest.mark.anyio
@@ -206,17 +206,17 @@ async def test_arguments_that_come_as_ids_reach_the_face_as_json():
         (call_with([1], "sha256:" + "0" * 64), 400, -32600),
     ],
 )
-async def test_bad_request_is_answered_before_the_face(body, status, code):
-    face = Face()
+async def test_bad_request_is_answered_before_the_endpoint(body, status, code):
+    endpoint = Endpoint()
 
-    answered, _, parts = await asked(face, body, content_type=MSGPACK)
+    answered, _, parts = await asked(endpoint, body, content_type=MSGPACK)
 
     assert (answered, json.loads(parts[0])["error"]["code"]) == (status, code)
-    assert face.scope == {}
+    assert endpoint.scope == {}
 
 
 @pytest.mark.anyio
 async def test_answer_with_an_integer_of_thousands_of_digits_is_framed_all_the_same():
-    _, _, (body,) = await asked(Face(parts=[b'{"far": ' + b"9" * 5000 + b"}"]), accept=MSGPACK)
+    _, _, (body,) = await asked(Endpoint(parts=[b'{"far": ' + b"9" * 5000 + b"}"]), accept=MSGPACK)
 
     assert read_messages("msgpack", body[4:]) == {"far": "9" * 5000}

@@ -71,12 +71,12 @@ for module in walk_packages(gateway.serve.__path__, "gateway.serve."):
 
 @pytest.mark.parametrize("model", sorted(set(parts_of_requests()), key=str))
 @pytest.mark.parametrize("wrong", [[], {}, "a", -1, 7, None, [[]]])
-def test_list_of_many_wrong_entries_costs_no_complaint_of_each(model: type[ApiModel], wrong: object) -> None:
+def test_list_of_many_wrong_entries_costs_no_error_for_each(model: type[ApiModel], wrong: object) -> None:
     for name, field in model.model_fields.items():
         for many in ([wrong] * MANY, {str(n): wrong for n in range(MANY)}):
-            complaints = 0
+            errors = 0
             try:
                 model.model_validate({field.alias or name: many})
             except ValidationError as error:
-                complaints = error.error_count()
-            assert complaints < 50, name
+                errors = error.error_count()
+            assert errors < 50, name

@@ -77,7 +77,7 @@ class App:
 
 
 @dataclass
-class Door:
+class Site:
     """A running server."""
 
     port: int
@@ -140,9 +140,9 @@ async def _client(port: int) -> AsyncGenerator[Client]:
 
 
 @asynccontextmanager
-async def door(
+async def serving(
     app: Any, proxies: tuple[str, ...] = (), files: int | None = None, **limits: Any
-) -> AsyncGenerator[Door]:
+) -> AsyncGenerator[Site]:
     metrics = Metrics()
     connections = Connections(
         replace(SLOW, **limits), metrics.connections, proxies=TrustedProxies(proxies), files=files
@@ -153,13 +153,13 @@ async def door(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [listener])
             async with AsyncExitStack() as stack:
-                yield Door(listener.getsockname()[1], metrics, connections, stack)
+                yield Site(listener.getsockname()[1], metrics, connections, stack)
             server.should_exit = True
 
 
 async def test_head_of_just_the_bound_passes_and_one_more_byte_gets_431() -> None:
     app = App()
-    async with door(app, head_bytes=2000) as site:
+    async with serving(app, head_bytes=2000) as site:
         for size, status in ((2000, b"200"), (2001, b"431")):
             client = await site.open()
             # Counted are the path, names, values, and four bytes a header.
@@ -178,7 +178,7 @@ async def test_head_of_just_the_bound_passes_and_one_more_byte_gets_431() -> Non
 )
 async def test_endless_head_ends_at_the_bound_however_much_is_sent(endless: bytes) -> None:
     app = App()
-    async with door(app) as site:
+    async with serving(app) as site:
         client = await site.open()
         await client.send(b"GET / HTTP/1.1\r\nhost: x\r\nx: ")
         await client.send_on(endless)
@@ -188,7 +188,7 @@ async def test_endless_head_ends_at_the_bound_however_much_is_sent(endless: byte
 
 async def test_endless_path_ends_at_the_bound() -> None:
     app = App()
-    async with door(app) as site:
+    async with serving(app) as site:
         client = await site.open()
         await client.send(b"GET /" + b"a" * 70_000)
         assert b"431" in await client.answer()
@@ -197,7 +197,7 @@ async def test_endless_path_ends_at_the_bound() -> None:
 
 async def test_as_many_headers_as_may_be_pass_and_one_more_gets_431() -> None:
     app = App()
-    async with door(app, head_fields=5) as site:
+    async with serving(app, head_fields=5) as site:
         for count, status in ((5, b"200"), (6, b"431")):
             client = await site.open()
             await client.send(b"GET / HTTP/1.1\r\n" + b"host: x\r\n" * count + b"\r\n")
@@ -208,7 +208,7 @@ async def test_as_many_headers_as_may_be_pass_and_one_more_gets_431() -> None:
 
 @pytest.mark.parametrize("trailer", [b"a" * 4096, b"a: b\r\n" * 700, b"0" * 4096])
 async def test_endless_trailer_of_a_chunked_body_ends_at_the_bound(trailer: bytes) -> None:
-    async with door(App()) as site:
+    async with serving(App()) as site:
         client = await site.open()
         last = b"" if trailer.startswith(b"0") else b"0\r\nx: "
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n" + last)
@@ -218,7 +218,7 @@ async def test_endless_trailer_of_a_chunked_body_ends_at_the_bound(trailer: byte
 
 
 async def test_body_far_over_the_head_s_bound_is_read_whole() -> None:
-    async with door(App(), head_bytes=1024) as site:
+    async with serving(App(), head_bytes=1024) as site:
         client = await site.open()
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n" + b"a" * 3_000_000)
         assert b"3000000" in await client.until(lambda data: data.endswith(b"3000000"))
@@ -230,7 +230,7 @@ async def test_body_far_over_the_head_s_bound_is_read_whole() -> None:
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nhost:"], ids=["nothing", "half a head"])
 async def test_head_that_does_not_come_ends_the_connection(begun: bytes) -> None:
-    async with door(App(), head_timeout=1) as site:
+    async with serving(App(), head_timeout=1) as site:
         client = await site.open()
         if begun:
             await client.send(begun)
@@ -240,7 +240,7 @@ async def test_head_that_does_not_come_ends_the_connection(begun: bytes) -> None
 
 
 async def test_head_that_comes_a_byte_at_a_time_does_not_win_time() -> None:
-    async with door(App(), head_timeout=0.3) as site:
+    async with serving(App(), head_timeout=0.3) as site:
         client = await site.open()
         await client.send(b"GET /")
         await client.send_on(b"a", 0.01)
@@ -248,7 +248,7 @@ async def test_head_that_comes_a_byte_at_a_time_does_not_win_time() -> None:
 
 
 async def test_slow_second_head_of_a_kept_connection_ends_it_too() -> None:
-    async with door(App(), head_timeout=2) as site:
+    async with serving(App(), head_timeout=2) as site:
         client = await site.open()
         await client.send(GET)
         assert b"200" in await client.answer()
@@ -259,7 +259,7 @@ async def test_slow_second_head_of_a_kept_connection_ends_it_too() -> None:
 
 async def test_silence_in_a_body_ends_the_connection_and_the_request() -> None:
     app = App()
-    async with door(app, body_timeout=0.2) as site:
+    async with serving(app, body_timeout=0.2) as site:
         client = await site.open()
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc")
         assert (await client.rest()).startswith(b"HTTP/1.1 408")
@@ -269,7 +269,7 @@ async def test_silence_in_a_body_ends_the_connection_and_the_request() -> None:
 
 async def test_server_that_does_not_read_is_not_the_client_s_silence() -> None:
     app = App(reads=False, held=anyio.Event())
-    async with door(app, body_timeout=0.1, write_timeout=0.2) as site:
+    async with serving(app, body_timeout=0.1, write_timeout=0.2) as site:
         client = await site.open()
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n")
         await app.running.wait()
@@ -282,7 +282,7 @@ async def test_server_that_does_not_read_is_not_the_client_s_silence() -> None:
 
 async def test_rest_of_a_body_after_its_answer_has_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.serve.http.client_connection._LINGER", 0.2)
-    async with door(App(reads=False), write_timeout=0.2) as site:
+    async with serving(App(reads=False), write_timeout=0.2) as site:
         client = await site.open()
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100000000\r\n\r\n")
         assert b"200" in await client.answer()
@@ -291,7 +291,7 @@ async def test_rest_of_a_body_after_its_answer_has_a_moment_only(monkeypatch: py
 
 
 async def test_silent_kept_connection_is_closed() -> None:
-    async with door(App(), idle_timeout=0.2, write_timeout=0.2) as site:
+    async with serving(App(), idle_timeout=0.2, write_timeout=0.2) as site:
         client = await site.open()
         await client.send(GET)
         answer = await client.rest()
@@ -303,7 +303,7 @@ async def test_silent_kept_connection_is_closed() -> None:
 @pytest.mark.parametrize("large", [30_000_000, 1_000_000_000 // 16])
 async def test_client_that_reads_nothing_is_cut_off_and_its_answer_s_maker_told(large: int) -> None:
     app = App(large=large)
-    async with door(app, write_timeout=0.4) as site:
+    async with serving(app, write_timeout=0.4) as site:
         client = await site.open()
         await client.send(GET)
         await app.gone.wait()
@@ -343,7 +343,7 @@ async def test_a_single_byte_in_time_keeps_a_slow_client(moves: str) -> None:
 
 
 async def test_connections_have_a_bound_in_all_and_the_next_one_gets_503() -> None:
-    async with door(App(), total=3) as site:
+    async with serving(App(), total=3) as site:
         held = [await site.open() for _ in range(3)]
         for client in held:
             await client.send(GET)
@@ -359,7 +359,7 @@ async def test_connections_have_a_bound_in_all_and_the_next_one_gets_503() -> No
 
 
 async def test_connections_have_a_bound_for_each_address() -> None:
-    async with door(App(), per_address=2) as site:
+    async with serving(App(), per_address=2) as site:
         held = [await site.open() for _ in range(2)]
         for client in held:
             await client.send(GET)
@@ -369,14 +369,14 @@ async def test_connections_have_a_bound_for_each_address() -> None:
 
 
 async def test_descriptors_that_are_kept_back_are_not_given_to_clients() -> None:
-    async with door(App(), files=3) as site:
+    async with serving(App(), files=3) as site:
         assert (await (await site.open()).rest()).startswith(b"HTTP/1.1 503")
         assert site.ended() == {"descriptors": 1}
         assert len(site.connections) == 0
 
 
 async def test_connections_of_a_trusted_proxy_count_in_all_only() -> None:
-    async with door(App(), proxies=("127.0.0.0/8",), per_address=1, total=3) as site:
+    async with serving(App(), proxies=("127.0.0.0/8",), per_address=1, total=3) as site:
         for _ in range(3):
             client = await site.open()
             await client.send(GET)
@@ -443,7 +443,7 @@ async def test_requests_ahead_of_their_answers_wait_unread_and_are_all_answered_
 async def test_requests_behind_one_another_are_answered_however_they_are_cut(step: int) -> None:
     app = App()
     requests = POST_FOUR * 100
-    async with door(app) as site:
+    async with serving(app) as site:
         client = await site.open()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.until, lambda data: data.count(b"\r\n\r\n4") == 100)
@@ -454,7 +454,7 @@ async def test_requests_behind_one_another_are_answered_however_they_are_cut(ste
 
 
 async def test_what_is_no_http_gets_400() -> None:
-    async with door(App()) as site:
+    async with serving(App()) as site:
         client = await site.open()
         await client.send(b"\x16\x03\x01 hello\r\n\r\n")
         assert (await client.answer()).startswith(b"HTTP/1.1 400")
@@ -462,7 +462,7 @@ async def test_what_is_no_http_gets_400() -> None:
 
 
 async def test_request_for_another_protocol_is_answered_as_http() -> None:
-    async with door(App()) as site:
+    async with serving(App()) as site:
         client = await site.open()
         await client.send(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
         assert b"200" in await client.answer()
@@ -478,7 +478,7 @@ UPGRADE = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-setting
 @pytest.mark.parametrize("step", [1, 7, 10_000])
 async def test_request_for_another_protocol_keeps_its_body_and_what_follows_it(framing: bytes, step: int) -> None:
     app = App()
-    async with door(app) as site:
+    async with serving(app) as site:
         client = await site.open()
         sent = (b"POST / HTTP/1.1\r\nhost: x\r\n" + UPGRADE + framing) * 2 + GET
         for at in range(0, len(sent), step):
@@ -491,7 +491,7 @@ async def test_request_for_another_protocol_keeps_its_body_and_what_follows_it(f
 
 async def test_body_of_a_request_for_another_protocol_is_no_request() -> None:
     app = App()
-    async with door(app) as site:
+    async with serving(app) as site:
         client = await site.open()
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\n" + UPGRADE + b"content-length: %d\r\n\r\n" % len(GET))
         await client.send(GET)
@@ -500,7 +500,7 @@ async def test_body_of_a_request_for_another_protocol_is_no_request() -> None:
 
 
 async def test_old_client_that_asks_for_another_protocol_stays_an_old_client() -> None:
-    async with door(App()) as site:
+    async with serving(App()) as site:
         client = await site.open()
         await client.send(b"GET / HTTP/1.0\r\nhost: x\r\n" + UPGRADE + b"\r\n")
         assert (await client.rest()).endswith(b"0")
@@ -508,7 +508,7 @@ async def test_old_client_that_asks_for_another_protocol_stays_an_old_client() -
 
 async def test_trailers_are_no_headers() -> None:
     app = App()
-    async with door(app) as site:
+    async with serving(app) as site:
         client = await site.open()
         head = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
         await client.send(head + b"1\r\na\r\n0\r\nauthorization: Bearer x\r\nx-forwarded-for: 9.9.9.9\r\n\r\n")
@@ -519,7 +519,7 @@ async def test_trailers_are_no_headers() -> None:
 @pytest.mark.parametrize("target", [b"CONNECT 127.0.0.1:80", b"CONNECT /", b"GET http://127.0.0.1"])
 async def test_target_that_is_not_served_is_said_to_be(target: bytes) -> None:
     app = App()
-    async with door(app) as site:
+    async with serving(app) as site:
         client = await site.open()
         await client.send(target + b" HTTP/1.1\r\nhost: x\r\n\r\n")
         assert (await client.rest()).startswith(b"HTTP/1.1 400")

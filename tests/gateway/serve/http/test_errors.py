@@ -57,7 +57,7 @@ def test_unforeseen_error_tells_the_log_and_not_the_client(error, caplog):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v1/nope", 404), ("GET", "/v1/known", 405)])
-async def test_path_that_no_face_has_is_named_in_the_same_shape(method, path, status):
+async def test_path_that_there_is_not_is_named_in_the_same_shape(method, path, status):
     async def known(_request: Request) -> Response:
         return Response()
 

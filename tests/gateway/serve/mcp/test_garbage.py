@@ -97,22 +97,22 @@ async def quiet(_: object, __: object) -> dict[str, Any]:
 @settings(deadline=None)
 @given(st.sampled_from(["POST", "POST", "POST", "GET", "DELETE", "PUT"]), HEADERS, BODIES)
 @example("POST", {"accept": "*/*", "content-type": "application/json"}, b"[" * 100_000)
-def test_any_http_request_is_answered_as_http_and_json_rpc_want_it(servers_type, face_of, method, headers, body):
+def test_any_http_request_is_answered_as_http_and_json_rpc_want_it(servers_type, endpoint_of, method, headers, body):
     async def main() -> None:
         servers = servers_type()
         servers.tool(quiet)
-        face = face_of(servers)
-        async with face.running():
+        endpoint = endpoint_of(servers)
+        async with endpoint.running():
             greeting = json.dumps(
                 {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": ""}}
             )
             opened = Exchange("POST", {"accept": "*/*", "content-type": "application/json"}, greeting.encode())
-            await face(opened.scope, opened.receive, opened.send)
+            await endpoint(opened.scope, opened.receive, opened.send)
             known = dict(opened.sent[0]["headers"])[b"mcp-session-id"].decode()
             if headers.get("mcp-session-id") == "known":
                 headers["mcp-session-id"] = known
             exchange = Exchange(method, headers, body)
-            await face(exchange.scope, exchange.receive, exchange.send)
+            await endpoint(exchange.scope, exchange.receive, exchange.send)
 
             if exchange.status == 202 or not exchange.body:
                 assert exchange.status in (200, 202)
@@ -128,7 +128,7 @@ def test_any_http_request_is_answered_as_http_and_json_rpc_want_it(servers_type,
 
 @settings(deadline=None)
 @given(st.lists(BODIES, max_size=6))
-def test_any_lines_leave_a_client_that_can_still_be_served(servers_type, face_of, bodies):
+def test_any_lines_leave_a_client_that_can_still_be_served(servers_type, endpoint_of, bodies):
     lines = [b" ".join(body.split(b"\n")) for body in bodies]
 
     async def main() -> list[dict[str, Any]]:
@@ -137,7 +137,7 @@ def test_any_lines_leave_a_client_that_can_still_be_served(servers_type, face_of
         (source, to_us), (from_us, sink) = os.pipe(), os.pipe()
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(face_of(servers).serve_descriptors, source, sink)
+                tasks.start_soon(endpoint_of(servers).serve_descriptors, source, sink)
                 os.write(to_us, b"\n".join([*lines, b'{"jsonrpc":"2.0","id":"last one","method":"ping"}', b""]))
                 written = b""
                 with anyio.fail_after(20):

@@ -315,7 +315,7 @@ async def test_what_is_not_offered_is_not_acknowledged(servers, site_of):
 async def test_listener_is_told_when_the_gateway_ends(servers, site_of):
     async with site_of(servers) as site, site.modern_stream("subscriptions/listen", LISTEN) as stream:
         await stream.event()
-        site.face.stop_listening()
+        site.endpoint.stop_listening()
         last = await stream.events()
 
     assert last == [{"jsonrpc": "2.0", "id": 1, "result": {"resultType": "complete", "_meta": {SUBSCRIPTION: 1}}}]

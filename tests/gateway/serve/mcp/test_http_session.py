@@ -157,7 +157,7 @@ async def test_requests_of_a_batch_are_answered_each_on_one_stream_where_the_ver
     async with site_of(servers) as site:
         session = await site.session("2025-03-26")
         answer = await send_batch(session, calling("chatty", "a"), told, calling("quiet", 2), calling("nope", 3))
-        live = site.face._sessions.live()[0]
+        live = site.endpoint._sessions.live()[0]
         await servers.until(lambda: servers.told)
 
     sent = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
@@ -283,7 +283,7 @@ async def test_message_whose_session_ended_while_its_body_came_is_for_no_session
     servers.tool(quiet)
     async with site_of(servers) as site:
         session = await site.session()
-        (live,) = site.face._sessions.live()
+        (live,) = site.endpoint._sessions.live()
         heard = live.times_heard
         body = json.dumps(session.body("tools/call", {"name": "quiet"})).encode()
 
@@ -304,7 +304,7 @@ async def test_message_whose_session_ended_while_its_body_came_is_for_no_session
 async def test_session_whose_client_listened_is_freed_with_its_end_without_the_garbage_collector(servers, site_of):
     async with site_of(servers) as site:
         session = await site.session()
-        (kept,) = map(weakref.ref, site.face._sessions.live())
+        (kept,) = map(weakref.ref, site.endpoint._sessions.live())
         gc.disable()
         try:
             async with session.listen() as stream:
@@ -520,7 +520,7 @@ async def test_request_that_is_cancelled_before_it_began_is_answered_and_keeps_n
     servers.tool(quiet)
     async with site_of(servers) as site:
         session = await site.session()
-        (live,) = site.face._sessions.live()
+        (live,) = site.endpoint._sessions.live()
         request = HttpRequest("POST", {}, set(), ANYBODY, None, {}, None, None)
         live.admit([message])
         live.cancel(7)
@@ -543,7 +543,7 @@ async def test_cancellation_of_a_client_is_taken_back_once_and_another_s_never(s
     message = Request(7, "tools/call", {"name": "hang"})
     async with site_of(servers) as site:
         await site.session()
-        (live,) = site.face._sessions.live()
+        (live,) = site.endpoint._sessions.live()
         request = HttpRequest("POST", {}, set(), ANYBODY, None, {}, None, None)
         left = []
 
@@ -622,9 +622,9 @@ async def test_client_that_lost_its_stream_gets_the_rest_of_it_by_the_last_event
 def _with_one_place(folder):
     """Puts the check of a key before an endpoint, whose requests run one at a time."""
 
-    def with_key(face):
+    def with_key(endpoint):
         KeyFile(folder / "keys").add(KeyRecord("a", digest_of("key"), datetime.now(UTC), concurrency=1))
-        auth = BearerAuth(face, Credentials(keys=KeyRing(folder / "keys")), Metrics().access)
+        auth = BearerAuth(endpoint, Credentials(keys=KeyRing(folder / "keys")), Metrics().access)
         key = (b"authorization", b"Bearer key")
         return lambda scope, *ends: auth({**scope, "headers": [*scope["headers"], key]}, *ends)
 
@@ -642,7 +642,7 @@ async def test_request_that_goes_on_without_its_client_keeps_the_place_of_its_ke
     servers.tool(slow)
     async with site_of(servers, around=_with_one_place(tmp_path)) as site:
         session = await site.session()
-        (live,) = site.face._sessions.live()
+        (live,) = site.endpoint._sessions.live()
         async with session.stream("tools/call", {"name": "slow"}) as stream:
             await stream.event()
         with anyio.fail_after(20):
@@ -787,7 +787,7 @@ async def test_log_level_is_kept_for_the_session_and_passed_on(servers, site_of)
     assert (servers.callers[-1].log_level, servers.callers[-1].session.log_level) == ("error", "error")
 
 
-async def test_news_of_the_client_is_passed_on_except_what_concerns_us_alone(servers, site_of):
+async def test_notification_of_the_client_is_passed_on_except_what_concerns_us_alone(servers, site_of):
     async with site_of(servers) as site:
         session = await site.session()
         for method in ("notifications/initialized", "notifications/progress", "notifications/roots/list_changed"):
@@ -902,7 +902,7 @@ async def test_end_of_the_gateway_ends_open_streams_and_sessions(servers, site_o
     async with site_of(servers) as site:
         session = await site.session()
         async with session.listen() as stream:
-            site.face.end_sessions()
+            site.endpoint.end_sessions()
             assert await stream.events() == []
 
     assert len(servers.ended) == 1

@@ -64,14 +64,14 @@ async def test_events_that_its_client_has_not_are_given_by_another_replica(serve
     tool = Steps(3)
     servers.tool(tool.slow)
     async with two_stores() as (one, other, _):
-        async with site_of(servers, face_with={"shared": one}) as site:
+        async with site_of(servers, endpoint_with={"shared": one}) as site:
             session = await site.session()
             async with session.stream("tools/call", {"name": "slow"}) as stream:
                 await stream.event()
             # Nobody reads when the answer comes.
             tool.go_on.set()
             await until_written(other, session, 1, 4)
-        async with site_of(servers, face_with={"shared": other}) as site:
+        async with site_of(servers, endpoint_with={"shared": other}) as site:
             session.http, session.url = await site.http(), site.url
             async with session.listen(**{"last-event-id": "1-1"}) as resumed:
                 events = await resumed.events()
@@ -97,7 +97,7 @@ async def coming_back(session: Any, event_id: str, **headers: str) -> int:
 async def test_answer_that_is_read_late_where_it_was_made_has_the_number_that_others_know(servers, site_of):
     tool = Steps(1)
     servers.tool(tool.slow)
-    async with two_stores() as (one, other, _), site_of(servers, face_with={"shared": one}) as site:
+    async with two_stores() as (one, other, _), site_of(servers, endpoint_with={"shared": one}) as site:
         session = await site.session()
         async with session.stream("tools/call", {"name": "slow"}) as stream:
             await stream.event()
@@ -112,7 +112,7 @@ async def test_answer_that_is_read_late_where_it_was_made_has_the_number_that_ot
 
 async def test_events_of_no_request_are_given_too(servers, site_of):
     async with two_stores() as (one, other, _):
-        async with site_of(servers, face_with={"shared": one}) as site:
+        async with site_of(servers, endpoint_with={"shared": one}) as site:
             session = await site.session()
             async with session.listen() as stream:
                 servers.change("tools")
@@ -120,7 +120,7 @@ async def test_events_of_no_request_are_given_too(servers, site_of):
                 servers.change("prompts")
                 await stream.event()
             await until_written(other, session, 0, 2)
-        async with site_of(servers, face_with={"shared": other}) as site:
+        async with site_of(servers, endpoint_with={"shared": other}) as site:
             session.http, session.url = await site.http(), site.url
             async with session.listen(**{"last-event-id": stream.ids[0]}) as resumed:
                 events = await resumed.events()
@@ -164,7 +164,7 @@ async def written(shared: SharedStore, number: int) -> None:
 async def test_client_that_takes_no_events_is_told_so(servers, site_of):
     async with two_stores() as (one, other, _):
         await one.keep_last("event", "anonymous", event_record("s", 1, 1, b"{}"), LARGE)
-        async with site_of(servers, face_with={"shared": other}) as site:
+        async with site_of(servers, endpoint_with={"shared": other}) as site:
             session = await site.session()
             status = await coming_back(session, "1-0", **{"mcp-session-id": "s", "accept": "text/html"})
 
@@ -176,7 +176,7 @@ async def test_store_that_is_away_leaves_sessions_as_they_are(servers, site_of):
     servers.tool(tool.slow)
     async with two_stores() as (one, _, client):
         client.is_there = False
-        async with site_of(servers, face_with={"shared": one}) as site:
+        async with site_of(servers, endpoint_with={"shared": one}) as site:
             session = await site.session()
             async with session.stream("tools/call", {"name": "slow"}) as stream:
                 await stream.event()
@@ -196,7 +196,7 @@ async def test_quick_answers_cost_the_store_nothing(servers, site_of):
     metrics = Metrics()
     async with (
         shared_in_memory(Direct(Memory()), metrics=metrics) as one,
-        site_of(servers, face_with={"shared": one}) as site,
+        site_of(servers, endpoint_with={"shared": one}) as site,
     ):
         session = await site.session()
         for number in range(5):

@@ -1,4 +1,4 @@
-"""The MCP face over Streamable HTTP: real upstream processes, a real server, mcp's own client and raw requests."""
+"""The MCP endpoint over Streamable HTTP: real upstream processes, a real server, mcp's own client and raw requests."""
 
 import json
 import socket
@@ -87,8 +87,8 @@ async def site_of(config: GatewayConfig, *, with_map: bool = False) -> AsyncGene
     tokens = ResultTokens(maps, level="verify", metrics=metrics, notices=notices) if with_map else None
     async with Proxy(config, metrics) as proxy:
         listener = socket.create_server(("127.0.0.1", 0))
-        face = McpEndpoint(proxy, config, tokens=tokens, maps=maps)
-        guarded = HostGuard(face, own_hosts(config.serve))
+        endpoint = McpEndpoint(proxy, config, tokens=tokens, maps=maps)
+        guarded = HostGuard(endpoint, own_hosts(config.serve))
         server = uvicorn.Server(
             uvicorn.Config(
                 guarded,
@@ -100,7 +100,7 @@ async def site_of(config: GatewayConfig, *, with_map: bool = False) -> AsyncGene
             )
         )
         with listener:
-            async with face.running(), anyio.create_task_group() as tasks:
+            async with endpoint.running(), anyio.create_task_group() as tasks:
                 tasks.start_soon(server.serve, [listener])
                 async with AsyncExitStack() as stack:
                     yield Site(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", stack)
@@ -391,9 +391,9 @@ async def test_change_of_an_upstreams_tools_is_told_to_a_client_that_listens():
     assert type(event).__name__ == "ToolsListChanged"
 
 
-async def test_face_serves_http_only_while_it_runs():
+async def test_endpoint_serves_http_only_while_it_runs():
     config = config_of()
-    face = McpEndpoint(Proxy(config, Metrics()), config, tokens=None, maps={})
+    endpoint = McpEndpoint(Proxy(config, Metrics()), config, tokens=None, maps={})
 
     with pytest.raises(RuntimeError, match="running"):
-        await face({"type": "http", "headers": []}, None, None)  # pyright: ignore[reportArgumentType]
+        await endpoint({"type": "http", "headers": []}, None, None)  # pyright: ignore[reportArgumentType]

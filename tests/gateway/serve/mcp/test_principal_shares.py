@@ -69,7 +69,7 @@ async def test_key_listens_to_its_share_of_subscriptions(servers, site_of, monke
 async def test_client_is_heard_with_each_of_its_messages_and_is_idle_only_between_them(servers, site_of):
     async with site_of(servers) as site:
         session = await site.session()
-        (live,) = site.face._sessions.live()
+        (live,) = site.endpoint._sessions.live()
         before = live.times_heard
         await session.post("ping")
         heard = live.times_heard - before

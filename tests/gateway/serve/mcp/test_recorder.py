@@ -31,7 +31,7 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 @pytest.fixture
 def audited(tmp_path):
-    """A face's audit log, and its lines once it is closed."""
+    """An endpoint's audit log, and its lines once it is closed."""
     path = tmp_path / "audit.jsonl"
     lines = []
 
@@ -70,7 +70,7 @@ async def test_call_over_http_is_a_line_that_says_who_called_what(servers, site_
     servers.tool(quiet)
     run, lines = audited
     with run() as audit:
-        async with site_of(servers, face_with={"audit": audit}) as site:
+        async with site_of(servers, endpoint_with={"audit": audit}) as site:
             site.principal = Principal("ann")
             params = {"name": "quiet", "arguments": {"x": 1}}
             answer = await site.modern("tools/call", params, request_id="r")
@@ -170,7 +170,7 @@ async def test_line_says_why_a_server_gave_no_answer(servers, site_of, audited, 
     servers.tool(away)
     run, written = audited
     with run() as audit:
-        async with site_of(servers, face_with=with_map(audit=audit, **named)) as site:
+        async with site_of(servers, endpoint_with=with_map(audit=audit, **named)) as site:
             session = await site.session()
             for tool in ("slow", "away"):
                 answer = await (site.modern("tools/call", {"name": tool}) if modern else session.call(tool))
@@ -189,7 +189,7 @@ async def test_request_is_a_span_under_the_one_that_its_client_names(servers, si
     servers.tool(quiet)
     servers.tool(refuses)
     tracing, finished = spans
-    async with site_of(servers, face_with={"tracing": tracing}) as site:
+    async with site_of(servers, endpoint_with={"tracing": tracing}) as site:
         meta = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
         await site.modern("tools/call", {"name": "quiet"}, meta=meta)
         session = await site.session()
@@ -212,7 +212,7 @@ async def test_request_that_names_an_unknown_map_is_written_down_like_any_other(
     tracing, finished = spans
     run, lines = audited
     with run() as audit:
-        async with site_of(servers, face_with={"tracing": tracing, "audit": audit}) as site:
+        async with site_of(servers, endpoint_with={"tracing": tracing, "audit": audit}) as site:
             params = {"name": "quiet"} if method == "tools/call" else {}
             answer = await site.modern(method, params, meta={"ai.codec/map": "sha256:00"})
 

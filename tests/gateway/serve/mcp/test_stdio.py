@@ -320,7 +320,7 @@ async def test_changes_are_told_to_a_session_and_to_listeners_each_in_its_way(se
     assert after == {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}
 
 
-async def test_news_of_the_client_is_passed_on(servers, lines_of):
+async def test_notification_of_the_client_is_passed_on(servers, lines_of):
     async with lines_of(servers) as lines:
         lines.ask("notifications/roots/list_changed", {"early": 1}, None)
         await lines.greet()
@@ -393,7 +393,7 @@ async def test_client_that_does_not_read_loses_progress_only_and_is_not_listened
     assert 'codec_notifications_dropped_total{reason="slow_client"} 0.0' not in metrics.render().decode()
 
 
-async def test_file_as_input_is_answered_to_its_end(servers, tmp_path, face_of):
+async def test_file_as_input_is_answered_to_its_end(servers, tmp_path, endpoint_of):
     async def slow(_, __):
         await anyio.lowlevel.checkpoint()
         return text("done")
@@ -406,7 +406,7 @@ async def test_file_as_input_is_answered_to_its_end(servers, tmp_path, face_of):
     source, sink = os.open(asked, os.O_RDONLY), os.open(answered, os.O_WRONLY | os.O_CREAT)
     try:
         with anyio.fail_after(20):
-            await face_of(servers).serve_descriptors(source, sink)
+            await endpoint_of(servers).serve_descriptors(source, sink)
     finally:
         os.close(source)
         os.close(sink)
@@ -414,7 +414,7 @@ async def test_file_as_input_is_answered_to_its_end(servers, tmp_path, face_of):
     assert [json.loads(line)["id"] for line in answered.read_text().splitlines()] == [0, 1]
 
 
-async def test_nothing_as_input_ends_at_once_and_starts_nothing(servers, face_of):
+async def test_nothing_as_input_ends_at_once_and_starts_nothing(servers, endpoint_of):
     started = []
 
     @contextlib.asynccontextmanager
@@ -425,7 +425,7 @@ async def test_nothing_as_input_ends_at_once_and_starts_nothing(servers, face_of
     source, sink = os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY)
     try:
         with anyio.fail_after(20):
-            await face_of(servers).serve_descriptors(source, sink, start())
+            await endpoint_of(servers).serve_descriptors(source, sink, start())
     finally:
         os.close(source)
         os.close(sink)

@@ -22,7 +22,7 @@ JSON_BODY = b'{"jsonrpc":"2.0","id":1,"method":"ping","messages":[{"role":"user"
 async def client() -> AsyncGenerator[httpx2.AsyncClient]:
     """A client of the whole application, without an engine and without servers."""
     config = GatewayConfig(tokens=TokensConfig(map=None))
-    async with open_services(config) as rooms, open_app(rooms, config) as (app, _):
+    async with open_services(config) as services, open_app(services, config) as (app, _):
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield client

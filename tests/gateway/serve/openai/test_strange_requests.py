@@ -280,7 +280,7 @@ HERMES: Final = "<tool_call> {{ tools }} <|im_start|>"
 
 @pytest.fixture(scope="module", params=["", HERMES], ids=["preamble", "tools"])
 async def client(request: pytest.FixtureRequest) -> AsyncGenerator[httpx2.AsyncClient]:
-    """A client of the faces; what they raise reaches the test."""
+    """A client of the APIs; what they raise reaches the test."""
     config, metrics, route = GatewayConfig(), Metrics(), EnginePool({"engine": Route(request.param)})
     tokens = ResultTokens({}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens")))
     async with Proxy(config, metrics) as proxy:

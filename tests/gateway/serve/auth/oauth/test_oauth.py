@@ -244,7 +244,7 @@ async def test_token_is_not_remembered_beyond_its_end(issuer: Issuer) -> None:
 
 
 class Gateway:
-    """The guards of a gateway before a face that says who came, behind a real port."""
+    """The guards of a gateway before an endpoint that says who came, behind a real port."""
 
     def __init__(self, issuer: Issuer, serve: ServeConfig) -> None:
         self.metrics = Metrics()

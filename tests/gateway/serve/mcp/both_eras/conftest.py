@@ -102,11 +102,13 @@ def talks_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, P
 @asynccontextmanager
 async def over_http(proxy: Proxy, config: GatewayConfig) -> AsyncGenerator[Callable[[], Any]]:
     """Runs the gateway; gives what connects to it."""
-    face = McpEndpoint(proxy, config, tokens=None, maps={})
+    endpoint = McpEndpoint(proxy, config, tokens=None, maps={})
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        settings = uvicorn.Config(face, lifespan="off", log_level="critical", ws="none", timeout_graceful_shutdown=1)
+        settings = uvicorn.Config(
+            endpoint, lifespan="off", log_level="critical", ws="none", timeout_graceful_shutdown=1
+        )
         server = uvicorn.Server(settings)
-        async with proxy, face.running(), anyio.create_task_group() as tasks:
+        async with proxy, endpoint.running(), anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [listener])
             async with httpx2.AsyncClient(timeout=30) as http:
                 url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
@@ -119,10 +121,10 @@ async def over_pipes(proxy: Proxy, config: GatewayConfig) -> AsyncGenerator[Call
     """As `over_http`, for one client."""
     source, to_us = os.pipe()
     from_us, sink = os.pipe()
-    face = McpEndpoint(proxy, config, tokens=None, maps={})
+    endpoint = McpEndpoint(proxy, config, tokens=None, maps={})
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(face.serve_descriptors, source, sink, proxy)
+            tasks.start_soon(endpoint.serve_descriptors, source, sink, proxy)
             yield lambda: piped(to_us, from_us)
     finally:
         for descriptor in (source, sink, from_us):
