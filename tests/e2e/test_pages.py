@@ -3,13 +3,14 @@
 import json
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.pages import TYPED, Clone, blocks_of
+from tests.pages import SERVER, TYPED, Clone, blocks_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -68,6 +69,19 @@ def clone(tmp_path: Path) -> Iterator[Clone]:
     made = Clone(tmp_path)
     yield made
     made.close()
+
+
+def test_server_is_not_taken_for_ready_by_what_the_one_before_it_said(tmp_path: Path) -> None:
+    real, program = tmp_path / "real", tmp_path / "program"
+    real.write_text("#!/bin/sh\nexit 1\n")
+    program.write_text(SERVER.format(serves="'^ (serve) '", ready="ready", real=real, folder=tmp_path, engine=0))
+    real.chmod(0o755)
+    program.chmod(0o755)
+
+    for _ in range(15):
+        (tmp_path / "serve.log").write_text("ready\n")
+        (tmp_path / "serve.pid").unlink(missing_ok=True)
+        assert subprocess.run([program, "serve", "it"], capture_output=True, check=False).returncode == 1
 
 
 @pytest.mark.engine
