@@ -40,7 +40,7 @@ class Costs:
         return self.decode + (answers - 1) * self.beside
 
 
-class ScalingRates(Rates):
+class SimulatedRates(Rates):
     """The rates by which the paging decides: the same costs, where an id stands for several."""
 
     def __init__(self, costs: Costs, grain: int) -> None:

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Final
 
 from bench.cache.simulated import OWNER, PagedSlots
-from bench.scaling.costs import Costs, ScalingRates
+from bench.scaling.costs import Costs, SimulatedRates
 from bench.scaling.traces import Conversation
 from gateway.engine.paging import Paging
 from gateway.engine.slot import Slot
@@ -81,7 +81,7 @@ class Cache:
         self.waiting: deque[Request] = deque()
         self._grain = size.grain
         self._slots = PagedSlots(
-            Paging(size.cache // size.grain, ScalingRates(costs, size.grain)), map(Slot, range(size.slots))
+            Paging(size.cache // size.grain, SimulatedRates(costs, size.grain)), map(Slot, range(size.slots))
         )
         self._free = list(self._slots.slots)
 

@@ -38,7 +38,7 @@ SMALL: Final = Crowd(
     tool=(0.05, 2.0),
     person=(3.0, 8.0),
 )
-"""For one engine: conversations about a tenth as long as those of the scaling."""
+"""For one engine: conversations about a tenth as long as those of the simulation."""
 
 
 @dataclass(slots=True)
