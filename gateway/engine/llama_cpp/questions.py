@@ -44,10 +44,14 @@ class Questions(JsonQuestions):
         tools: Sequence[Mapping[str, Any]] = (),
         options: Options | None = None,
     ) -> str:
-        """`POST /apply-template`: the engine's own code renders the template, so the result can't differ from it."""
+        """`POST /apply-template`: the engine's own code renders the template, so the result can't differ from it.
+
+        With `tool_choice` "none" it renders the same text, but builds no grammar from the tools' schemas: it can't for
+        many schemas that are in use (a dangling `$ref`, a property that is `true`), and would refuse the request.
+        """
         body: dict[str, Any] = {"messages": list(messages)}
         if tools:
-            body["tools"] = list(tools)
+            body |= {"tools": list(tools), "tool_choice": "none"}
         # The server turns `preserve_reasoning` into the template's own switch, if it has one (llama.cpp,
         # common/chat.cpp).
         told = {**({"preserve_reasoning": True} if self._keep_reasoning else {}), **(options or {})}
