@@ -127,14 +127,17 @@ def hold_for(
     if form is None and choice.mode != "required":
         hold = _hold_of_calls(conversation, tools, parallel=parallel) if always else None
         return None if hold is None else hold.loosening(too_much)
-    # Decides whether reasoning may come first: a model that does not reason would start to if a grammar allowed it.
-    begun = {"prompt_tail": prompt_tail(conversation), "template": conversation.ready.facts.chat_template}
+    ready = conversation.ready
+    # Shows whether reasoning may come first: a model that does not reason would start to if a grammar allowed it.
+    tail, template = prompt_tail(conversation), ready.facts.chat_template
+    # With the vocabulary, markers are written as the template writes them: as single ids.
+    forced = partial(
+        call_grammar, fmt, choice="required", vocabulary=ready.token_map, prompt_tail=tail, template=template
+    )
     if choice.mode != "required" and form is not None:
-        several = parallel is not False
-        either = partial(answer_grammar, fmt, form, parallel=several, **begun)
-        return Hold(tools, either, formed=True).loosening(too_much)
-    forced = partial(call_grammar, fmt, choice="required", parallel=parallel is True, **begun)
-    return Hold(tools, forced).loosening(too_much)
+        either = partial(answer_grammar, fmt, form, vocabulary=ready.token_map, prompt_tail=tail, template=template)
+        return Hold(tools, partial(either, parallel=parallel is not False), formed=True).loosening(too_much)
+    return Hold(tools, partial(forced, parallel=parallel is True)).loosening(too_much)
 
 
 def _hold_of_calls(conversation: Conversation, tools: tuple[ToolSpec, ...], *, parallel: bool | None) -> Hold | None:

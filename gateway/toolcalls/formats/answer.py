@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from gateway.errors import RequestInvalid
-from gateway.toolcalls.formats.format import Format, reasoning_rules
+from gateway.toolcalls.formats.format import Format, marker_ids, reasoning_rules
 from gateway.toolcalls.grammar.exact import exact_rules
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.held import NotHeld
 from gateway.toolcalls.grammar.schemas import schema_rules
 from gateway.toolcalls.grammar.shared_rules import shared
 from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.tokens import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,15 @@ def answer_grammar(
     *,
     parallel: bool,
     prompt_tail: str,
+    vocabulary: Vocabulary | None = None,
     template: str | None = None,
 ) -> str:
     """Return the GBNF with which a model writes an answer of this form, or calls tools if there are any.
 
-    `template`: the model's chat template, which shows whether it reasons. Raises `NotHeld`.
+    `vocabulary`: as for `call_grammar`. `template`: the model's chat template, which shows whether it reasons. Raises
+    `NotHeld`.
     """
-    g = Grammar(tools, parallel=parallel, schemas=schema_rules)
+    g = Grammar(tools, parallel=parallel, schemas=schema_rules, tokens=marker_ids(fmt, vocabulary))
     # First, since the sum of a grammar's counts is bounded: what exceeds it should be the tools', not the answer's.
     answer = " ".join(filter(None, (g.markup(fmt.answer), form.rules(g))))
     reasoning = reasoning_rules(fmt, g, prompt_tail, template)

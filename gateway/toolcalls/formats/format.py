@@ -104,11 +104,15 @@ def call_grammar(
             f"tool_choice {choice!r} names no tool of this request (offered: {offered}); name one of them",
             param="tool_choice",
         )
-    found = stand_ins(vocabulary, fmt.markers) if vocabulary else {}
-    tokens = {marker: token_id for marker, (token_id, _) in found.items()}
-    grammar = Grammar(wanted, parallel=parallel, schemas=schema_rules, tokens=tokens)
+    grammar = Grammar(wanted, parallel=parallel, schemas=schema_rules, tokens=marker_ids(fmt, vocabulary))
     reasoning = "" if prompt_tail is None else reasoning_rules(fmt, grammar, prompt_tail, template)
     return grammar.text(f"{reasoning} {fmt.calls.grammar(grammar)}".strip())
+
+
+def marker_ids(fmt: Format, vocabulary: Vocabulary | None) -> dict[str, int]:
+    """Return the id of each marker of a format that is a single special token of a vocabulary."""
+    found = stand_ins(vocabulary, fmt.markers) if vocabulary else {}
+    return {marker: token_id for marker, (token_id, _) in found.items()}
 
 
 def reasoning_rules(fmt: Format, grammar: Grammar, tail: str, template: str | None = None) -> str:
