@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls import ToolSpec, validate_call
-from gateway.toolcalls.schema.check import MAX_PROBLEMS
+from gateway.toolcalls.schema.check import MAX_PROBLEMS, flaw
 from tests.gateway.toolcalls.fakes import TIME, WEATHER
 
 
@@ -49,6 +49,15 @@ def test_problems_are_few_and_short() -> None:
     found = validate_call(tool(schema), {f"{n}" * 500: "x" * 5000 for n in range(9)})
     assert len(found) == MAX_PROBLEMS
     assert all(len(problem) <= 322 and problem.count("...: ") == 1 for problem in found)
+
+
+@pytest.mark.parametrize("pattern", [r"^\p{L}+$", "(?<year>[0-9]{4})", "(", "[!-\uffff]" * 3])
+def test_pattern_is_not_compiled_and_what_python_can_not_read_hides_no_problem(pattern: str) -> None:
+    schema = objects(name={"type": "string", "pattern": pattern}, days={"type": "integer"})
+    schema["patternProperties"] = {pattern: {}}
+
+    assert validate_call(tool(schema), {"name": "x", "days": "x"}) == ["arguments.days: 'x' is not of type 'integer'"]
+    assert flaw(schema) is None
 
 
 def test_the_draft_that_a_schema_names_counts() -> None:
