@@ -22,7 +22,7 @@ from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin
 from gateway.observe.metrics import Metrics
 from gateway.observe.worker_metrics import WorkerMetrics
-from gateway.serve.admin.health import FRESH, is_local, not_local
+from gateway.serve.admin.health import FRESH, is_local, not_local, to_console
 from gateway.serve.http.errors import error_response
 from gateway.workers.folder import admin_socket
 from gateway.workers.merged import merge_readiness, merge_status
@@ -58,6 +58,7 @@ class Pages:
                 Route("/healthz/live", self._show_live),
                 Route("/healthz/ready", self._show_ready),
                 Route("/status", self._show_status),
+                Route("/", to_console),
                 *(Route(path, _no_console, methods=["GET", "POST"]) for path in ("/console", "/console/{page:path}")),
             ]
         )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from gateway.config.address import is_loopback
@@ -76,6 +76,8 @@ def admin_app(
 ) -> Starlette:
     """`/metrics`, `/healthz/live` (200 while the process runs), `/healthz/ready` (200, or 503 with reasons), `/status`.
 
+    `/` leads to the console, which is mounted in front of these pages.
+
     Args:
         status: makes the full report; None: there is no such page.
         private: whether only the gateway itself can reach this port.
@@ -97,12 +99,18 @@ def admin_app(
 
     return Starlette(
         routes=[
+            Route("/", to_console),
             Route("/metrics", show_metrics),
             Route("/healthz/live", show_live),
             Route("/healthz/ready", show_ready),
             *([] if status is None else [Route("/status", show_status)]),
         ]
     )
+
+
+async def to_console(_request: Request) -> Response:
+    """Lead whoever opens the bare address of the admin port to the console."""
+    return RedirectResponse("/console", 303)
 
 
 def is_local(request: Request) -> bool:

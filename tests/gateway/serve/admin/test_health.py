@@ -26,6 +26,12 @@ async def test_metrics_are_served_as_prometheus_text() -> None:
     assert 'codec_tool_calls_total{outcome="ok",server="time"} 1.0' in response.text
 
 
+async def test_bare_address_leads_to_the_console() -> None:
+    response = await get(Metrics(), Readiness(), "/")
+
+    assert (response.status_code, response.headers["location"]) == (303, "/console")
+
+
 async def test_live_is_200_whatever_the_parts_say() -> None:
     readiness = Readiness()
     readiness.set("engine", False, "gone")
@@ -103,4 +109,4 @@ async def test_draining_gateway_is_not_ready_any_more() -> None:
 async def test_admin_port_only_reads() -> None:
     for path in ("/metrics", "/healthz/live", "/healthz/ready"):
         assert (await get(Metrics(), Readiness(), path, "POST")).status_code == 405
-    assert (await get(Metrics(), Readiness(), "/")).status_code == 404
+    assert (await get(Metrics(), Readiness(), "/other")).status_code == 404
