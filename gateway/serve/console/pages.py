@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from gateway.config.model import ServeConfig
 from gateway.errors import ConfigError, GatewayError
 from gateway.observe.logs import get_logger
 from gateway.serve.console.conversations import Conversations
@@ -124,7 +125,7 @@ class Console:
         return RedirectResponse(NAVIGATION[0][0], 303)
 
     async def _show_sign_in(self, request: Request) -> Response:
-        return self._sign_in_page(request.query_params.get("key", ""))
+        return self._sign_in_page(request, request.query_params.get("key", ""))
 
     async def _enter(self, request: Request) -> Response:
         """Sign in. It takes a POST, so that merely opening the URL (a preview, a prefetch) does not use up the key."""
@@ -136,15 +137,15 @@ class Console:
             self._sources.metrics.access.auth_failed("unknown")
             log.warning("sign-in to the console refused", address=address, reason=refusal.words)
             if not refusal.wait:
-                return self._sign_in_page("", refusal.words, 403)
-            answer = self._sign_in_page("", refusal.words, 429)
+                return self._sign_in_page(request, "", refusal.words, 403)
+            answer = self._sign_in_page(request, "", refusal.words, 429)
             answer.headers["Retry-After"] = str(ceil(refusal.wait))
             return answer
         except ConfigError as error:
-            return self._sign_in_page("", error.message, 503)
+            return self._sign_in_page(request, "", error.message, 503)
         except GatewayError as error:
             status, body = error_answer(error)
-            return self._sign_in_page("", body["error"]["message"], status)
+            return self._sign_in_page(request, "", body["error"]["message"], status)
         log.info("an operator signed in to the console", address=address)
         answer = RedirectResponse("/console", 303)
         answer.set_cookie(
@@ -177,8 +178,9 @@ class Console:
         status = error.status_code if isinstance(error, HTTPException) else 404
         return self._refused(status, f"the console has no page for {request.method} {request.url.path}")
 
-    def _sign_in_page(self, key: str, problem: str = "", status: int = 200) -> Response:
-        return self._renderer.page("sign_in.html", _signed_out(key=key, problem=problem), status)
+    def _sign_in_page(self, request: Request, key: str, problem: str = "", status: int = 200) -> Response:
+        values = _signed_out(key=key, problem=problem, admin=_admin_url(request))
+        return self._renderer.page("sign_in.html", values, status)
 
     def _refused(self, status: int, words: str) -> Response:
         return self._renderer.page("refused.html", _signed_out(status=status, words=words), status)
@@ -186,7 +188,21 @@ class Console:
 
 def _signed_out(**values: Any) -> Mapping[str, Any]:
     """Values for a page shown to somebody who is not signed in."""
-    return {"path": "", "section": "", "navigation": (), "csrf": "", "texts": False, **values}
+    return {"path": "", "section": "", "navigation": (), "csrf": "", **values}
+
+
+def _own_path(request: Request) -> str:
+    """The path and query of the page that is shown, to come back to."""
+    query = request.url.query
+    return f"{request.url.path}?{query}" if query else request.url.path
+
+
+def _admin_url(request: Request) -> str | None:
+    """The admin port's URL, for `codec-gateway console --admin`; None where the command's default is right."""
+    if request.scope[SCHEME] == "https":
+        return f"https://{request.headers['host']}"
+    server = request.scope.get("server")
+    return f"http://127.0.0.1:{server[1]}" if server and server[1] != ServeConfig().admin_port else None
 
 
 def _cookie_of(request: Request) -> str:

@@ -19,6 +19,18 @@ async def test_who_is_not_signed_in_is_led_to_the_form(site, path: str) -> None:
         assert answer.text == ""
 
 
+async def test_signed_out_page_names_the_command_that_lets_one_in(site, page_of) -> None:
+    commands = {
+        url: page_of((await site.browser.http.get(f"{url}/console/sign-in")).text).one("pre").text
+        for url in ("http://127.0.0.1:8601", "http://127.0.0.1:8701")
+    }
+
+    assert commands == {
+        "http://127.0.0.1:8601": "codec-gateway console",
+        "http://127.0.0.1:8701": "codec-gateway console --admin http://127.0.0.1:8701",
+    }
+
+
 async def test_address_of_the_start_signs_in_by_a_form_and_looking_at_it_does_not_use_it_up(site) -> None:
     browser, url = site.browser, site.browser.mount.start_url("http://127.0.0.1:8601")
     for method in ("HEAD", "GET", "GET"):
