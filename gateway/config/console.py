@@ -16,8 +16,8 @@ VARIABLE: Final = "CODEC_ADMIN_TOKEN"
 class ConsoleConfig:
     """The pages under `/console` of the admin port."""
 
-    texts: Literal["off", "on"] = "off"
-    """Whether the texts of conversations are shown; if not, only ids, counts and sources are."""
+    texts: Literal["auto", "off", "on"] = "auto"
+    """Whether the text of conversations is shown; if not, only counts and sources are."""
     token: str | None = None
     """Lets its holder sign in; None: the one in the state folder."""
 
@@ -28,11 +28,12 @@ CONSOLE: Final = ConsoleConfig()
 class ConsoleSection(Section):
     """`[console]`: the pages under `/console` of the admin port ([how](console.md))."""
 
-    texts: Literal["off", "on"] = Field(
+    texts: Literal["auto", "off", "on"] = Field(
         default=CONSOLE.texts,
-        description="`off`: the console shows ids, counts and sources of conversations, but none of their text. "
-        "`on`: it shows their text too, with secrets masked; only for a machine on which everybody "
-        "who signs in may read what all callers say.",
+        description="`on`: the console shows the text of all callers' conversations, with secrets masked, to everybody "
+        "who signs in. `off`: it shows counts and sources only, no text and no token ids, since ids can be turned back "
+        "into text. `auto`: each person who signs in can switch, for their own session; text is shown at first if the "
+        "admin port is on loopback, no proxy stands between, and there are no API keys and no OAuth issuer.",
     )
     token: Annotated[str, Field(min_length=SHORTEST)] | None = Field(
         default=CONSOLE.token,

@@ -68,7 +68,7 @@ class Conversations:
             told, partly = self._listings.make(recall, row_filter), bool(gone and recall.branches(_whole(gone, -1)))
             return self._render("conversations.html", visit, row_filter=row_filter, told=told, gone=gone, partly=partly)
 
-        return await unless_shown(visit, (recall.changes, row_filter, gone, self._sources.texts), make)
+        return await unless_shown(visit, (recall.changes, row_filter, gone), make)
 
     async def _show(self, visit: Visit) -> Response:
         node = self._find(visit)
@@ -78,14 +78,14 @@ class Conversations:
         answers = [each.answer_id for each in self._sources.agent.recall.branches(node.number)]
 
         async def make() -> Response:
-            viewed = await self._view(node)
+            viewed = await self._view(node, visit.texts)
             secrets = secrets_of(self._sources.config)
             table = await self._read(partial(TurnTable, viewed.transcript, viewed.view, secrets))
             return self._render(
                 "conversation.html", visit, transcript=viewed.transcript, table=table, branches=answers, range=_RANGE
             )
 
-        return await unless_shown(visit, (node.answer_id, answers, self._sources.texts), make)
+        return await unless_shown(visit, (node.answer_id, answers), make)
 
     async def _transcript(self, visit: Visit) -> Response:
         return await self._tell(visit, transcript_json)
@@ -102,12 +102,12 @@ class Conversations:
             return JSONResponse(
                 {"error": "this conversation is no longer remembered: newer ones have replaced it"}, 404
             )
-        viewed = await self._view(node)
+        viewed = await self._view(node, visit.texts)
         return JSONResponse(await self._read(partial(show, viewed.transcript, viewed.view, *asked)))
 
-    async def _view(self, node: Remembered) -> _Viewed:
+    async def _view(self, node: Remembered, texts: bool) -> _Viewed:
         """The conversation up to this answer, read unless it was viewed last."""
-        texts, viewed = self._sources.texts, self._viewed
+        viewed = self._viewed
         offered = () if texts else self._sources.proxy.tools()
         tools = frozenset(name for each in offered for name in (each.name, each.tool))
         shown = None if viewed is None else (viewed.transcript.answer_id, viewed.view.texts, viewed.view.tools)

@@ -15,20 +15,23 @@ from starlette.routing import Route
 
 from gateway.config.model import ServeConfig
 from gateway.errors import ConfigError, GatewayError
+from gateway.observe.audit_line import AuditLine
 from gateway.observe.logs import get_logger
+from gateway.serve.auth.identity import OPERATOR
 from gateway.serve.console.conversations import Conversations
 from gateway.serve.console.missing import PageNotFound
 from gateway.serve.console.pins import Pins
 from gateway.serve.console.policy import CLIENT, SCHEME
 from gateway.serve.console.render import Renderer
 from gateway.serve.console.servers import Servers
-from gateway.serve.console.sign_in import SESSION_SECONDS, SignIn, SignInRefused
+from gateway.serve.console.sign_in import SESSION_SECONDS, Session, SignIn, SignInRefused
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.static_files import read_static_files
 from gateway.serve.console.tokenizer import Tokenizer
 from gateway.serve.console.tools import Tools
-from gateway.serve.console.visit import Page, Visit, is_our_form, read_form
+from gateway.serve.console.visit import Form, Page, Visit, is_our_form, read_form
 from gateway.serve.console.why import Why
+from gateway.serve.console.words import words_of
 from gateway.serve.http.errors import error_answer
 
 NAVIGATION: Final = (
@@ -69,6 +72,7 @@ class Console:
             Route(_SIGN_IN, self._show_sign_in, methods=["GET"]),
             Route(_SIGN_IN, self._enter, methods=["POST"]),
             Route("/console/sign-out", self._closed(self._leave), methods=["POST"]),
+            Route("/console/texts", self._closed(self._switch_texts), methods=["POST"]),
             Route("/console/static/{name}", self._show_static, methods=["GET"]),
             Route("/console", self._closed(self._begin), methods=["GET"]),
             *(self._route(page) for part in self._parts for page in part.pages()),
@@ -81,7 +85,8 @@ class Console:
             "section": visit.request.url.path,
             "navigation": NAVIGATION,
             "csrf": visit.session.csrf,
-            "texts": self._sources.texts,
+            "words": visit.words,
+            "here": _own_path(visit.request),
         }
         return self._renderer.page(template, {**common, **values})
 
@@ -106,13 +111,13 @@ class Console:
                 return RedirectResponse(_SIGN_IN, 303)
             try:
                 if request.method != "POST":
-                    return await show(Visit(request, session, {}))
+                    return await show(self._visit(request, session, {}))
                 form = await read_form(request)
                 if not is_our_form(session, form):
                     return self._refused(
                         403, "this form does not belong to your session: reload its page and send it again"
                     )
-                return await show(Visit(request, session, form))
+                return await show(self._visit(request, session, form))
             except PageNotFound as error:
                 return self._refused(404, error.message)
             except Exception as error:  # noqa: BLE001 - the boundary of these pages, as `http/errors.py` for /v1
@@ -120,6 +125,10 @@ class Console:
                 return self._refused(status, body["error"]["message"])
 
         return answer
+
+    def _visit(self, request: Request, session: Session, form: Form) -> Visit:
+        direct = request.scope[SCHEME] == "http"
+        return Visit(request, session, form, words_of(self._sources.config, chosen=session.texts, direct=direct))
 
     async def _begin(self, _visit: Visit) -> Response:
         return RedirectResponse(NAVIGATION[0][0], 303)
@@ -165,6 +174,29 @@ class Console:
         answer = RedirectResponse(_SIGN_IN, 303)
         answer.delete_cookie(name, path="/console", httponly=True, samesite="strict")
         return answer
+
+    async def _switch_texts(self, visit: Visit) -> Response:
+        """Show or hide the text of conversations in this session; the configuration may forbid it."""
+        shown, allowed = visit.form.get("texts") == "on", visit.words.can_switch
+        self._note_switch(visit, shown, allowed)
+        if not allowed:
+            setting = self._sources.config.console.texts
+            return self._refused(403, f'the configuration decides here (console.texts = "{setting}"): change it there')
+        self._sign_in.choose_texts(visit.request.cookies.get(_cookie_of(visit.request), ""), shown)
+        back = visit.form.get("back", "")
+        return RedirectResponse(back if back.startswith("/console/") else NAVIGATION[0][0], 303)
+
+    def _note_switch(self, visit: Visit, shown: bool, allowed: bool) -> None:
+        switched, outcome = "on" if shown else "off", "ok" if allowed else "refused"
+        log.info(
+            "the text of conversations was switched in a session of the console",
+            texts=switched,
+            outcome=outcome,
+            address=str(visit.request.scope[CLIENT]),
+        )
+        if self._sources.audit is not None:
+            line = AuditLine(OPERATOR.principal.name, "console", "console/texts", outcome, tool=switched)
+            self._sources.audit.record(line)
 
     async def _show_static(self, request: Request) -> Response:
         found = self._static.get(request.path_params["name"])

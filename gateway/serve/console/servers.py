@@ -68,7 +68,7 @@ class Servers:
         async def make() -> Response:
             return self._render("servers.html", visit, **told)
 
-        return await unless_shown(visit, (told, self._sources.texts), make)
+        return await unless_shown(visit, (told,), make)
 
     async def _show_one(self, visit: Visit) -> Response:
         name, wanted = visit.query("name"), visit.query("q").strip().lower()

@@ -9,7 +9,7 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final
@@ -36,6 +36,8 @@ class Session:
     csrf: str
     """Token that every form of the session must send back."""
     ends: float
+    texts: bool | None = None
+    """Whether text of conversations is shown to this session; None: as the settings say."""
 
 
 class SignInRefused(Exception):
@@ -107,6 +109,12 @@ class SignIn:
         """Whether there is a session that has not ended. Called for each answer; without sessions it costs nothing."""
         self._end_old()
         return bool(self._sessions)
+
+    def choose_texts(self, cookie: str, shown: bool) -> None:
+        """Show or hide the text of conversations in one session, until it ends."""
+        digest = _digest(cookie)
+        if (session := self._sessions.get(digest)) is not None:
+            self._sessions[digest] = replace(session, texts=shown)
 
     def leave(self, cookie: str) -> None:
         """End a session."""

@@ -33,8 +33,3 @@ class Sources:
     def config(self) -> "GatewayConfig":
         """The current settings."""
         return self.proxy.config
-
-    @property
-    def texts(self) -> bool:
-        """Whether the text of conversations may be shown."""
-        return self.config.console.texts == "on"

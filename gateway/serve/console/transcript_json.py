@@ -1,6 +1,8 @@
-"""A conversation as JSON for the viewer: counts, sources and ids, and text where it may be shown.
+"""A conversation as JSON for the viewer: counts and sources, and where text may be shown also ids and text.
 
-Turns a `Transcript` into JSON values. Texts are data: the viewer shows them as text, never as markup.
+Turns a `Transcript` into JSON values. Where text may not be shown, ids are left out, since anybody with the tokenizer
+can turn them into text, and so are each id's size and log-probability, from which much of the text can be guessed.
+Texts are data: the viewer shows them as text, never as markup.
 """
 
 import base64
@@ -49,6 +51,7 @@ def transcript_json(transcript: Transcript, view: ViewOptions) -> dict[str, Any]
         "number": transcript.number,
         "answer": transcript.answer_id,
         "count": len(transcript.ids),
+        "ids": view.texts,
         "texts": view.texts and view.token_map is not None,
         "runs": [_run(run, view) for run in transcript.runs],
         "turns": [_turn(turn) for turn in transcript.turns],
@@ -59,18 +62,22 @@ def transcript_json(transcript: Transcript, view: ViewOptions) -> dict[str, Any]
 
 
 def ids_json(transcript: Transcript, view: ViewOptions, start: int, count: int) -> dict[str, Any]:
-    """A range of ids; None for one that spells a secret. `bytes`: those of all ids, base64; `sizes`: bytes of each."""
-    numbers = range(start, min(start + min(count, RANGE), len(transcript.ids)))
+    """A range of ids; None for one that spells a secret. `bytes`: those of all ids, base64; `sizes`: bytes of each.
+
+    Where text may not be shown, only how many ids the range has.
+    """
+    numbers = range(start, max(start, min(start + min(count, RANGE), len(transcript.ids))))
+    told: dict[str, Any] = {"from": start, "count": len(numbers)}
+    if not view.texts:
+        return told
     ids = [None if number in view.hidden else transcript.ids[number] for number in numbers]
-    told: dict[str, Any] = {"from": start, "ids": ids, "logprobs": _logprobs(transcript.turns, numbers)}
+    told |= {"ids": ids, "logprobs": _logprobs(transcript.turns, numbers)}
     if (token_map := view.token_map) is None:
         return told
     special = token_map.special_ids
     told["special"] = [n for n, token_id in enumerate(ids) if token_id is not None and token_id in special]
-    if view.texts:
-        pieces = [b"" if token_id is None else token_map.table.get(token_id) or b"" for token_id in ids]
-        told |= {"bytes": base64.b64encode(b"".join(pieces)).decode(), "sizes": [len(piece) for piece in pieces]}
-    return told
+    pieces = [b"" if token_id is None else token_map.table.get(token_id) or b"" for token_id in ids]
+    return told | {"bytes": base64.b64encode(b"".join(pieces)).decode(), "sizes": [len(piece) for piece in pieces]}
 
 
 def differences_json(transcript: Transcript, view: ViewOptions, start: int) -> dict[str, Any]:
@@ -81,7 +88,7 @@ def differences_json(transcript: Transcript, view: ViewOptions, start: int) -> d
     found: list[dict[str, Any]] = []
     unread = 0
     token_map, done = view.token_map, start
-    if token_map is None or not token_map.can_encode:
+    if not view.texts or token_map is None or not token_map.can_encode:
         return {"from": start, "next": None, "known": False, "differences": []}
     for run in transcript.runs:
         if run.stop <= start:
@@ -101,10 +108,9 @@ def differences_json(transcript: Transcript, view: ViewOptions, start: int) -> d
 def _difference(each: Difference, start: int, view: ViewOptions, token_map: TokenMap) -> dict[str, Any]:
     at = start + each.start
     secret = any(number in view.hidden for number in range(at, at + each.count))
-    told: dict[str, Any] = {"at": at, "count": each.count, "ids": [] if secret else each.others}
-    if view.texts and not secret:
-        told["bytes"] = [base64.b64encode(token_map.token_bytes(each)).decode() for each in each.others]
-    return told
+    others = () if secret else each.others
+    spelled = [base64.b64encode(token_map.token_bytes(other)).decode() for other in others]
+    return {"at": at, "count": each.count, "ids": others, "bytes": spelled}
 
 
 def _run(run: Run, view: ViewOptions) -> list[Any]:

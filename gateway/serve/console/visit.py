@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from gateway.errors import RequestInvalid
 from gateway.serve.console.sign_in import Session
+from gateway.serve.console.words import Words
 from gateway.serve.http.body import BodyUnread, media_type, read_body
 
 FORM_BYTES: Final = 512 * 1024
@@ -33,6 +34,13 @@ class Visit:
     session: Session
     form: Form
     """Fields of the form that was submitted; empty for a GET."""
+    words: Words
+    """Whether it may see the text of conversations."""
+
+    @property
+    def texts(self) -> bool:
+        """Whether the text of conversations is shown."""
+        return self.words.shown
 
     def query(self, name: str) -> str:
         """A parameter of the URL's query; empty where there is none."""
@@ -50,10 +58,10 @@ class Page(NamedTuple):
 async def unless_shown(visit: Visit, told: Sequence[object], make: Callable[[], Awaitable[Response]]) -> Response:
     """The page, or 304 where the browser has it already: open pages poll every other second (`static/live.js`).
 
-    `told`: what the page shows, or values that change with it. The tag is a digest of these, keyed by the session: it
-    reveals nothing, and is different in another session or after a restart of the gateway.
+    `told`: what the page shows, or values that change with it; whether text is shown is added here. The tag is a digest
+    of these, keyed by the session: it reveals nothing, and is different in another session or after a restart.
     """
-    digest = blake2b(repr(told).encode(), key=visit.session.csrf.encode(), digest_size=16).hexdigest()
+    digest = blake2b(repr((told, visit.words)).encode(), key=visit.session.csrf.encode(), digest_size=16).hexdigest()
     tag = f'"{digest}"'
     page = Response(status_code=304) if visit.request.headers.get("if-none-match") == tag else await make()
     page.headers["etag"] = tag

@@ -72,7 +72,7 @@ class Why:
         last = self._sources.agent.recall.last()
 
         async def make() -> Response:
-            rows = [self._row(each) for each in last]
+            rows = [self._row(each, visit.texts) for each in last]
             lost: dict[str, int] = {}
             for row in rows:
                 if row.lost and row.reason is not None:
@@ -80,9 +80,9 @@ class Why:
             return self._render("why.html", visit, rows=rows, lost=sorted(lost.items(), key=lambda pair: -pair[1]))
 
         # A new request is always listed first, with its own time: the first row changes whenever the list does.
-        return await unless_shown(visit, (last[:1], self._sources.texts), make)
+        return await unless_shown(visit, (last[:1],), make)
 
-    def _row(self, compared: Comparison) -> Row:
+    def _row(self, compared: Comparison, texts: bool) -> Row:
         told = compared.told
         miss = told.recall_miss
         advice = None
@@ -90,11 +90,11 @@ class Why:
             place = (None, None) if miss is None else (miss.message, miss.at)
             advice = advice_on_loss(told.reason, *place)
         figures = (compared.conversation, told.held, told.reused, told.lost, told.reason)
-        return Row(compared.when, compared.principal, *figures, advice, self._change(compared))
+        return Row(compared.when, compared.principal, *figures, advice, self._change(compared) if texts else None)
 
     def _change(self, compared: Comparison) -> Change | None:
         miss = compared.told.recall_miss
-        if miss is None or miss.message is None or miss.at is None or not self._sources.texts:
+        if miss is None or miss.message is None or miss.at is None:
             return None
         secrets = secrets_of(self._sources.config)
         was, now = mask_text(miss.was, secrets), mask_text(miss.now, secrets)

@@ -22,7 +22,7 @@ export class Details {
 
   // `other`: what a text path would hold in its place; undefined: the same.
   describe(told, run, other) {
-    const facts = [["place", count.format(told.number)], ["id", told.id === null ? "not shown: it spells a secret" : String(told.id)]];
+    const facts = [["place", count.format(told.number)], ["id", idOf(told)]];
     if (told.piece && told.id !== null) facts.push(["text", spell(told.piece, 200)], ["bytes", hex(told.piece.subarray(0, 64))]);
     facts.push(["source", run.tool ? `${nameOf(run.source)}: ${run.tool}` : nameOf(run.source)]);
     if (told.special) facts.push(["kind", "special token"]);
@@ -32,7 +32,12 @@ export class Details {
   }
 }
 
+function idOf({ id, withheld }) {
+  if (withheld) return "not shown: text of conversations is switched off";
+  return id === null ? "not shown: it spells a secret" : String(id);
+}
+
 function spellOther(other) {
   if (!other.ids.length) return "others, not shown: these spell a secret";
-  return other.ids.map((id, n) => (other.bytes ? `${spell(fromBase64(other.bytes[n]))} (${id})` : String(id))).join("  ");
+  return other.ids.map((id, n) => `${spell(fromBase64(other.bytes[n]))} (${id})`).join("  ");
 }

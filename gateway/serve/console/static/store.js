@@ -81,8 +81,8 @@ class Range {
     this.bytes = told.bytes === undefined ? null : fromBase64(told.bytes);
     this.ends = told.sizes ? Uint32Array.from(told.sizes) : null;
     for (let n = 1; n < (this.ends?.length ?? 0); n += 1) this.ends[n] += this.ends[n - 1];
-    this.made = new Array(told.ids.length);
-    this.stop = told.from + told.ids.length;
+    this.made = new Array(told.count);
+    this.stop = told.from + told.count;
   }
 
   get(n) {
@@ -92,8 +92,10 @@ class Range {
 
   make(n) {
     const { from, ids, logprobs } = this.told;
-    const id = ids[n];
+    // Where text may not be shown, ids are not sent.
+    const withheld = !ids;
+    const id = withheld ? null : ids[n];
     const piece = this.bytes && this.bytes.subarray(n ? this.ends[n - 1] : 0, this.ends[n]);
-    return { number: from + n, id, piece, special: this.special.has(n), logprob: logprobs?.[n] ?? null, label: label(id, piece) };
+    return { number: from + n, id, withheld, piece, special: this.special.has(n), logprob: logprobs?.[n] ?? null, label: withheld ? "·" : label(id, piece) };
   }
 }

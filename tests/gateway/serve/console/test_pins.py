@@ -58,7 +58,7 @@ async def test_changed_tool_is_shown_with_what_changed_and_the_command_that_take
     assert difference_.one("ins").text == ('+  "description": "reads <script>alert(1)</script>\\u001b[31m\\u202e",')
     assert {each.tag for each in difference_.all()} == {"del", "ins"}
     assert "codec-gateway pins accept up read" in page.text
-    assert [form.attributes["action"] for form in page.all("form")] == ["/console/sign-out"]
+    assert [form.attributes["action"] for form in page.all("form")] == ["/console/sign-out", "/console/texts"]
 
 
 async def test_page_of_servers_says_that_something_changed(run_console, settings_of) -> None:

@@ -71,7 +71,7 @@ async def test_words_stay_unseen_unless_the_settings_show_them(run_console, sett
 
     assert "the clock says" not in page.text
     assert page.all("figure") == []
-    assert "only ids, counts and sources" in page.one("footer").text
+    assert "only counts and sources" in page.one("footer").text
 
 
 async def test_words_that_changed_are_text_for_html_and_for_eyes_and_hold_no_secret(
