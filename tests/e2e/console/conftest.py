@@ -122,21 +122,28 @@ class Words(NamedTuple):
     model_name: str = "a-model"
     was: str = "was"
     """What the client changed."""
+    tools: str = ""
+    """Definitions of tools, before everything else."""
+    letters: str = ""
+    """More words of the model, an id for each letter: no tokenizer would write them so."""
 
 
 def answer(words: Words, name: str, number: int = 7, before: Remembered | None = None, made: float = 1.0) -> Remembered:
     """An answer: a question, a call with its result, and the model's last words."""
-    user, call, result, said = (
-        array("I", _encoded(each)) for each in (words.user, words.arguments, words.result, words.model)
+    tools, user, call, result, said = (
+        array("I", _encoded(each)) for each in (words.tools, words.user, words.arguments, words.result, words.model)
     )
+    said.extend(tiny_map().encode(letter)[0] for letter in words.letters)
     kept = 0 if before is None else len(before.ids())
-    starts = [kept + len(user), kept + len(user) + len(call) + len(result)]
+    asked = kept + len(tools) + len(user)
+    starts = [asked, asked + len(call) + len(result)]
     calls = [{"id": f"c{name}", "function": {"name": words.tool, "arguments": words.arguments}}]
     wrote = {"role": "assistant", "content": "", "tool_calls": calls}
     record = AnswerRecord(
         ended="stop",
         kept=kept,
         spans=[
+            *([Span("tools", len(tools))] if tools else []),
             Span("user", len(user)),
             Span("model", len(call)),
             Span("shim", len(result), words.tool),
@@ -175,7 +182,7 @@ def answer(words: Words, name: str, number: int = 7, before: Remembered | None =
             Lived({"role": "assistant", "content": words.model}, said, LivedTurn()),
         ),
         kept=kept,
-        added=user + call + result + said,
+        added=tools + user + call + result + said,
         held=0,
         engine=0,
         number=number,

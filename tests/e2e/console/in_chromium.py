@@ -307,7 +307,7 @@ def long_seen() -> dict[str, Any]:
     runs = [[at, min(RUN, LONG - at), sources[at // RUN % 7], None, None, None] for at in range(0, LONG, RUN)]
     ends = [[n, at, at + (n % 3), at + 40] for n, at in enumerate(range(0, LONG - 100, 997))]
     turns = [{"answer": 0, "start": None, "count": 1, "calls": [], "guessed": False}] * len(ends)
-    told = {"number": 0, "answer": "x", "count": LONG, "texts": True, "calls": [], "turns": turns}
+    told = {"number": 0, "answer": "x", "count": LONG, "texts": True, "ids": True, "calls": [], "turns": turns}
     return {**told, "runs": runs, "cache_ends": ends}
 
 
@@ -315,7 +315,8 @@ def long_ids(start: int, count: int) -> dict[str, Any]:
     numbers = range(start, min(start + count, LONG))
     pieces = [WORDS[n % len(WORDS)].encode() for n in numbers]
     return {
-        "from": start, "ids": [n % 49_152 for n in numbers], "logprobs": [-(n % 5) / 2 for n in numbers],
+        "from": start, "count": len(numbers), "ids": [n % 49_152 for n in numbers],
+        "logprobs": [-(n % 5) / 2 for n in numbers],
         "special": list(range(0, len(numbers), 50)), "sizes": [len(piece) for piece in pieces],
         "bytes": base64.b64encode(b"".join(pieces)).decode(),
     }  # fmt: skip

@@ -15,6 +15,7 @@ from playwright.sync_api import Page, Response, expect
 from gateway.agent.events import PromptCompared
 from gateway.agent.memory import Miss
 from gateway.agent.recall import Comparison
+from gateway.config.model import ServeConfig
 from leaf_sdk.testing import tiny_map_bytes
 from leaf_sdk.vocab import load_map
 
@@ -65,15 +66,141 @@ def test_no_word_of_a_conversation_leaves_while_texts_are_off(window, run_consol
         console.services.agent.recall._last.append(compared)
         visitor.page.on("requestfinished", lambda request: read(request.response()))
         page = opened(visitor)
-        page.get_by_role("button", name="Compare with the text path").click()
-        expect(page.locator(".viewer-status")).to_contain_text("come back")
+        expect(page.get_by_role("button", name="Compare with the text path")).to_have_count(0)
         page.locator(".to-id").last.click()
-        expect(page.locator(".id-details")).to_contain_text("place")
+        expect(page.locator(".id-details")).to_contain_text("text of conversations is switched off")
+        page.keyboard.press("n")
+        visitor.judge()
+        visitor.picture("texts-off-wide")
         seen = [page.content(), *(visitor.open(path).content() for path in ("/console/conversations", "/console/why"))]
 
-    assert len(told) >= 6
+    assert len(told) >= 5
+    assert [each for each in told if '"ids":[' in each or '"logprobs"' in each] == []
     words = ("zebra", base64.b64encode(b"zebra").decode().rstrip("="), b"zebra".hex(" "), '"bytes"', '"sizes"')
     assert [(word, each[:200]) for each in (*told, *seen) for word in words if word in each] == []
+
+
+@pytest.mark.parametrize("size", ["wide", "narrow"])
+def test_switch_shows_text_to_the_one_who_uses_it(window, run_console, answered, tmp_path, size: str) -> None:
+    keys = tmp_path / "keys.toml"
+    keys.touch(0o600)
+    with (
+        run_console("auto", serve=ServeConfig(keys=keys)) as console,
+        window(console, size) as visitor,
+        window(console) as other,
+    ):
+        console.remember(answered("one", **SAID))
+        other.sign_in()
+        page = opened(visitor)
+        expect(page.locator(".id-chip").first).to_have_text("·")
+        visitor.judge()
+        page.get_by_role("button", name="Show text").press("Enter")
+        expect(page).to_have_url(re.compile(f"{CONVERSATION}$"))
+        expect(page.locator(".id-chip").first).not_to_have_text("·")
+        page.get_by_text("Arguments and result").click()
+        expect(page.locator(".calls pre").last).to_have_text("zebra gives")
+        visitor.judge()
+        visitor.picture(f"texts-switched-{size}")
+        theirs = other.open(CONVERSATION)
+        expect(theirs.locator(".id-chip").first).to_have_text("·")
+        page.get_by_role("button", name="Hide text").click()
+        expect(page.locator(".id-chip").first).to_have_text("·")
+
+
+def places(page: Page) -> list[int]:
+    """Where the ids begin that would come back different."""
+    found: list[int] = []
+    start: int | None = 0
+    while start is not None:
+        asked = f"fetch('{CONVERSATION}/differences.json?from={start}').then((answer) => answer.json())"
+        told = page.evaluate(asked)
+        found += [each["at"] for each in told["differences"]]
+        start = told["next"]
+    return found
+
+
+@pytest.mark.parametrize("size", ["wide", "narrow"])
+def test_places_that_differ_are_reached_one_after_the_other(window, run_console, answered, size: str) -> None:
+    long = " ".join(f"word{n}" for n in range(3000))
+    with run_console("on") as console, window(console, size) as visitor:
+        node = answered("first", letters="hello world", result=long)
+        for number in range(3):
+            node = answered(f"a{number}", before=node, made=2.0 + number, letters="hello and world", result=long)
+        console.remember(node)
+        page = opened(visitor)
+        after, before = (
+            page.get_by_role("button", name=f"{words} place that differs") for words in ("Next", "Previous")
+        )
+        expect(after).to_be_hidden()
+        page.keyboard.press("n")
+        page.get_by_role("button", name="Compare with the text path").click()
+        expect(page.locator(".viewer-status")).to_contain_text("come back")
+        found = places(page)
+        assert len(found) > 3
+        expect(page.locator(".jump-count")).to_have_text(f"{len(found)} places")
+        focused = page.locator(".id-chip:focus")
+        after.press("Enter")
+        expect(focused).to_have_attribute("data-n", str(found[0]))
+        for number, place in enumerate(found[1:], 2):
+            page.keyboard.press("n")
+            expect(focused).to_have_attribute("data-n", str(place))
+            expect(focused).to_have_class(re.compile("differs"))
+            expect(focused).to_have_attribute("aria-label", re.compile("different in the text path"))
+            expect(page.locator(".jump-count")).to_have_text(f"{number} of {len(found)}")
+            expect(page.get_by_role("status").filter(has_text=f"Place {number} of {len(found)}")).to_be_visible()
+            expect(focused).to_be_in_viewport()
+        expect(page.locator(".id-details")).to_contain_text("text path")
+        visitor.judge()
+        visitor.picture(f"jump-{size}")
+        page.keyboard.press("n")
+        expect(focused).to_have_attribute("data-n", str(found[0]))
+        before.click()
+        expect(focused).to_have_attribute("data-n", str(found[-1]))
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("p")
+        expect(focused).to_have_attribute("data-n", str(found[-2]))
+
+
+@pytest.mark.parametrize("size", ["wide", "narrow"])
+def test_tool_definitions_are_folded_until_somebody_opens_them(window, run_console, answered, size: str) -> None:
+    tools = " ".join(f'{{"name": "tool{n}"}}' for n in range(2000))
+    with run_console("on") as console, window(console, size) as visitor:
+        node = answered("one", tools=tools)
+        console.remember(node)
+        page = opened(visitor)
+        defined = node.record.spans[0].count
+        fold = page.locator(".fold")
+        expect(fold).to_have_attribute("aria-expanded", "false")
+        # The first chip is the first of what the user asked.
+        expect(page.locator(".id-chip").first).to_have_attribute("data-n", str(defined))
+        visitor.judge()
+        visitor.picture(f"folded-{size}")
+        page.locator(".id-chip").first.click()
+        for key in ("ArrowLeft", "ArrowUp", "Home", "Control+Home", "PageUp"):
+            page.keyboard.press(key)
+            expect(page.locator(".id-chip:focus")).to_have_attribute("data-n", str(defined))
+        page.keyboard.press("Shift+Tab")
+        expect(fold).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(fold).to_have_attribute("aria-expanded", "true")
+        expect(fold).to_be_focused()
+        expect(page.locator(".id-chip").first).to_have_attribute("data-n", "0")
+        visitor.judge()
+        page.locator(".id-chip").first.click()
+        page.keyboard.press("PageDown")
+        expect(page.locator(".id-chip:focus")).to_have_attribute("data-n", re.compile(r"^\d{2,}$"))
+        page.keyboard.press("Control+Home")
+        page.keyboard.press("Shift+Tab")
+        page.keyboard.press("Space")
+        expect(fold).to_have_attribute("aria-expanded", "false")
+        expect(page.locator(".id-chip").first).to_have_attribute("data-n", str(defined))
+        assert page.locator(".id-chip[tabindex='0']").count() == 1
+        # What goes on leaves the fold as it is.
+        console.remember(answered("two", before=node, made=2.0))
+        expect(page.locator("#news")).to_contain_text("has continued", timeout=15_000)
+        expect(fold).to_have_attribute("aria-expanded", "false")
+        page.locator(".to-id").last.click()
+        expect(page.locator(".id-chip:focus")).to_be_visible()
 
 
 def test_each_branch_shows_its_own_ids(window, run_console, answered) -> None:

@@ -14,7 +14,10 @@ export function idByKey(event, layout, active, page) {
     Home: () => (event.ctrlKey ? 0 : row()[0]),
     End: () => (event.ctrlKey ? layout.count - 1 : row()[1] - 1),
   }[event.key];
-  return to ? Math.min(Math.max(to(), 0), layout.count - 1) : null;
+  if (!to) return null;
+  const id = Math.min(Math.max(to(), 0), layout.count - 1);
+  // Folded ids are passed over.
+  return layout.shownFrom(id, id < active ? -1 : 1);
 }
 
 // The id that stands so many rows further down, as far along its row.

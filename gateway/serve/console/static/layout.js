@@ -1,11 +1,15 @@
 // Where each id stands: runs cut into segments, segments into rows of one height. Knows no document.
 const SEGMENT = 512;
 const PER_ROW = 12;
+// Sources whose runs are folded until somebody opens them: most of a prompt, and the same in every conversation.
+const FOLDED = new Set(["tools"]);
 
 export class Layout {
-  // `transcript` comes from the server. A segment lies in one run and begins where a cache ended, if one did.
-  constructor(transcript) {
+  // `transcript` comes from the server. A segment lies in one run and begins where a cache ended, if one did. `opened`: where
+  // the runs begin that somebody has opened.
+  constructor(transcript, opened = new Set()) {
     this.segments = [];
+    this.opened = opened;
     const ends = new Map();
     for (const [turn, cached, held, prompt] of transcript.cache_ends) {
       const at = Math.min(cached, transcript.count);
@@ -33,7 +37,34 @@ export class Layout {
     return segment.ends.length + (segment.head ? 1 : 0);
   }
 
+  // Whether a run's ids have no rows, only its head and the lines in it.
+  isFolded(run) {
+    return FOLDED.has(run.source) && !this.opened.has(run.start);
+  }
+
+  canFold(run) {
+    return FOLDED.has(run.source);
+  }
+
+  // Open a run or fold it.
+  toggle(run) {
+    if (!this.opened.delete(run.start)) this.opened.add(run.start);
+    this.measure();
+  }
+
+  // This id if it has a row, otherwise the next one that does: towards `step` (1 or -1), or the other way if there is none.
+  shownFrom(id, step) {
+    for (const direction of [step, -step]) {
+      for (let number = this.segmentOf(id); number >= 0 && number < this.segments.length; number += direction) {
+        const { start, stop, run } = this.segments[number];
+        if (!this.isFolded(run)) return Math.min(Math.max(id, start), stop - 1);
+      }
+    }
+    return id;
+  }
+
   size(segment) {
+    if (this.isFolded(segment.run)) return this.before(segment);
     return this.before(segment) + (segment.rows?.length ?? Math.ceil((segment.stop - segment.start) / this.per));
   }
 
@@ -98,11 +129,15 @@ export class Layout {
     return this.segments[this.segmentOf(id)].run;
   }
 
-  // The row that an id stands in, counted over all.
+  // The row that an id stands in, counted over all; of a folded one, the head of its run.
   rowOf(id) {
     const number = this.segmentOf(id);
     const segment = this.segments[number];
-    const { rows } = segment;
+    const { rows, run } = segment;
+    if (this.isFolded(run)) {
+      const first = this.segmentOf(run.start);
+      return this.tops[first] + this.segments[first].ends.length;
+    }
     const within = rows
       ? search(rows.length, (n) => n + 1 === rows.length || rows[n + 1] > id)
       : Math.floor((id - segment.start) / this.per);

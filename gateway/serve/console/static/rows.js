@@ -12,13 +12,21 @@ export function endRow({ turn, cached, held, prompt }) {
   return row;
 }
 
-// `call`: whose result the run is; undefined: of none.
-export function headRow(run, call) {
+// `call`: whose result the run is; undefined: of none. `fold`: whether it is folded; null: it can't be.
+export function headRow(run, call, fold) {
   const row = make("div", `run-head src-${run.source}`);
   const name = cell("", "");
   name.append(make("span", "swatch"), make("b", "", nameOf(run.source)), make("span", "", `${count.format(run.count)} ${run.count === 1 ? "id" : "ids"}`));
   if (run.tool) name.append(make("span", "", run.server ? `${run.tool} on ${run.server}` : run.tool));
   if (call) name.append(make("span", "", `result of turn ${call.turn + 1}'s call${secondsOf(call)}`));
+  if (fold !== null) {
+    const button = make("button", "fold", fold ? "Show" : "Hide");
+    button.type = "button";
+    button.dataset.run = String(run.start);
+    button.setAttribute("aria-expanded", String(!fold));
+    button.setAttribute("aria-label", `${fold ? "Show" : "Hide"} ${count.format(run.count)} ids: ${nameOf(run.source)}`);
+    name.append(button);
+  }
   row.append(name);
   return row;
 }
@@ -43,7 +51,12 @@ export function chip(told, run, width, { active, differs }) {
   if (differs) element.classList.add("differs");
   element.dataset.n = String(told.number);
   element.tabIndex = active ? 0 : -1;
-  element.setAttribute("aria-label", `${told.label}${told.piece && told.id !== null ? `, id ${told.id}` : ""}, ${nameOf(run.source)}${told.special ? ", special" : ""}`);
+  const label = [told.withheld ? "not shown" : told.label];
+  if (told.piece && told.id !== null) label.push(`id ${told.id}`);
+  label.push(nameOf(run.source));
+  if (told.special) label.push("special");
+  if (differs) label.push("different in the text path");
+  element.setAttribute("aria-label", label.join(", "));
   element.style.inlineSize = `${width}px`;
   return element;
 }

@@ -28,6 +28,7 @@ export class Scroller {
   open(transcript) {
     this.transcript = transcript;
     this.layout = new Layout(transcript);
+    this.active = this.layout.shownFrom(0, 1);
     this.resize();
     new ResizeObserver(() => this.resize()).observe(this.box);
   }
@@ -37,9 +38,9 @@ export class Scroller {
     const edge = this.edge();
     const before = this.layout;
     this.transcript = transcript;
-    this.layout = new Layout(transcript);
+    this.layout = new Layout(transcript, before.opened);
     const kept = this.layout.adopt(before, same);
-    this.active = Math.min(this.active, transcript.count - 1);
+    this.active = this.layout.shownFrom(Math.min(this.active, transcript.count - 1), -1);
     for (const key of [...this.rows.keys()]) if (key >= kept * ROWS) this.drop(key);
     this.keep({ ...edge, id: Math.min(edge.id, transcript.count - 1) });
   }
@@ -100,6 +101,25 @@ export class Scroller {
       this.space.style.blockSize = `${size}px`;
       this.size = size;
     }
+  }
+
+  // Open or fold the run that begins with this id. Its head keeps its place and its focus: what changes is below it.
+  toggle(start) {
+    const number = this.layout.segmentOf(start);
+    const segment = this.layout.segments[number];
+    const focused = this.space.contains(document.activeElement);
+    this.drop(number * ROWS + segment.ends.length);
+    this.layout.toggle(segment.run);
+    this.active = this.layout.shownFrom(this.active, 1);
+    this.held = undefined;
+    this.draw();
+    if (focused) this.space.querySelector(`.fold[data-run="${start}"]`)?.focus({ preventScroll: true });
+  }
+
+  // Open the run of an id, if it is folded.
+  reveal(number) {
+    const run = this.layout.runOf(number);
+    if (this.layout.isFolded(run)) this.toggle(run.start);
   }
 
   // Scroll as little as brings an id into sight.
@@ -180,7 +200,7 @@ export class Scroller {
       let moved = false;
       for (let number = this.layout.segmentAt(from); number < this.layout.segments.length && this.layout.tops[number] < to; number += 1) {
         const segment = this.layout.segments[number];
-        if (segment.rows) continue;
+        if (segment.rows || this.layout.isFolded(segment.run)) continue;
         if (this.store.has(segment.start, segment.stop)) {
           this.packOne(segment, number);
           moved = true;
@@ -228,7 +248,9 @@ export class Scroller {
     const { run } = segment;
     const within = row - this.layout.tops[number];
     if (within < segment.ends.length) return endRow(segment.ends[within]);
-    if (within < this.layout.before(segment)) return headRow(run, this.transcript.calls[run.call]);
+    if (within < this.layout.before(segment)) {
+      return headRow(run, this.transcript.calls[run.call], this.layout.canFold(run) ? this.layout.isFolded(run) : null);
+    }
     const [start, stop] = this.layout.idsOf(row);
     if (!this.store.has(start, stop)) {
       this.fetch(segment);
@@ -257,6 +279,8 @@ export class Scroller {
     if (!found) return false;
     found.tabIndex = 0;
     found.focus({ preventScroll: true });
+    // The box may be out of sight itself.
+    found.scrollIntoView({ block: "nearest" });
     return true;
   }
 }

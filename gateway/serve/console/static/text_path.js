@@ -7,16 +7,28 @@ export class TextPath {
     this.store = store;
     this.say = say;
     this.others = new Map();
+    // The first id of each place, in order.
+    this.places = [];
   }
 
   // Forget what was found from an id on.
   cut(from) {
     for (const number of [...this.others.keys()]) if (number >= from) this.others.delete(number);
+    this.places = this.places.filter((at) => at < from);
+  }
+
+  // The place behind an id, or before it (`step` 1 or -1), and its number from 1; behind the last comes the first.
+  next(from, step) {
+    const { places } = this;
+    const behind = places.filter((at) => (step > 0 ? at > from : at < from));
+    const at = behind.at(step > 0 ? 0 : -1) ?? places.at(step > 0 ? 0 : -1);
+    return { at, number: places.indexOf(at) + 1 };
   }
 
   async compare(total) {
     this.others.clear();
-    let [places, ids, unread] = [0, 0, 0];
+    this.places = [];
+    let [ids, unread] = [0, 0];
     try {
       for (let next = 0; next !== null; ) {
         this.say(`Comparing: ${count.format(next)} of ${count.format(total)} ids`);
@@ -24,14 +36,15 @@ export class TextPath {
         if (!told.known) throw new Error("Not known: this conversation's map is not available here, or can't encode.");
         unread += told.unread;
         for (const each of told.differences) {
-          places += 1;
+          this.places.push(each.at);
           ids += each.count;
           for (let n = 0; n < each.count; n += 1) this.others.set(each.at + n, each);
         }
         next = told.next;
       }
       const left = unread ? `; ${count.format(unread)} ids were not compared` : "";
-      this.say(places ? `${count.format(ids)} ids at ${count.format(places)} places would come back as other ids, underlined here${left}.` : `Every id would come back unchanged${left}.`);
+      const places = this.places.length;
+      this.say(places ? `${count.format(ids)} ids at ${count.format(places)} ${places === 1 ? "place" : "places"} would come back as other ids, underlined here${left}.` : `Every id would come back unchanged${left}.`);
     } catch (error) {
       this.say(error.message);
     }

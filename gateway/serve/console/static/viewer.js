@@ -33,7 +33,9 @@ export class Viewer {
     this.compare.addEventListener("click", () => this.compareAll());
     this.status = make("p", "viewer-status");
     this.status.setAttribute("role", "status");
-    tools.append(this.compare, this.status);
+    // Without ids there is nothing to compare.
+    if (this.transcript.ids) tools.append(this.compare);
+    tools.append(this.makeJumps(), this.status);
     this.box = make("div", "ids");
     this.box.setAttribute("role", "grid");
     this.box.setAttribute("aria-readonly", "true");
@@ -41,9 +43,52 @@ export class Viewer {
     this.rows = new Scroller(this.box, this.store, (id) => this.textPath.others.has(id), (words) => this.say(words));
     this.details = new Details();
     this.place.append(tools, this.box, this.details.list);
+    this.place.addEventListener("keydown", (event) => this.jumpByKey(event));
     this.box.addEventListener("keydown", (event) => this.press(event));
     this.box.addEventListener("pointerover", (event) => this.point(event));
     this.box.addEventListener("click", (event) => this.click(event));
+  }
+
+  // Buttons that lead from one place that differs to the next; hidden until some are known.
+  makeJumps() {
+    this.jumps = make("span", "jumps");
+    this.jumps.hidden = true;
+    this.jumpCount = make("span", "jump-count");
+    const [before, after] = [["Previous", "p", -1], ["Next", "n", 1]].map(([words, key, step]) => {
+      const button = make("button", "quiet", words);
+      button.type = "button";
+      button.setAttribute("aria-label", `${words} place that differs`);
+      button.setAttribute("aria-keyshortcuts", key);
+      button.title = `Key: ${key}`;
+      button.addEventListener("click", () => this.jump(step));
+      return button;
+    });
+    this.jumps.append(before, this.jumpCount, after);
+    return this.jumps;
+  }
+
+  // What the buttons say once other places are known.
+  countPlaces() {
+    const places = this.textPath.places.length;
+    this.jumps.hidden = !places;
+    this.jumpCount.textContent = `${count.format(places)} ${places === 1 ? "place" : "places"}`;
+  }
+
+  jumpByKey(event) {
+    if (event.ctrlKey || event.altKey || event.metaKey || this.jumps.hidden) return;
+    const step = { n: 1, p: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    this.jump(step);
+  }
+
+  // Before anybody has moved, the next place is the first one, even if it begins with the first id.
+  async jump(step) {
+    const { at, number } = this.textPath.next(this.moved ? this.rows.active : -1, step);
+    const words = `${count.format(number)} of ${count.format(this.textPath.places.length)}`;
+    this.jumpCount.textContent = words;
+    await this.go(at);
+    this.say(`Place ${words}: id ${count.format(at)}.`);
   }
 
   // Show another answer, with which the conversation went on. Gives how it was told before, and how it is now.
@@ -54,6 +99,7 @@ export class Viewer {
     this.transcript = transcript;
     this.store.goOn(answer, same);
     this.textPath.cut(same);
+    this.countPlaces();
     this.name();
     this.described = null;
     this.rows.goOn(transcript, same);
@@ -86,6 +132,11 @@ export class Viewer {
   }
 
   click(event) {
+    const fold = event.target.closest(".fold");
+    if (fold) {
+      this.rows.toggle(Number(fold.dataset.run));
+      return;
+    }
     const number = this.numberOf(event);
     if (number !== null) this.go(number);
   }
@@ -101,6 +152,8 @@ export class Viewer {
   async go(number) {
     if (!this.rows) return;
     const asked = (this.asked += 1);
+    this.moved = true;
+    this.rows.reveal(number);
     if (!this.store.has(number, number + 1)) await this.store.load(number, number + 1).catch((error) => this.say(error.message));
     if (asked === this.asked && this.store.get(number) && this.rows.focus(number)) this.describe(number);
   }
@@ -118,6 +171,7 @@ export class Viewer {
     this.compare.ariaDisabled = "true";
     await this.textPath.compare(this.transcript.count);
     this.compare.ariaDisabled = null;
+    this.countPlaces();
     this.described = null;
     this.rows.clear();
     this.rows.draw();
