@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from gateway.documentation.pages import open_pages
+
 ROOT = Path(__file__).parents[1]
 KINDS = ("*.py", "*.pyi", "*.json", "*.proto", "*.tmpl", "*.html", "*.css", "*.js")
 """Files that a package is made of."""
@@ -101,6 +103,8 @@ def test_wheel_holds_the_package_whole_and_nothing_else(name: str, wheels: dict[
     sources = {f"{package}/{path.relative_to(ROOT / folder)}" for path in files}
     contents = {entry for entry in wheels[name].namelist() if ".dist-info/" not in entry}
 
+    if name == "codec-gateway":
+        sources |= {f"gateway/documentation/repository/{path}" for path in open_pages().files.values()}
     assert contents == sources | {f"{package}/py.typed"}
     assert not [entry for entry in contents if "test_" in entry or "conftest" in entry]
 
@@ -113,7 +117,7 @@ def test_sdist_holds_the_package_and_nothing_of_others(name: str, sdists: dict[s
     about = {"PKG-INFO", "pyproject.toml", "README.md", "LICENSE", ".gitignore"}
 
     assert {"PKG-INFO", "pyproject.toml", "README.md", "LICENSE"} <= sdists[name]
-    assert others - about <= ({"CHANGELOG.md"} if name == "codec-gateway" else set())
+    assert others - about <= (set(open_pages().files.values()) if name == "codec-gateway" else set())
     assert [entry for entry in sdists[name] if "test_" in entry or "__pycache__" in entry] == []
 
 

@@ -15,7 +15,9 @@ ENV UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy UV_NO_CACHE=1 UV_SYSTEM_CERTS=1 
 WORKDIR /src
 COPY requirements.lock deploy/docker/install.py ./
 RUN ["python3", "install.py", "uv", "requirements.lock", "/opt/uv"]
-COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
+COPY pyproject.toml README.md CHANGELOG.md LICENSE SECURITY.md ./
+COPY docs ./docs
+COPY examples ./examples
 COPY gateway ./gateway
 COPY leaf_sdk ./leaf_sdk
 COPY tools ./tools

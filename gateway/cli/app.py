@@ -9,6 +9,7 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from inspect import getdoc
 from typing import Annotated, Final, cast
 
 import typer
@@ -16,6 +17,7 @@ import typer
 from gateway import __version__
 from gateway.cli import exit_codes
 from gateway.cli.inherited import keep_inherited_to_ourselves
+from gateway.documentation.spelling import own_spelling
 from gateway.errors import ConfigError, EngineError, GatewayError, UpstreamError, first_of_ours
 from gateway.observe.escape import escape_text
 
@@ -35,6 +37,7 @@ _COMMANDS: Final = (
     "engine",
     "model",
     "health",
+    "docs",
 )
 _GROUPS: Final = ("keys", "pins")
 
@@ -54,7 +57,7 @@ def build_app(only: str | None = None) -> typer.Typer:
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
         else:
-            app.command(name)(found)
+            app.command(name, help=own_spelling().message(getdoc(found) or ""))(found)
     return app
 
 
@@ -69,7 +72,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         app = build_app(given[0] if given else None)
         gc.freeze()  # what is loaded by now stays: the collector need not walk it
         gc.enable()  # see `__main__.py`
-        app(given, standalone_mode=True)
+        app(given, standalone_mode=True, prog_name=own_spelling().program)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else exit_codes.FAILED
     except KeyboardInterrupt:
@@ -97,7 +100,7 @@ def _root(
 
 
 def _report(error: GatewayError) -> int:
-    typer.echo(f"codec-gateway: {escape_text(error.message)}", err=True)
+    typer.echo(f"codec-gateway: {escape_text(own_spelling().message(error.message))}", err=True)
     match error:
         case ConfigError():
             return exit_codes.CONFIG

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gateway.documentation.spelling import own_spelling
 from gateway.observe.escape import escape_text
 
 _PIPE: Final = 10_000
@@ -65,8 +66,8 @@ def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequ
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """Print one line of untrusted text; on a terminal it is wrapped."""
-    console.print(Text(escape_text(text), style=style), soft_wrap=not console.is_terminal)
+    """Print one line of untrusted text, its commands spelled for the reader; on a terminal it is wrapped."""
+    console.print(Text(escape_text(own_spelling().message(text)), style=style), soft_wrap=not console.is_terminal)
 
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:

@@ -19,7 +19,7 @@ from gateway.shared import Shared
 def guard_endpoints(
     app: ASGIApp, config: GatewayConfig, metrics: AccessMetrics, shared: Shared | None = None
 ) -> ASGIApp:
-    """Wrap the application in the host check, that in the credential check, and both in the page at `/`.
+    """Wrap the application in the host check, that in the credential check, and both in the pages at `/` and `/docs`.
 
     `shared`: counts callers' requests for all replicas; None: each replica counts for itself.
 
@@ -30,7 +30,7 @@ def guard_endpoints(
     credentials = Credentials(serve.token, KeyRing(serve.keys) if serve.keys else None, _access_tokens(config))
     resource = None if serve.oauth is None else ProtectedResource(serve.oauth)
     guarded = BearerAuth(HostGuard(app, own_hosts(serve)), credentials, metrics, resource=resource, shared=shared)
-    return Home(guarded)
+    return Home(guarded, serve)
 
 
 def _access_tokens(config: GatewayConfig) -> AccessTokens | None:

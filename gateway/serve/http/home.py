@@ -1,78 +1,107 @@
-"""`GET /`: what this is and where things are, for a person who opened the address in a browser.
+"""`GET /`: what this is and where things are, for a person who opened the address in a browser; and `/docs`.
 
-One page, and the same content as JSON, made once. It reveals nothing about this gateway (no names, no version, no
-state), so it asks for no credential. It loads nothing: no script, no picture, nothing from elsewhere.
+One page, and the same content as JSON, made once. It reveals nothing about this gateway but, to people on the same
+machine, where its admin port is, so it asks for no credential.
 """
 
 import json
-from base64 import b64encode
-from collections.abc import Awaitable
-from hashlib import sha256
+from collections.abc import Awaitable, Mapping
 from html import escape
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.config.address import is_loopback
+from gateway.config.model import ServeConfig
+from gateway.documentation.spelling import ANYWHERE, own_spelling
+from gateway.serve.http.doc_pages import ROOT, DocPages
+from gateway.serve.http.plain_page import HTML, page_bytes, send_answer
+
+_JSON: Final = "application/json"
 _PLACES: Final = {
-    "/v1/chat/completions": "OpenAI-style chat: the gateway runs the calls of its own tools",
-    "/v1/messages": "the same in the shape of Anthropic's API, for Claude Code and others",
-    "/v1/completions": "continues a prompt, given as text or as token ids",
-    "/v1/models": "the model that answers",
     "/mcp": "MCP over Streamable HTTP: the tools of all servers behind this gateway",
-    "/codec/version": "the version of the Codec protocol that this gateway speaks",
+    "/v1/chat/completions": "OpenAI's chat completions; the gateway runs the calls of its own tools",
+    "/v1/responses": "OpenAI's responses, stored and continued",
+    "/v1/messages": "Anthropic's messages, for Claude Code and others; /v1/messages/count_tokens counts",
+    "/v1/completions": "continues a prompt, given as text or as token ids",
+    "/v1/embeddings": "embeddings, if the engine makes them",
+    "/v1/models": "the models that answer",
+    "/tokenize": "text to token ids by the model's own map; /detokenize is the way back",
+    "/codec": "the Codec protocol: /codec/version, /codec/schema",
+    "/.well-known/codec": "token maps and dictionaries, from /.well-known/codec/index.json on",
+    f"{ROOT}/": "the documentation of this version",
+}
+_ADMIN: Final = {
+    "/console": "conversations as the model sees them, servers and tools, for people",
+    "/status": "the state of servers, tools and engine, as JSON; the command {status} prints it",
+    "/healthz/ready": "whether requests can be served, and if not, why; /healthz/live: whether it runs",
+    "/metrics": "metrics for Prometheus",
 }
 _WORDS: Final = (
-    "An MCP gateway that keeps a language model's context in token ids. There is nothing to click: programs talk to it "
-    "at the addresses below. Its state is shown by the command codec-gateway status, and at /console, /healthz/ready "
-    "and /metrics of the admin port, on the machine where it runs. Its documentation starts at docs/index.md."
-)
-_STYLE: Final = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:3rem auto;padding:0 1rem;color:#1d2530;"
-    "background:#fbfbf9}code{font-family:ui-monospace,monospace}dt{margin-top:.9rem;font-weight:600}dd{margin:0}"
-    "@media(prefers-color-scheme:dark){body{color:#e4e7eb;background:#15181d}}"
-)
-_ROWS: Final = "".join(
-    f"<dt><code>{escape(path)}</code></dt><dd>{escape(words)}</dd>" for path, words in _PLACES.items()
-)
-_PAGE: Final = (
-    '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    f"<title>codec-gateway</title><style>{_STYLE}</style></head><body><h1>codec-gateway</h1>"
-    f"<p>{escape(_WORDS)}</p><dl>{_ROWS}</dl></body></html>\n"
-).encode()
-_JSON: Final = json.dumps({"name": "codec-gateway", "description": _WORDS, "paths": _PLACES}).encode()
-_POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
+    "An MCP gateway that keeps a language model's context in token ids. Programs use it at the addresses below."
 )
 
 
 class Home:
-    """Answers `GET /` and `HEAD /`, and passes on everything else."""
+    """Answers GET and HEAD of `/` and of what is below `/docs`, and passes on everything else."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, serve: ServeConfig) -> None:
         self._app = app
+        is_local = is_loopback(serve.host)
+        spelling = own_spelling() if is_local else ANYWHERE
+        admin = _admin_places(serve, spelling.message("codec-gateway status"), is_local=is_local)
+        self._page = page_bytes("codec-gateway", _body(admin))
+        self._json = json.dumps(
+            {"name": "codec-gateway", "description": _WORDS, "paths": _PLACES, "admin": admin}
+        ).encode()
+        self._docs = DocPages(spelling)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one ASGI connection. Not `async`: another coroutine here would cost every request time."""
-        if scope["type"] == "http" and scope["path"] == "/" and scope["method"] in ("GET", "HEAD"):
-            return self._answer(scope, send)
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+            return self._app(scope, receive, send)
+        if scope["path"] == "/":
+            if _accepts(scope, _JSON) and not _accepts(scope, "text/html"):
+                return send_answer(scope, send, self._json, _JSON)
+            return send_answer(scope, send, self._page, HTML)
+        if scope["path"] == ROOT or scope["path"].startswith(f"{ROOT}/"):
+            return self._docs.answer(scope, receive, send, as_html=_accepts(scope, "text/html"))
         return self._app(scope, receive, send)
 
-    async def _answer(self, scope: Scope, send: Send) -> None:
-        as_json = _wants_json(b",".join(value for name, value in scope["headers"] if name == b"accept"))
-        body = _JSON if as_json else _PAGE
-        headers = [
-            (b"content-type", b"application/json" if as_json else b"text/html; charset=utf-8"),
-            (b"content-length", str(len(body)).encode()),
-            (b"content-security-policy", _POLICY.encode()),
-            (b"x-content-type-options", b"nosniff"),
-            (b"referrer-policy", b"no-referrer"),
-            (b"vary", b"accept"),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+def _admin_places(serve: ServeConfig, status: str, *, is_local: bool) -> dict[str, str]:
+    """The pages of the admin port: with its address only for readers who can reach it, and if it is known."""
+    host = f"[{serve.admin_host}]" if ":" in serve.admin_host else serve.admin_host
+    is_known = is_local and is_loopback(serve.admin_host) and serve.admin_port
+    origin = f"http://{host}:{serve.admin_port}" if is_known else ""
+    # Several workers share one admin port, which has no console.
+    shown = {path: words for path, words in _ADMIN.items() if path != "/console" or serve.workers == 1}
+    return {f"{origin}{path}": words.format(status=status) for path, words in shown.items()}
 
 
-def _wants_json(accept: bytes) -> bool:
-    """Whether `Accept` names JSON and does not name HTML."""
-    return b"application/json" in accept and b"text/html" not in accept
+def _body(admin: Mapping[str, str]) -> str:
+    links = {path: path for path in ("/v1/models", "/codec/version", "/.well-known/codec/index.json", f"{ROOT}/")}
+    links |= {"/codec": "/codec/version", "/.well-known/codec": "/.well-known/codec/index.json"}
+    links |= {path: path for path in admin if path.startswith("http")}
+    where = "" if any(path.startswith("http") for path in admin) else " (serve.admin_host, serve.admin_port)"
+    return (
+        f"<h1>codec-gateway</h1><p>{escape(_WORDS)}</p>{_rows(_PLACES, links)}"
+        f"<h2>On the admin port{escape(where)}</h2>{_rows(admin, links)}"
+    )
+
+
+def _rows(places: Mapping[str, str], links: Mapping[str, str]) -> str:
+    rows = (
+        f"<dt>{_linked(f'<code>{escape(path)}</code>', links.get(path))}</dt><dd>{escape(words)}</dd>"
+        for path, words in places.items()
+    )
+    return f"<dl>{''.join(rows)}</dl>"
+
+
+def _linked(shown: str, target: str | None) -> str:
+    return f'<a href="{escape(target)}">{shown}</a>' if target else shown
+
+
+def _accepts(scope: Scope, kind: str) -> bool:
+    """Whether `Accept` names this type."""
+    return any(name == b"accept" and kind.encode() in value for name, value in scope["headers"])

@@ -1,8 +1,9 @@
-"""`GET /`: a page that says what this is, the same as JSON, and nothing of the gateway in either."""
+"""`GET /`: a page that says what this is and where things are, the same as JSON; and the documentation at `/docs`."""
 
 import re
 from base64 import b64encode
 from hashlib import sha256
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -17,15 +18,21 @@ from gateway.serve.http.home import Home
 pytestmark = pytest.mark.anyio
 
 
+ROOT = Path(__file__).parents[4]
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/json;q=0.9,*/*;q=0.8"}
+
+
 def client(app) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1")
 
 
+def home(**serve) -> Home:
+    return Home(PlainTextResponse("else"), ServeConfig(**serve))
+
+
 async def test_browser_gets_a_page_that_says_where_things_are_and_runs_nothing():
-    async with client(Home(PlainTextResponse("else"))) as http:
-        page = await http.get(
-            "/", headers={"Accept": "text/html,application/xhtml+xml,application/json;q=0.9,*/*;q=0.8"}
-        )
+    async with client(home()) as http:
+        page = await http.get("/", headers=BROWSER)
 
     (style,) = re.findall("<style>(.*?)</style>", page.text)
     policy = page.headers["content-security-policy"]
@@ -34,20 +41,65 @@ async def test_browser_gets_a_page_that_says_where_things_are_and_runs_nothing()
     assert all(path in page.text for path in ("/v1/chat/completions", "/mcp", "codec-gateway status"))
     assert policy.startswith("default-src 'none'; ")
     assert f"'sha256-{b64encode(sha256(style.encode()).digest()).decode()}'" in policy
-    assert re.findall(r"<script|<img|<link|\son\w+=|https?:", page.text) == []
+    assert re.findall(r"<script|<img|<link|\son\w+=", page.text) == []
+    assert set(re.findall(r"https?://[^/]+", page.text)) == {"http://127.0.0.1:8601"}
+
+
+async def test_every_api_that_is_served_is_named():
+    routes = {
+        path
+        for package in ("openai", "responses", "messages", "codec")
+        for file in (ROOT / "gateway" / "serve" / package).glob("*.py")
+        for path in re.findall(r'Route\(\s*f?"([^"{]+)', file.read_text())
+    }
+    async with client(home()) as http:
+        named = (await http.get("/", headers={"Accept": "application/json"})).json()["paths"]
+
+    assert len(routes) > 10
+    text = " ".join((*named, *named.values()))
+    below = tuple(f"{path}/" for path in named)
+    assert [path for path in routes if path not in text and not path.startswith(below)] == []
+
+
+@pytest.mark.parametrize(
+    ("serve", "console"),
+    [
+        ({}, "http://127.0.0.1:8601/console"),
+        ({"admin_host": "::1", "admin_port": 9}, "http://[::1]:9/console"),
+        ({"admin_port": 0}, "/console"),
+        ({"host": "0.0.0.0"}, "/console"),
+        ({"admin_host": "10.0.0.7"}, "/console"),
+        ({"workers": 2}, None),
+    ],
+)
+async def test_console_is_named_with_its_address_only_to_readers_on_the_same_machine(serve, console):
+    async with client(home(**serve)) as http:
+        admin = (await http.get("/", headers={"Accept": "application/json"})).json()["admin"]
+
+    assert next((path for path in admin if path.endswith("/console")), None) == console
+    assert any(path.endswith("/metrics") for path in admin)
 
 
 async def test_program_that_asks_for_json_gets_json():
-    async with client(Home(PlainTextResponse("else"))) as http:
+    async with client(home()) as http:
         answer = await http.get("/", headers={"Accept": "application/json"})
 
     assert answer.json()["name"] == "codec-gateway"
     assert "/mcp" in answer.json()["paths"]
 
 
-@pytest.mark.parametrize(("method", "path", "text"), [("HEAD", "/", ""), ("POST", "/", "else"), ("GET", "/v1", "else")])
+@pytest.mark.parametrize(
+    ("method", "path", "text"),
+    [
+        ("HEAD", "/", ""),
+        ("POST", "/", "else"),
+        ("GET", "/v1", "else"),
+        ("GET", "/docsx", "else"),
+        ("POST", "/docs/", "else"),
+    ],
+)
 async def test_only_the_root_is_a_page(method, path, text):
-    async with client(Home(PlainTextResponse("else"))) as http:
+    async with client(home()) as http:
         answer = await http.request(method, path)
 
     assert answer.text == text
@@ -57,6 +109,37 @@ async def test_page_asks_for_no_credential_and_everything_else_does():
     config = GatewayConfig(serve=ServeConfig(token="secret"))
     app = guard_endpoints(Route("/x", lambda _: PlainTextResponse("x")), config, Metrics().access)
     async with client(app) as http:
-        page, other = await http.get("/"), await http.get("/x")
+        page, docs, other = await http.get("/"), await http.get("/docs/"), await http.get("/x")
 
-    assert (page.status_code, other.status_code) == (200, 401)
+    assert (page.status_code, docs.status_code, other.status_code) == (200, 200, 401)
+
+
+async def test_browser_gets_the_documentation_as_html_and_a_program_as_markdown():
+    async with client(home()) as http:
+        index, text = await http.get("/docs/", headers=BROWSER), await http.get("/docs/operate.md")
+        again = await http.get("/docs/clients/cursor", headers=BROWSER)
+        picture, program = await http.get("/docs/path.svg"), await http.get("/docs/examples/agent/agent.py")
+        moved = await http.get("/docs")
+
+    assert "<h1" in index.text
+    assert 'href="operate"' in index.text
+    assert text.text.startswith("# Operate")
+    assert text.headers["content-type"] == "text/plain; charset=utf-8"
+    assert '<a href="../">all pages</a>' in again.text
+    assert again.headers["content-security-policy"].startswith("default-src 'none'; ")
+    assert (picture.headers["content-type"], program.headers["content-type"]) == (
+        "image/svg+xml",
+        "text/plain; charset=utf-8",
+    )
+    assert "sandbox" in picture.headers["content-security-policy"]
+    assert (moved.status_code, moved.headers["location"]) == (307, "/docs/")
+
+
+@pytest.mark.parametrize(
+    "path", ["/docs/nope", "/docs/../pyproject.toml", "/docs/%2e%2e/pyproject.toml", "/docs//etc/passwd"]
+)
+async def test_only_names_of_pages_are_answered_below_docs(path):
+    async with client(home()) as http:
+        answer = await http.get(path, headers=BROWSER)
+
+    assert answer.status_code == 404 or answer.text == "else"

@@ -1,0 +1,144 @@
+"""The pages that travel with the package: names, links, spelling, and what a browser gets of them."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from gateway.documentation import render
+from gateway.documentation.pages import PATTERNS, open_pages
+from gateway.documentation.render import html_form, print_form
+from gateway.documentation.spelling import ANYWHERE, Spelling, _spelling
+from gateway.errors import ConfigError
+
+ROOT = Path(__file__).parents[3]
+PIP = Spelling("", "/home/ada/env/bin", "python")
+PAGES = open_pages()
+MARKDOWN = [name for name, path in PAGES.files.items() if path.endswith(".md")]
+
+
+def test_every_file_has_a_name_of_its_own_and_is_packed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    packed = project["force-include"]
+    found = {str(path.relative_to(ROOT)) for pattern in PATTERNS for path in ROOT.glob(pattern) if path.is_file()}
+
+    assert set(PAGES.files.values()) == {path for path in found if "__pycache__" not in path}
+    assert len(PAGES.files) == len(set(PAGES.files.values())) > 80
+    assert all(into == f"gateway/documentation/repository/{path}" for path, into in packed.items())
+    assert [path for path in PAGES.files.values() if not any(Path(path).is_relative_to(each) for each in packed)] == []
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("operate", "operate"),
+        ("operate.md", "operate"),
+        ("docs/operate.md#exit-codes", "operate"),
+        ("../SECURITY.md", "SECURITY"),
+        ("cursor", "clients/cursor"),
+        ("clients/cursor", "clients/cursor"),
+        ("examples", "examples/README"),
+        ("examples/agent", "examples/agent/README"),
+        ("agent.py", "examples/agent/agent.py"),
+    ],
+)
+def test_page_is_found_by_what_a_person_types(word: str, name: str) -> None:
+    assert PAGES.find(word) == name
+
+
+@pytest.mark.parametrize("word", ["opperate", "", "/etc/passwd", "../../etc/passwd", "gateway.toml"])
+def test_word_for_no_page_or_for_several_is_refused_with_the_next_step(word: str) -> None:
+    with pytest.raises(ConfigError, match="codec-gateway docs lists all pages"):
+        PAGES.find(word)
+
+
+@pytest.mark.parametrize("name", MARKDOWN)
+def test_links_of_every_page_lead_to_pages_or_are_words(name: str) -> None:
+    text = print_form(PAGES, name, PIP)
+    prose = re.sub(r"^ {0,3}```.*?^ {0,3}```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^()\s]+)\)", prose)]
+
+    assert [each for each in targets if each and "://" not in each and each not in PAGES.files] == []
+    assert "<!--" not in prose
+    assert ".venv/bin/" not in text
+
+
+@pytest.mark.parametrize("name", MARKDOWN)
+def test_html_of_every_page_runs_and_loads_nothing(name: str) -> None:
+    html = html_form(PAGES, name, PIP)
+
+    assert re.findall(r"<(script|iframe|object|embed|form|style|link|meta)\b", html) == []
+    assert [each for each in re.findall(r'src="([^"]*)"', html) if "://" in each] == []
+    assert re.findall(r"<\w+ [^>]*\bon\w+=", html) == []
+    folder = Path("/docs") / Path(name).parent
+    for target in re.findall(r'(?:href|src)="([^"#:]+)["#]', html):
+        found = (folder / target).resolve()
+        assert str(found.relative_to("/docs")) in PAGES.files, target
+
+
+def test_html_of_a_page_holds_no_markup_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.md").write_text("# A `b` c\n\n<script>alert(1)</script> [x](javascript:alert(1))\n\n| a |\n|---|\n")
+    monkeypatch.setattr(render, "_repository_url", lambda: None)
+    html = html_form(type(PAGES)(tmp_path, {"x": "x.md"}), "x", PIP)
+
+    assert '<h1 id="a-b-c">' in html
+    assert "&lt;script&gt;" in html
+    assert 'href="javascript' not in html
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        (None, "[b](b) c (`bench/README.md` in the repository)"),
+        ("https://forge/x/blob/v1", "[b](b) [c](https://forge/x/blob/v1/bench/README.md#h)"),
+    ],
+)
+def test_link_to_a_file_outside_the_package_leads_to_the_repository(
+    url: str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("[b](b.md) [c](../bench/README.md#h)\n")
+    monkeypatch.setattr(render, "_repository_url", lambda: url)
+    pages = type(PAGES)(tmp_path, {"a": "docs/a.md", "b": "docs/b.md"})
+
+    assert print_form(pages, "a", PIP) == f"{words}\n"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "typed"),
+    [
+        (PIP, "codec-gateway | /home/ada/env/bin/codec-gateway | python | /home/ada/env/bin"),
+        (Spelling("b/", "/c/b", "b/python"), "b/codec-gateway | /c/b/codec-gateway | b/python | /c/b"),
+        (ANYWHERE, "codec-gateway | /path/to/bin/codec-gateway | python | /path/to/bin"),
+    ],
+)
+def test_page_names_programs_as_the_reader_types_them(spelling: Spelling, typed: str) -> None:
+    bin_folder = "/path/to/clone/.venv/bin"
+
+    text = f".venv/bin/codec-gateway | {bin_folder}/codec-gateway | .venv/bin/python | {bin_folder}"
+    assert spelling.page(text) == typed
+
+
+def test_message_names_commands_as_the_reader_types_them() -> None:
+    text = "start it with codec-gateway serve; codec-gateway is an MCP gateway; see codec-gateway pins show"
+    spelling = Spelling("bin/", "/x/bin", "python")
+
+    assert PIP.message(text) == text
+    assert spelling.message(text) == (
+        "start it with bin/codec-gateway serve; codec-gateway is an MCP gateway; see bin/codec-gateway pins show"
+    )
+
+
+def test_program_is_named_alone_exactly_if_the_search_path_finds_the_one_that_runs(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "codec-gateway").write_text("#!/bin/sh\n")
+        (tmp_path / folder / "codec-gateway").chmod(0o755)
+    typed = f"{tmp_path}/a/codec-gateway"
+
+    assert _spelling(typed, f"{tmp_path}/a:{tmp_path}/b").folder == ""
+    assert _spelling(typed, f"{tmp_path}/b").folder == f"{tmp_path}/a/"
+    assert _spelling(typed, "").folder == f"{tmp_path}/a/"
+    assert _spelling(".venv/bin/codec-gateway", "").folder == ".venv/bin/"
+    assert _spelling("/usr/lib/python3/gateway/__main__.py", "") == ANYWHERE
