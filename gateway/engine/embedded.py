@@ -22,6 +22,7 @@ from anyio.streams.text import TextReceiveStream
 
 from gateway.config import EngineConfig
 from gateway.engine.free_memory import usable_mib
+from gateway.engine.native import PACKAGE, UNUSABLE
 from gateway.engine.packaged_model import packaged_model
 from gateway.errors import ConfigError, EngineUnavailable
 from gateway.observe.logs import get_logger
@@ -97,10 +98,11 @@ async def embedded_server(
         slot_files: the directory in which slots are kept; with one there is no host cache.
         template: a chat template instead of the model's own.
 
-    Raises `ConfigError` without the extra, and `EngineUnavailable` when the server does not come up.
+    Raises `ConfigError` without the extra or a library that it needs, and `EngineUnavailable` when the server does not
+    come up.
     """
-    if importlib.util.find_spec("xllamacpp") is None:
-        raise ConfigError(f"engine.kind 'embedded' needs the package xllamacpp; {_EXTRA}")
+    if importlib.util.find_spec(PACKAGE) is None:
+        raise ConfigError(f"engine.kind 'embedded' needs the package {PACKAGE}; {_EXTRA}")
     there = listening or Listening()
     settings = {
         "host": there.host,
@@ -116,7 +118,7 @@ async def embedded_server(
     }
     command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
     # In a session of its own, so that Ctrl-C in the terminal reaches only the gateway, which drains and ends the child.
-    failure: EngineUnavailable | None = None
+    failure: EngineUnavailable | ConfigError | None = None
     environment = {**os.environ, "CODEC_ENGINE_KEY": there.key or ""}
     async with (
         await anyio.open_process(command, start_new_session=True, env=environment) as process,
@@ -149,7 +151,7 @@ class EmbeddedServer:
         """Process id, for the log and for tests that kill it."""
         return self._process.pid
 
-    async def started(self, timeout: float) -> EngineUnavailable | None:
+    async def started(self, timeout: float) -> EngineUnavailable | ConfigError | None:
         """Wait up to `timeout` seconds for the address that the child prints when its model is loaded.
 
         Returns what went wrong, with the child's last words, instead of raising: it is called inside a task group.
@@ -158,6 +160,8 @@ class EmbeddedServer:
             self.url = await _first_line(self._process.stdout)
             if self.url.startswith("http"):
                 return None
+            if self.url.startswith(UNUSABLE):
+                return ConfigError(self.url)
             status = await self._process.wait()
             said = "; ".join(self._words) or "nothing"
             return EngineUnavailable(f"the embedded engine exited at its start with status {status}; it logged: {said}")

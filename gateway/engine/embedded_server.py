@@ -1,15 +1,15 @@
 """The program of the child process in which the embedded llama.cpp server runs.
 
 `python -m gateway.engine.embedded_server SETTINGS` starts the server that the package `xllamacpp` carries, prints one
-line with its address on stdout, and ends when its stdin closes, so that it never outlives the gateway. It imports
-nothing of ours: a crash of the native code takes down this process only.
+line with its address on stdout, and ends when its stdin closes, so that it never outlives the gateway. If the package
+can't be loaded here, the line says why instead. A crash of the native code takes down this process only.
 """
 
-import importlib
 import json
 import os
 import sys
-from typing import Any
+
+from gateway.engine.native import load
 
 
 def main() -> None:
@@ -24,8 +24,11 @@ def main() -> None:
     # The native code logs to fd 1 and 2, so the line with the address gets a copy of stdout.
     address = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    # Imported by name, since the package has no types, and only here, since it is slow to import.
-    native: Any = importlib.import_module("xllamacpp")
+    try:
+        native = load()
+    except ImportError as error:
+        print(error, file=address, flush=True)
+        sys.exit(1)
     params = native.CommonParams()
     params.model.path = settings["model"]
     params.hostnames = [settings["host"]]
