@@ -17,15 +17,18 @@ BUILDS: Final = {
     "leaf": ("deploy/docker/leaf.Dockerfile", ""),
 }
 LARGEST_GATEWAY: Final = 200.0
+BASE: Final = "base-slim"
+"""The image that stands for python:3.13-slim-bookworm."""
 _DEBIAN: Final = "bookworm"
-_PACKAGES: Final = "python3,python3-venv,ca-certificates,libgomp1"
+_PACKAGES: Final = "python3,python3-venv,ca-certificates,netbase,tzdata"
+"""What python:3.13-slim-bookworm adds to Debian's base, with Debian's Python in place of its own, and nothing else."""
 _CERTIFICATES: Final = ("/etc/ssl/certs", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates")
 
 
 def make_base() -> str:
     """Make the base image, once; it is kept for the next run."""
     buildah = need("buildah", "buildah")
-    if _exists(buildah, "base"):
+    if _exists(buildah, BASE):
         return "kept from an earlier run"
     note("made", "base", True)
     debootstrap = need("debootstrap", "debootstrap")
@@ -37,10 +40,10 @@ def make_base() -> str:
                 run(["find", f"{folder}/{cache}", "-type", "f", "-delete"])
             run([buildah, "copy", "--quiet", container, folder, "/"], seconds=300)
         run([buildah, "config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", container])
-        run([buildah, "commit", "--quiet", container, f"{PREFIX}/base"], seconds=300)
+        run([buildah, "commit", "--quiet", container, f"{PREFIX}/{BASE}"], seconds=300)
     finally:
         run([buildah, "rm", container])
-    return f"Debian {_DEBIAN} by debootstrap, {_megabytes('base'):.0f} MB"
+    return f"Debian {_DEBIAN} by debootstrap, {_megabytes(BASE):.0f} MB"
 
 
 def build(name: str) -> str:
@@ -53,11 +56,11 @@ def build(name: str) -> str:
     if _exists(buildah, name):
         run([buildah, "rmi", "--force", f"{PREFIX}/{name}"])
     mounts = [f"--volume={path}:{path}:ro" for path in _CERTIFICATES if Path(path).is_dir()]
-    arguments = [f"--build-arg=BASE={PREFIX}/base", f"--build-arg=EXTRAS={extras}"]
+    arguments = [f"--build-arg=BASE={PREFIX}/{BASE}", f"--build-arg=EXTRAS={extras}"]
     command = [buildah, "bud", "--quiet", "--format=docker", "--isolation=chroot", "--network=host", *mounts]
     command += arguments if extras else arguments[:1]
     run([*command, f"--file={dockerfile}", f"--tag={PREFIX}/{name}", "."], seconds=600)
-    size = _megabytes(name) - _megabytes("base")
+    size = _megabytes(name) - _megabytes(BASE)
     note("images", name, round(size))
     if name == "gateway" and size > LARGEST_GATEWAY:
         raise Failed(

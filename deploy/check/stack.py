@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from bench.processes import free_ports
 from deploy.check.compose import networks_of, read_compose, started_by
+from deploy.check.images import BASE
 from deploy.check.outcome import PREFIX, ROOT, Failed, need, run
 
 PROJECT: Final = "codec-deploy-check"
@@ -84,7 +85,7 @@ class Stack:
         flags += self._network_flags(service, settings)
         image, entry = settings["image"], settings.get("entrypoint", [])
         if service == "prometheus":
-            image, entry = f"{PREFIX}/base", ["/usr/bin/prometheus"]
+            image, entry = f"{PREFIX}/{BASE}", ["/usr/bin/prometheus"]
             flags += [f"--volume={need('prometheus', 'prometheus')}:/usr/bin/prometheus:ro", "--user=0"]
         if entry:
             flags += [f"--entrypoint={json.dumps(entry)}"]

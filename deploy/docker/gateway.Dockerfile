@@ -31,6 +31,9 @@ LABEL org.opencontainers.image.title="codec-gateway" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
+ARG EXTRAS=""
+# llama.cpp needs a library of the system that slim images lack; without "embedded" this does nothing.
+RUN --mount=type=bind,from=build,source=/src/install.py,target=/tmp/install.py ["python3", "/tmp/install.py", "system"]
 COPY --from=build /app /app
 COPY --from=build --chown=65532:0 --chmod=2775 /empty /state
 COPY --from=build --chown=65532:0 --chmod=2775 /empty /models

@@ -1,12 +1,14 @@
-"""What the images' build stages run: the locked wheels and our own packages into a virtual environment.
+"""What the images' builds run: the locked wheels and our own packages into a virtual environment, and system libraries.
 
 Runs under the base image's Python before anything is installed, so it imports only the standard library, and it is run
 without a shell. `requirements.lock` names more than an image needs, so it is passed as constraints, whose hashes uv
 checks, and what the lock does not name is refused afterwards.
 """
 
+import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +43,20 @@ def install_packages(lock: str, uv_folder: str, target: str, names: list[str]) -
     refuse_unlocked(uv, target, lock, names)
 
 
+def install_system() -> None:
+    """Install the library of the system that llama.cpp needs, if it is wanted and the base image lacks it."""
+    if "embedded" not in extras():
+        return
+    try:
+        ctypes.CDLL("libgomp.so.1")
+    except OSError:
+        if shutil.which("apt-get") is None:
+            sys.exit("EXTRAS=embedded needs libgomp.so.1, and BASE has neither it nor apt-get: add it to BASE")
+        subprocess.run(["apt-get", "update"], check=True)
+        subprocess.run(["apt-get", "install", "--yes", "--no-install-recommends", "libgomp1"], check=True)
+        shutil.rmtree("/var/lib/apt/lists")
+
+
 def extras() -> list[str]:
     """Return the extras that the build argument names."""
     return [extra.strip() for extra in os.environ.get("EXTRAS", "").split(",") if extra.strip()]
@@ -72,8 +88,12 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["uv", lock_file, folder]:
             install_uv(lock_file, folder)
+        case ["system"]:
+            install_system()
         case ["packages", lock_file, uv_folder, target, *names] if names:
             Path("/empty").mkdir(exist_ok=True)
             install_packages(lock_file, uv_folder, target, names)
         case _:
-            sys.exit("expected: install.py uv LOCK FOLDER, or install.py packages LOCK UV TARGET NAME...")
+            sys.exit(
+                "expected: install.py uv LOCK FOLDER, install.py packages LOCK UV TARGET NAME..., or install.py system"
+            )
