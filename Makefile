@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help lock mutants pool-check release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help help-all lock mutants pool-check release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,12 +11,31 @@ UV := $(BIN)/uv
 READY := $(VENV)/.ready
 MEMBERS := . leaf_sdk tools/time_leaf tools/plain_time
 MANIFESTS := pyproject.toml leaf_sdk/pyproject.toml tools/time_leaf/pyproject.toml tools/plain_time/pyproject.toml
+NOT_FETCHED = { echo "the packages can't be fetched or written: see above; make setup needs a package index (usually PyPI) and 1 GB of disk, then run it again"; exit 1; }
 # The system's Python is used as it is; nothing is downloaded that the lock does not name.
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV PYTHONPATH
 
-help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+FIRST := setup demo check unit test fmt
+
+help: ## the targets to begin with
+	@awk -F ':.*## ' -v first=' $(FIRST) ' 'index(first, " " $$1 " ") && / ## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo '  make help-all  all targets, by what they are for'
+
+help-all: ## all targets, by what they are for
+	@awk -F ':.*## ' -v first=' $(FIRST) ' ' \
+	  function group(name) { \
+	    if (index(first, " " name " ")) return 1; \
+	    if (name ~ /^bench-/) return 3; \
+	    if (name ~ /^test-/) return 2; \
+	    if (name ~ /-install$$|^tokenizers$$/) return 4; \
+	    return name ~ /^(help|help-all|lock|wire-schema|release|clean)$$/ ? 5 : 2 \
+	  } \
+	  /^[a-z-]+:.*## / {lines[group($$1)] = lines[group($$1)] sprintf("  make %-20s %s\n", $$1, $$2)} \
+	  END { \
+	    split("To begin with|More checks|Measurements|What checks and measurements need|Upkeep", titles, "|"); \
+	    for (n = 1; n <= 5; n++) print titles[n] ":\n" lines[n] \
+	  }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make .venv with the locked dependencies, the embedded engine and its model
 
@@ -219,10 +238,11 @@ clean: ## remove .venv and caches
 $(READY): requirements.lock $(MANIFESTS) Makefile
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer, or say make PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is $$($(PYTHON) -V): 3.11 or newer is needed; say make PYTHON=/path/to/python3"; exit 1; }
-	@[ -x $(BIN)/python ] || { echo "== making $(VENV)"; $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 has no venv module: on Debian, apt-get install python3-venv"; exit 1; }; }
-	@[ -x $(UV) ] || { echo "== installing uv into $(VENV)"; $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements.lock)"; }
+	@[ -x $(BIN)/python -a -x $(UV) ] || { echo "== making $(VENV)"; $(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); echo "python3 has no venv module: on Debian, apt-get install python3-venv"; exit 1; }; }
+	@[ -x $(UV) ] || { echo "== installing uv into $(VENV)"; $(BIN)/python -m pip install -qq --retries 2 --disable-pip-version-check "$$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements.lock)" || $(NOT_FETCHED); }
 	@echo "== installing the locked dependencies"
-	@VIRTUAL_ENV=$(VENV) $(UV) pip sync --quiet --require-hashes --no-build requirements.lock
+	@VIRTUAL_ENV=$(VENV) $(UV) pip sync --quiet --require-hashes --no-build requirements.lock || $(NOT_FETCHED)
 	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --no-deps --no-build-isolation $(addprefix -e ./,$(MEMBERS))
 	@touch $@
 	@echo "== ready: $(BIN)/codec-gateway --help"
+	@echo "== $$($(BIN)/python -m gateway.engine.native 2>&1)"
