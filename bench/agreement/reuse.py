@@ -84,7 +84,9 @@ def _gateway(folder: Path) -> Generator[str]:
 @contextmanager
 def _stock(_: Path) -> Generator[str]:
     settings = {"model": str(packaged_model()), "context": engines.context_of(_SCENE), "cache_mib": _MIB}
-    with process("bench.cache.stock_server", json.dumps({**settings, "threads": 1, "slots": _SCENE.slots})) as child:
+    with process(
+        "gateway.cli.demo.plain_server", json.dumps({**settings, "threads": 1, "slots": _SCENE.slots})
+    ) as child:
         yield (child.stdout.readline() if child.stdout else "").strip()
 
 

@@ -2,12 +2,19 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+
+from gateway.cli.demo.agent_loop import Step
+from gateway.cli.demo.second_act import SecondAct, play
 
 # Two models generate at the same time, on whatever else the machine does.
 pytestmark = pytest.mark.timeout(600)
@@ -19,7 +26,7 @@ CLOCK = re.compile(r"\d\d:\d\d")
 def runs() -> Iterator[dict[str, tuple[subprocess.Popen[str], str, str]]]:
     """Both forms, side by side, in pipes: each takes its time to generate."""
     environment = {"COLUMNS": str(COLUMNS), "PATH": "/usr/bin:/bin"}
-    command = [sys.executable, "-m", "gateway", "demo"]
+    command = [sys.executable, "-m", "gateway", "demo", "--short"]
     processes = {
         form: subprocess.Popen(
             [*command, *flags], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -82,24 +89,50 @@ def test_transcript_fits_a_narrow_page_and_has_no_colour_codes_in_a_pipe(runs):
     assert "1 leaf bypass, 1 shim" in out
 
 
-def test_application_with_its_own_tool_finds_all_again_through_the_gateway_alone(story):
-    through, alone = story["own_tool"]["through"], story["own_tool"]["alone"]
-
-    assert [bool(each["calls"]) for each in alone] == [True, False, True, False]
-    assert [len(each["calls"]) for each in through] == [1, 0, 1, 0]
-    assert all(each["cache_n"] == each["held"] > 0 and not each["lost"] for each in through[1:])
-    assert alone[1]["lost"] == alone[1]["held"] - alone[1]["cache_n"] > 0
-    assert alone[1]["why"] == "the call came back as different ids"
+@pytest.fixture(scope="module")
+def act() -> SecondAct:
+    """The second part with fewer tools, shorter results and fewer requests, so that it takes seconds."""
+    steps = (Step("agent", 2), Step("agent", "It works."), Step("sub-agent"), Step("agent"))
+    return anyio.run(play, lambda _: None, steps, 6)
 
 
-def test_losses_of_the_application_are_told_with_their_reason(runs):
-    _, out, _ = runs["plain"]
-    words = " ".join(out.split())
+def test_gateway_recomputes_nothing_and_a_plain_server_what_the_sub_agent_took(act: SecondAct) -> None:
+    assert [(each.who, each.recomputed) for each in act.gateway[:3]] == [("agent", 0), ("agent", 0), ("sub-agent", 0)]
+    assert act.gateway[3].recomputed == 0
+    assert act.plain[3].recomputed > 50
+    assert act.plain[3].processed > act.gateway[3].processed
 
-    assert "request 2: the model answers" in words
-    assert "ids lost, because the call came back as different ids" in words
-    assert "processed 0 ids again behind the gateway" in words
-    assert "The first request gains nothing." in words
+
+def test_both_servers_get_the_same_prompt(act: SecondAct) -> None:
+    for through, plain in ((act.gateway[number], act.plain[number]) for number in (0, 2)):
+        assert through.prompt == plain.prompt > 200
+    assert all(each.ms > 0 for each in chain(act.gateway, act.plain))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_demo_says_so_in_a_line_and_leaves_no_process(number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gateway", "demo", "--short"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    assert any("starting llama.cpp" in line for line in process.stderr)
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=240)
+
+    assert process.returncode == 130
+    assert (out, errors.splitlines()) == ("", ["codec-gateway: the demo was interrupted"])
+    assert [each for each in Path("/proc").glob("[0-9]*") if _session(each) == process.pid] == []
+
+
+def _session(process: Path) -> int:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[3])
+    except OSError:
+        return 0
 
 
 @pytest.mark.parametrize("form", ["json", "plain"])

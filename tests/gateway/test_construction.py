@@ -29,6 +29,7 @@ RECORDS = {
 LIBRARIES = {
     "app/process.py": {"server"},
     "cli": {"console"},
+    "cli/demo/plain_server.py": {"params", "params.cpuparams", "params.cpuparams_batch", "params.model"},
     "engine/embedded_server.py": {"params", "params.cpuparams", "params.cpuparams_batch", "params.model"},
     "observe": {"foreign", "metric"},
     "workers/parent.py": {"admin"},

@@ -1,7 +1,10 @@
-"""`codec-gateway demo`: the whole token loop on a real model, compared with the usual way of using text."""
+"""`codec-gateway demo`: token ids on a real model, and what they save an agent that runs its own tools."""
 
 import json as jsonlib
+import signal
 import sys
+from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
@@ -14,43 +17,72 @@ from gateway.cli.demo.story import tell
 from gateway.cli.demo.transcript import show_story, story_as_json
 from gateway.cli.model import need_model
 from gateway.config import EngineConfig
+from gateway.errors import ConfigError
 from gateway.observe.logs import configure_logging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
 __all__ = ["demo"]
 
 
 def demo(
+    short: Annotated[bool, typer.Option("--short", help="Leave out the second part, which takes minutes.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the transcript.")] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error; the log goes to stderr.")] = "error",
 ) -> None:
-    """Ask a real model the time, through a leaf tool and a plain one, and show what the token path saves.
+    """Ask a real model the time, through a leaf tool and a plain one, and show where the ids of the context came from.
 
-    Then an application that runs its own tool holds a conversation through the gateway, and without it.
+    Then an agent that runs its own tools sends the same requests through the gateway and to a plain llama-server.
 
     Everything runs on this machine: llama.cpp with SmolLM2-135M, which is fetched the first time, and two MCP servers.
     """
     configure_logging(level=log_level)
     need_model(EngineConfig(kind="embedded"))
+    # A character that the terminal's encoding lacks is no reason to fail.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    # Ended like this, or by a closed terminal, it must end its servers too.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        _run(Console(highlight=False), short=short, json=json)
+    except KeyboardInterrupt:
+        typer.echo("codec-gateway: the demo was interrupted", err=True)
+        raise
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ConfigError(
+            f"the demo can't write its temporary files: {error}; name another folder in TMPDIR"
+        ) from error
+
+
+def _run(page: Console, *, short: bool, json: bool) -> None:
+    with _progress() as progress:
+        story = anyio.run(tell, progress, backend_options={"use_uvloop": True})
+    if not json:
+        show_story(story, page)
+    act = None
+    if not short:
+        with _progress() as progress:
+            progress("starting the gateway and a plain llama-server for the second part")
+            act = anyio.run(play, progress, backend_options={"use_uvloop": True})
+    if json:
+        told = story_as_json(story) | ({} if act is None else {"agent": second_act_as_json(act)})
+        typer.echo(jsonlib.dumps(told, ensure_ascii=False, indent=2))
+    elif act is not None:
+        show_second_act(act, page)
+
+
+@contextmanager
+def _progress() -> "Generator[Callable[[str], None]]":
+    """Yield what shows the present step: in place on a terminal, otherwise a line a step. Both go to stderr."""
     console = Console(stderr=True, highlight=False)
     with console.status("starting") as status:
+        yield status.update if console.is_terminal else _say
 
-        def on_terminal(step: str) -> None:
-            status.update(step)
 
-        def on_lines(step: str) -> None:
-            print(f"... {step}", file=sys.stderr, flush=True)  # noqa: T201
-
-        progress: Callable[[str], None] = on_terminal if console.is_terminal else on_lines
-        story = anyio.run(tell, progress, backend_options={"use_uvloop": True})
-        progress("an application with a tool of its own, through the gateway and without it")
-        act = anyio.run(play, backend_options={"use_uvloop": True})
-    if json:
-        told = {**story_as_json(story), "own_tool": second_act_as_json(act)}
-        typer.echo(jsonlib.dumps(told, ensure_ascii=False, indent=2))
-    else:
-        page = Console(highlight=False)
-        show_story(story, page)
-        show_second_act(act, page)
+def _say(step: str) -> None:
+    print(f"... {step}", file=sys.stderr, flush=True)  # noqa: T201

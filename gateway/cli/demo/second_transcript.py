@@ -1,98 +1,112 @@
-"""The second act, for people (a table) and for machines. It shows what was measured and computes nothing but sums."""
+"""The second act, for people (a bar chart) and for machines.
 
-from typing import Any
+It shows what was measured and computes nothing but sums.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from gateway.cli.demo.second_act import Asked, SecondAct
+from gateway.cli.demo.second_act import GATEWAY, PLAIN, Request, SecondAct
 
-_TABLE_WIDTH = 72
-"""Columns that the table needs; on a narrower terminal it becomes a list."""
+_WIDE: Final = 72
+"""Columns that figures and bars need side by side; on a narrower terminal each bar has a line of its own."""
+_BLOCKS: Final = ("█", "░")
+_ASCII: Final = ("#", "-")
+_FEW: Final = 50
+"""Up to so many recomputed tokens are called a small gain."""
+
+_MEANING: Final = (
+    "{again} recomputed: tokens that the server had had in its cache; {new} new tokens. Time: to the first token, as "
+    "the server reports it. One program sent both servers the same requests, taking turns in which came first: 20 tool "
+    "definitions, results of 340 to 750 tokens. Both run this model with the same threads; llama-server has its "
+    "defaults (8,192 tokens, 4 slots, 8 GiB of prompt cache)."
+)
 
 
 def show_second_act(act: SecondAct, console: Console) -> None:
-    """Print both conversations side by side; fits a terminal of any width."""
+    """Print both conversations as bars; fits a terminal of any width."""
+    marks = _BLOCKS if console.is_terminal and not console.is_dumb_terminal else _ASCII
     console.print()
-    console.print(Text("An application with a tool of its own: OpenAI's client, four requests", style="bold"))
-    if console.width < _TABLE_WIDTH:
-        _list(act, console)
-    else:
-        console.print(_table(act))
-    meaning = (
-        "new: ids the engine had to process; lost: those of them that it had held before; ms: to the first id. Both "
-        "times the same program runs, each with a llama-server of its own that is started in the same way. Without the "
-        "gateway (alone), the program begins the call for the model, which would not call otherwise; the model then "
-        "writes something else, so the numbers of new ids differ too."
-    )
-    console.print(Padding(Text(meaning, style="dim"), (0, 0, 1, 0)))
-    _show_losses(act, console)
-    through, alone = (sum(each.lost for each in way) for way in (act.through, act.alone))
-    console.print(
-        Text.assemble(
-            "Of the ids that it had held, the engine processed ",
-            (f"{through} ids", "bold green"),
-            f" again behind the gateway, and {alone} without it. The first request gains nothing.",
+    console.print(Text("An agent that runs its own tools: through the gateway, and with a plain llama-server", "bold"))
+    if console.width >= _WIDE:
+        console.print(Text(f"{'request':<12}{'tokens:':<10}{'recomputed of processed':>10}{'time':>6}", style="dim"))
+    most = max(request.processed for request in (*act.gateway, *act.plain))
+    for through, plain in zip(act.gateway, act.plain, strict=True):
+        for name, one, style in ((GATEWAY, through, "green"), (PLAIN, plain, "yellow")):
+            console.print(Text("\n".join(_rows(name, one, console.width, most, marks)), style=style))
+    console.print(Padding(Text(_MEANING.format(again=marks[0], new=marks[1]), style="dim"), (1, 0)))
+    for sentence in sentences(act):
+        console.print(Text(sentence, style="bold"))
+
+
+def _rows(name: str, one: Request, width: int, most: int, marks: tuple[str, str]) -> Iterator[str]:
+    whose = f"{one.number} {one.who}" if name == GATEWAY else ""
+    figures = f"{name:<13}{one.recomputed:>5,} of {one.processed:>5,}{one.ms / 1000:>7.1f} s"
+    if width >= _WIDE:
+        yield f"{whose:<12}{figures}  {_bar(one, width - 50, most, marks)}".rstrip()
+        return
+    if whose:
+        yield f"request {whose}"
+    yield f"  {figures}"
+    yield f"  {_bar(one, width - 2, most, marks)}"
+
+
+def _bar(one: Request, width: int, most: int, marks: tuple[str, str]) -> str:
+    """As long as what was processed: first what was recomputed, then what was new."""
+    length = min(width, 40)
+    whole = max(round(one.processed * length / most), 1)
+    again = round(one.recomputed * length / most)
+    return marks[0] * again + marks[1] * (whole - again)
+
+
+def sentences(act: SecondAct) -> list[str]:
+    """Say what the figures mean, where the gain is small too."""
+    through, plain = (sum(each.recomputed for each in side) for side in (act.gateway, act.plain))
+    pairs = list(zip(act.gateway, act.plain, strict=True))
+    small = [str(b.number) for a, b in pairs if b.recomputed - a.recomputed <= _FEW]
+    worst = max(act.plain, key=lambda each: each.recomputed)
+    told = [f"Tokens recomputed in all: {through:,} behind the gateway, {plain:,} without it."]
+    if worst.recomputed > _FEW:
+        first = [f"{each.ms / 1000:.1f} s" for each in (act.gateway[worst.number - 1], worst)]
+        part = "All" if worst.recomputed == plain else f"{worst.recomputed:,}"
+        told.append(
+            f"{part} of them in request {worst.number}, where the {worst.who} continues: llama-server "
+            "gave the slot of its conversation to the sub-agent, whose prompt begins with the same tools. First token "
+            f"there: after {first[0]} behind the gateway, {first[1]} without it."
         )
+    if small:
+        told.append(f"Small or no gain in requests {', '.join(small)}: {_FEW} tokens at most in each.")
+    required = sum(each.required for each in act.plain)
+    calls = [sum(bool(each.calls) for each in side) for side in (act.gateway, act.plain)]
+    told.append(
+        f"Of the {required} calls that the agent required (tool_choice), this small model made {calls[0]} behind the "
+        f"gateway and {calls[1]} without it."
     )
-
-
-def _table(act: SecondAct) -> Table:
-    table = Table(pad_edge=False, box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("request")
-    table.add_column("the model")
-    for way, style in (("gateway", "green"), ("alone", "")):
-        first, *others = ("new", "lost", "ms")
-        table.add_column(f"{way}\n{first}", justify="right", style=style)
-        for name in others:
-            table.add_column(f"\n{name}", justify="right", style=style)
-    for number, (through, alone) in enumerate(zip(act.through, act.alone, strict=True), 1):
-        table.add_row(str(number), _did(through, alone), *_cost(through), *_cost(alone))
-    return table
-
-
-def _list(act: SecondAct, console: Console) -> None:
-    for number, pair in enumerate(zip(act.through, act.alone, strict=True), 1):
-        console.print(f"request {number}: the model {_did(*pair)}")
-        for way, one in zip(("gateway", "alone"), pair, strict=True):
-            new, lost, wait = _cost(one)
-            console.print(f"  {way}: {new} new, {lost} lost, {wait} ms")
-
-
-def _did(through: Asked, alone: Asked) -> str:
-    """What the model does; with and without the gateway it may do different things."""
-    did = [f"calls {len(one.calls)}×" if one.calls else "answers" for one in (through, alone)]
-    return did[0] if did[0] == did[1] else f"{did[0]}, alone {did[1]}"
-
-
-def _cost(one: Asked) -> tuple[str, str, str]:
-    return str(one.processed), str(one.lost), f"{one.ms:.0f}"
-
-
-def _show_losses(act: SecondAct, console: Console) -> None:
-    for way, asked in (("through the gateway", act.through), ("alone", act.alone)):
-        for number, one in enumerate(asked, 1):
-            if one.why is not None:
-                console.print(f"  request {number}, {way}: {one.lost} of {one.held} ids lost, because {one.why}")
-                if asked[number - 2].calls:
-                    wrote = asked[number - 2].calls[0].replace("\n", "⏎")
-                    console.print(Text.assemble("    the model wrote ", (wrote, "green")))
+    return told
 
 
 def second_act_as_json(act: SecondAct) -> dict[str, Any]:
-    """Both conversations as `--json` prints them. Counts are ids, times milliseconds."""
-    return {"through": [_asked(each) for each in act.through], "alone": [_asked(each) for each in act.alone]}
-
-
-def _asked(one: Asked) -> dict[str, Any]:
+    """Both conversations as `--json` prints them. Counts are tokens, times milliseconds."""
     return {
+        "gateway": [_request(each) for each in act.gateway],
+        "plain": [_request(each) for each in act.plain],
+        "summary": sentences(act),
+    }
+
+
+def _request(one: Request) -> dict[str, Any]:
+    return {
+        "request": one.number,
+        "who": one.who,
         "calls": list(one.calls),
-        "held": one.held,
-        "prompt_n": one.processed,
-        "cache_n": one.reused,
-        "lost": one.lost,
-        "why": one.why,
+        "call_required": one.required,
+        "prompt": one.prompt,
+        "cached": one.cached,
+        "processed": one.processed,
+        "recomputed": one.recomputed,
         "ttft_ms": round(one.ms, 2),
     }
