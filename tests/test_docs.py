@@ -19,6 +19,7 @@ from gateway.cli.app import build_app
 from gateway.config.load import load_config
 from gateway.observe.labels import LossReason
 from gateway.proxy.tool_search import CALL, SEARCH
+from gateway.serve.admin.losses import WORDS
 from gateway.serve.generation.account import turn_numbers
 from gateway.serve.openai.chat_reply import ChatReply
 from leaf_sdk.cli.commands import app as leaf_app
@@ -244,7 +245,9 @@ def test_answer_that_is_explained_has_the_keys_of_an_answer() -> None:
 
 
 def test_every_reason_for_lost_ids_is_explained() -> None:
-    assert tuple(words_explained("`reason`")) == get_args(LossReason)
+    assert tuple(words_explained("`reason`")) == get_args(LossReason) == tuple(WORDS)
+    shown = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", read("docs/openai-apps.md"))
+    assert [words for reason, words in WORDS.items() if f"| `{reason}` | {words}" not in shown] == []
 
 
 def words_explained(head: str) -> list[str]:

@@ -137,7 +137,7 @@ class Agent:
         """
         shows = self._show_calls if options.show_calls is None else options.show_calls
         answer = Answer(
-            *(self._calls, self.recall, self._limits, self._metrics, conversation, options, emit),
+            *(self._calls, self._limits, self._metrics, conversation, options, emit),
             show_calls=shows,
         )
         ended, shared = "broken", None
@@ -149,9 +149,11 @@ class Agent:
             ended = finished.reason
         finally:
             # Before anybody learns that the answer is complete: the next request may arrive at once.
-            shared = self.recall.keep(conversation, ended)
+            shared = self.recall.keep(conversation, ended, answer.figures)
         if shared is not None:
             await shared
+        if conversation.continues and answer.figures is not None:
+            await emit(answer.figures)
         await emit(finished)
         return finished
 

@@ -7,7 +7,7 @@ may be special; an id that the map does not have never reaches the engine. Text 
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.agent.end_hold import EndHold
@@ -97,6 +97,8 @@ class Completer:
         with self._pool.stay(prompt.ready, home) as stay:
             run = _Completion(prompt, options, emit, most, stay, home)
             finished = await run.run()
+        if run.end is not None and run.end.reported:
+            self._metrics.request_answered(prompt=finished.prompt_ids, cached=finished.cached_ids)
         self._count(run)
         return finished
 
@@ -144,13 +146,14 @@ class _Completion:
         return len(self._ids)
 
     async def run(self) -> Finished:
-        self.end, place = await replayed(self._stay, self._run, self._rewind)
-        self.seconds = time.perf_counter() - self._started
-        timings = place.shown(self.end.timings) if self.end is not None and place is not None else None
-        await self._emit(self._stats(timings))
+        end, place = await replayed(self._stay, self._run, self._rewind)
         prompt = len(self._prompt.ids)
+        self.end = end and replace(end, timings=end.timings.within(prompt))
+        self.seconds = time.perf_counter() - self._started
+        timings = place.shown(self.end.timings) if self.end and self.end.reported and place else None
+        await self._emit(self._stats(timings))
         reason: FinishReason = "stop" if self.end is None or self.end.reason == "stop" else "length"
-        finished = Finished(reason, prompt, min(timings.cache_n, prompt) if timings else 0, len(self._ids))
+        finished = Finished(reason, prompt, timings.cache_n if timings else 0, len(self._ids))
         await self._emit(finished)
         return finished
 

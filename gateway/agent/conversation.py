@@ -94,6 +94,11 @@ class Conversation:
         return self.stay
 
     @property
+    def continues(self) -> bool:
+        """Whether its messages hold an answer of the model, so that some of it may be cached."""
+        return self.history is not None and bool(self.history.answers)
+
+    @property
     def room(self) -> int:
         """How many more ids fit into the engine's context."""
         return self.ready.facts.context - len(self.ids)

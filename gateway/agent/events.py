@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.agent.memory import Miss
+from gateway.agent.memory import RequestFigures
 from gateway.engine.interface import Timings
-from gateway.observe.labels import LossReason
 from gateway.toolcalls import Event
 
 Source = Literal["leaf", "shim", "gateway"]
@@ -80,25 +79,6 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptCompared:
-    """How much of an earlier request's context this one found in the engine. Counts are ids."""
-
-    held: int
-    """What the engine held at the end of the answer that the conversation continues from, or almost does."""
-    reused: int
-    """The part of the prompt that the engine did not process again."""
-    reason: LossReason | None = None
-    """Why some of what was held was not reused; None where all of it was."""
-    recall_miss: Miss | None = None
-    """Details where no earlier answer was recalled, such as what the client changed."""
-
-    @property
-    def lost(self) -> int:
-        """Ids that could have been reused and were not."""
-        return max(self.held - self.reused, 0) if self.reason is not None else 0
-
-
-@dataclass(frozen=True, slots=True)
 class GenerationFinished:
     """One generation has finished. Counts are ids, times are seconds."""
 
@@ -154,7 +134,7 @@ class Finished:
 
 
 AgentEvent = (
-    Event | IdsGenerated | ContentSampled | IdsSpliced | ToolFinished | PromptCompared | GenerationFinished | Finished
+    Event | IdsGenerated | ContentSampled | IdsSpliced | ToolFinished | GenerationFinished | RequestFigures | Finished
 )
 """Events of ids are emitted only on request: together with the prompt, they are the whole context, id by id."""
 Emit = Callable[[AgentEvent], Awaitable[None]]

@@ -8,7 +8,7 @@ the template's own turn end takes its place.
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from gateway.agent.choice import Hold
@@ -167,10 +167,11 @@ class Generation:
 
     def _finish(self, end: GenerationEnd | None, place: Place | None, seconds: float) -> GenerationResult:
         conversation, output = self._conversation, self._output
-        timings = place.shown(end.timings) if end is not None and place is not None else None
-        if timings is not None and self._moved:
-            # The new engine's prompt included ids of this answer; only the part before them is the prompt.
-            timings = replace(timings, cache_n=min(timings.cache_n, output.prompt))
+        timings = None
+        # An engine that was cut off at the limit reported nothing.
+        if end is not None and end.reported and place is not None:
+            # After a move the new engine's prompt included ids of this answer; only the part before is the prompt.
+            timings = place.shown(end.timings).within(output.prompt)
         prefilled = 0
         if timings is not None:
             # `+ 1`: the last id that was held may not be counted. If the slot is lost, so is what was prefilled.
@@ -202,10 +203,11 @@ class Generation:
     def _count(self, end: GenerationEnd | None, seconds: float) -> None:
         if end is None:
             return
+        timings = end.timings.within(len(self._conversation.ids))
         self._metrics.ids_repaired(repaired=end.repaired, ambiguous=end.ambiguous, missed=end.missed)
         self._metrics.generation_finished(
-            prompt_n=end.timings.prompt_n,
-            cache_n=end.timings.cache_n,
+            prompt_n=timings.prompt_n,
+            cache_n=timings.cache_n,
             generated=len(self._output.ids),
             ttft=self._ttft,
             seconds=seconds,

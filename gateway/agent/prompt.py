@@ -13,10 +13,8 @@ from itertools import count
 from typing import Final
 
 from gateway.agent.conversation import Conversation, Spliced, calls_of_turns
-from gateway.agent.events import PromptCompared
 from gateway.agent.history import tool_definitions, with_preamble
 from gateway.agent.memory import Lived, Miss, Recalled, Turn, retold
-from gateway.agent.memory.remembered import NO_ENGINE
 from gateway.agent.sources import spans_of_new, spans_of_rendering
 from gateway.engine.foreign import is_json_result
 from gateway.engine.interface import Message
@@ -90,30 +88,6 @@ async def begin(conversation: Conversation, messages: Sequence[Message], recalle
     messages = [each for message in messages for each in retold(message)]
     conversation.ids = (await render(conversation, [*map(Turn, messages)])).ids
     conversation.earlier = calls_of_turns(messages)
-
-
-def compared(conversation: Conversation, cached: int) -> PromptCompared:
-    """Compare what the engine reused with what it held for the answer before. `cached`: ids it did not process."""
-    before, miss = conversation.before, conversation.recall_miss
-    if before is None:
-        held = miss.held if miss is not None else 0
-        return PromptCompared(held, cached, miss.reason if miss is not None else None, miss)
-    if conversation.kept < before.held:
-        thought = any(
-            lived.turn is not None and lived.turn.reasoning for node in before.chain() for lived in node.lived
-        )
-        return PromptCompared(before.held, cached, "reasoning_dropped" if thought else "template_rewrote")
-    # Where ids are reused in blocks, the last block of what was held may be incomplete.
-    if cached + conversation.ready.facts.can.reuse_block > before.held:
-        return PromptCompared(before.held, cached)
-    ready = conversation.ready
-    if before.engine == NO_ENGINE:
-        return PromptCompared(before.held, cached, "replica_moved")
-    if before.engine == ready.number:
-        return PromptCompared(before.held, cached, "slot_taken")
-    return PromptCompared(
-        before.held, cached, "engine_restarted" if before.engine_name == ready.name else "engine_moved"
-    )
 
 
 async def _go_on(conversation: Conversation, recalled: Recalled, held: Sequence[int]) -> None:

@@ -10,13 +10,12 @@ import secrets
 from array import array
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.agent.conversation import Conversation
-from gateway.agent.events import PromptCompared
 from gateway.agent.history import tool_definitions
 from gateway.agent.memory import (
     AnswerRecord,
@@ -27,15 +26,16 @@ from gateway.agent.memory import (
     Notes,
     Recalled,
     Remembered,
+    RequestFigures,
     root_digest,
     schemas_of,
 )
-from gateway.agent.prompt import begin, compared, new_number
-from gateway.agent.records import note_prompt, record_of
+from gateway.agent.prompt import begin, new_number
+from gateway.agent.records import record_of
 from gateway.agent.sources import answer_of
 from gateway.agent.trail import Trail
 from gateway.config import LimitsConfig
-from gateway.engine.interface import Message, Timings
+from gateway.engine.interface import Message
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import TrajectoryLog
 
@@ -47,8 +47,12 @@ _LINES: Final = 64
 log = get_logger("agent")
 
 
-class LossMetrics(Protocol):
-    """Counts ids that were lost."""
+class FiguresMetrics(Protocol):
+    """Counts the tokens of requests."""
+
+    def request_answered(self, *, prompt: int, cached: int) -> None:
+        """A request had `prompt` prompt tokens, and `cached` of them came from the cache."""
+        ...
 
     def prompt_ids_lost(self, reason: str, n: int) -> None:
         """A request processed `n` ids again that the engine had held for its conversation."""
@@ -62,8 +66,9 @@ class Comparison:
     when: datetime
     principal: str
     conversation: int | None
-    """The conversation's number; None where nothing was recalled."""
-    told: PromptCompared
+    """The conversation's number; None where the answer is not remembered and continues from nothing."""
+    answer_id: str
+    figures: RequestFigures
 
 
 class Recall:
@@ -72,7 +77,7 @@ class Recall:
     def __init__(
         self,
         limits: LimitsConfig,
-        metrics: LossMetrics,
+        metrics: FiguresMetrics,
         trajectories: TrajectoryLog | None = None,
         shared: "SharedMemory | None" = None,
     ) -> None:
@@ -113,37 +118,37 @@ class Recall:
         more = await self._shared.recall(self._memory, owner, [history, *others], behind, new_number)
         return self._memory.recall(owner, history, schemas) if more else recalled
 
-    def keep(self, conversation: Conversation, ended: str) -> Awaitable[object] | None:
-        """Remember a finished answer, and write its trajectory. `ended`: how it ended.
+    def keep(self, conversation: Conversation, ended: str, figures: RequestFigures | None) -> Awaitable[object] | None:
+        """Remember a finished answer, write its trajectory, and count its tokens. `ended`: how it ended.
 
         Returns what can be awaited until the answer is in the shared store; None: it is not written there.
         """
         if self._trajectories is not None and (answer := answer_of(conversation, ended)) is not None:
             self._trajectories.record(answer)
         # Whoever was watching when the answer began may have left since.
-        record = record_of(conversation, ended) if self.is_watched else None
-        node, history = _remember(self._memory, conversation, record), conversation.history
+        record = record_of(conversation, ended, figures) if self.is_watched else None
+        node, history = _remember(self._memory, conversation, record, figures), conversation.history
         if node is not None and history is not None:
             messages = [*history.messages, node.shown.message]
             self._misses.note(node.number, node.owner, history.root, messages, node.held)
+        if figures is not None:
+            self._note(conversation, node or conversation.before, figures)
         return None if node is None or self._shared is None else self._shared.keep(node)
 
-    def compare(self, conversation: Conversation, timings: Timings | None) -> PromptCompared | None:
-        """Say how much of the held context the first prompt reused, and why not more; None where nothing was held.
-
-        `timings`: the engine's timings as the principal may see them; None where it gave none.
-        """
-        if timings is None or conversation.history is None or not conversation.history.answers:
-            return None
-        told, before = compared(conversation, timings.cache_n), conversation.before
-        number = None if before is None else before.number
-        note_prompt(conversation, told)
-        self._last.append(Comparison(datetime.now(UTC), conversation.principal.name, number, told))
-        if told.lost and told.reason is not None:
-            self._metrics.prompt_ids_lost(told.reason, told.lost)
-            place = {} if told.recall_miss is None else {"message": told.recall_miss.message, "at": told.recall_miss.at}
-            log.info("ids that the engine had held were not reused", reason=told.reason, ids=told.lost, **place)
-        return told
+    def _note(self, conversation: Conversation, node: Remembered | None, figures: RequestFigures) -> None:
+        """Count the tokens of a request, and list it if it continued a conversation."""
+        self._metrics.request_answered(prompt=figures.prompt, cached=figures.cached)
+        if not conversation.continues:
+            return
+        number = None if node is None else node.number
+        self._last.append(
+            Comparison(datetime.now(UTC), conversation.principal.name, number, conversation.answer_id, figures)
+        )
+        if figures.recomputed and figures.reason is not None:
+            self._metrics.prompt_ids_lost(figures.reason, figures.recomputed)
+            miss = figures.recall_miss
+            place = {} if miss is None else {"message": miss.message, "at": miss.at}
+            log.info("cached tokens were recomputed", reason=figures.reason, tokens=figures.recomputed, **place)
 
     @property
     def changes(self) -> tuple[int, datetime | None]:
@@ -151,7 +156,7 @@ class Recall:
         return self._memory.changes, self._last[-1].when if self._last else None
 
     def last(self) -> list[Comparison]:
-        """The last requests that continued conversations, the latest first."""
+        """The last requests that continued conversations and whose figures are known, the latest first."""
         return list(reversed(self._last))
 
     def watch(self, watched: Callable[[], bool]) -> None:
@@ -189,7 +194,9 @@ class Recall:
         return root_digest(key, conversation.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools)
 
 
-def _remember(memory: ConversationMemory, conversation: Conversation, record: AnswerRecord | None) -> Remembered | None:
+def _remember(
+    memory: ConversationMemory, conversation: Conversation, record: AnswerRecord | None, figures: RequestFigures | None
+) -> Remembered | None:
     """Keep a finished answer, however it ended, if its client can continue it. `record`: how it was made."""
     lived, history, last = conversation.lived, conversation.history, conversation.lived.last
     if history is None or last is None or not lived.whole:
@@ -215,6 +222,8 @@ def _remember(memory: ConversationMemory, conversation: Conversation, record: An
         model=conversation.ready.facts.model,
         map_id=conversation.ready.token_map.map_id,
         made=monotonic(),
+        # The words around what a client changed are kept only while somebody is watching.
+        figures=None if figures is None else replace(figures, recall_miss=None),
         record=record,
         strangers=history.strangers(before.place + 1 if before is not None else 0, len(history.messages)),
     )

@@ -1,6 +1,6 @@
 """How an answer was made, recorded while it is made, for whoever looks at it afterwards.
 
-Turns what the agent reports of generations, calls and prompts into the record that the memory keeps with the answer.
+Turns what the agent reports of generations and calls into the record that the memory keeps with the answer.
 Nothing is recorded unless somebody is watching. Pure.
 """
 
@@ -10,8 +10,8 @@ from math import nan
 
 from gateway.agent.calls import FinishedCall
 from gateway.agent.conversation import Conversation
-from gateway.agent.events import GenerationFinished, PromptCompared
-from gateway.agent.memory import AnswerRecord, CallRecord, Found, GenerationRecord
+from gateway.agent.events import GenerationFinished
+from gateway.agent.memory import AnswerRecord, CallRecord, GenerationRecord, RequestFigures
 from gateway.observe.trajectories import Span
 
 
@@ -52,13 +52,7 @@ def note_call(conversation: Conversation, outcome: FinishedCall, server_of: Call
     )
 
 
-def note_prompt(conversation: Conversation, told: PromptCompared) -> None:
-    """Keep how much of the held context the answer's prompt reused."""
-    if conversation.notes is not None:
-        conversation.notes.found.append(Found(told.held, told.reused, told.lost, told.reason, told.recall_miss))
-
-
-def record_of(conversation: Conversation, ended: str) -> AnswerRecord | None:
+def record_of(conversation: Conversation, ended: str, figures: RequestFigures | None) -> AnswerRecord | None:
     """Return the record of a finished answer, as it is remembered; None where nobody was watching."""
     notes, trail, last = conversation.notes, conversation.trail, conversation.lived.last
     if notes is None or trail is None or last is None:
@@ -66,8 +60,8 @@ def record_of(conversation: Conversation, ended: str) -> AnswerRecord | None:
     # Its last turn may be remembered cut, as its client saw it.
     before = _cut(trail.spans, conversation.lived.start - trail.kept)
     spans = (*before, *(last.spans or (Span("model", len(last.ids)),)))
-    found = notes.found[0] if notes.found else None
-    return AnswerRecord(ended, trail.kept, spans, tuple(notes.generations), tuple(notes.calls), found)
+    miss = None if figures is None else figures.recall_miss
+    return AnswerRecord(ended, trail.kept, spans, tuple(notes.generations), tuple(notes.calls), miss)
 
 
 def _cut(spans: list[Span], count: int) -> list[Span]:

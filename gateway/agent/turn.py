@@ -12,10 +12,11 @@ from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls
 from gateway.agent.choice import FREE, Hold, ToolChoice, hold_for
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
+from gateway.agent.figures import Reuse, figures_of, reuse_of
 from gateway.agent.generation import Generation, GenerationResult
 from gateway.agent.generation_options import GenerationOptions
+from gateway.agent.memory import RequestFigures
 from gateway.agent.prefill import prefill
-from gateway.agent.recall import Recall
 from gateway.agent.records import note_call, note_generation
 from gateway.agent.sources import spans_of_result
 from gateway.agent.splices import fitted, parts_of
@@ -62,7 +63,6 @@ class Answer:
     def __init__(
         self,
         calls: CallRunner,
-        recall: Recall,
         limits: LimitsConfig,
         metrics: Metrics,
         conversation: Conversation,
@@ -72,7 +72,6 @@ class Answer:
         show_calls: bool,
     ) -> None:
         self._runner = calls
-        self._recall = recall
         self._limits = limits
         self._metrics = metrics
         self._conversation = conversation
@@ -84,6 +83,7 @@ class Answer:
         self._called = 0
         self._made = 0
         self._generations: list[GenerationFinished] = []
+        self._reuse = Reuse()
 
     async def run(self) -> Finished:
         """Generate, call and splice until the answer is complete.
@@ -120,6 +120,11 @@ class Answer:
                 break
         return self._finished(reason, stop)
 
+    @property
+    def figures(self) -> RequestFigures | None:
+        """The figures of the generations that have finished."""
+        return figures_of(self._generations, self._reuse)
+
     async def _generate(self, calls: RunningCalls | None) -> GenerationResult:
         """Generate once. `calls` runs each of our calls as soon as it is closed; None: none is run yet."""
 
@@ -144,8 +149,8 @@ class Answer:
         self._generations.append(result.stats)
         note_generation(self._conversation, result.stats)
         self._called += result.started
-        if len(self._generations) == 1 and (told := self._recall.compare(self._conversation, result.stats.timings)):
-            await self._emit(told)
+        if len(self._generations) == 1 and result.stats.timings is not None:
+            self._reuse = reuse_of(self._conversation, result.stats.timings.cache_n)
         await self._emit(result.stats)
         return result
 

@@ -96,7 +96,8 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
                 shared=shared,
             )
             status = StatusReport(
-                *(pool, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices, agent.recall, inner.shared)
+                *(pool, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices, agent.recall),
+                *(metrics.get_prompt_tokens, inner.shared),
             )
             given = (
                 proxy,

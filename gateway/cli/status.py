@@ -108,20 +108,27 @@ def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> No
     for each in report.get("engines", ()):
         say(console, f"  {each['name']}: {_member(each)}", "" if each["up"] else "red")
     console.print()
-    if report["servers"]:
-        complete = print_table(console, _SERVERS, [_server_row(server) for server in report["servers"]])
-        bolt_ons = [each for server in report["servers"] for each in server.get("bolt_ons", ())]
-        if not (print_bolt_ons(console, bolt_ons) and complete):
-            say(console, "(a wider terminal or --json shows more)", "dim")
-    else:
-        say(console, "no servers", "yellow")
+    _print_servers(console, report["servers"])
     for line in _problems(report):
         say(console, f"! {line}", "yellow")
     console.print()
+    # An older gateway does not report it.
+    if "prompt_tokens" in report:
+        say(console, "prompt tokens: {cached_tokens:,} of {prompt_tokens:,} cached".format(**report["prompt_tokens"]))
     say(console, _totals(report), "dim")
     if tools:
         console.print()
         print_table(console, _TOOLS, [_tool_row(tool) for server in report["servers"] for tool in server["tools"]])
+
+
+def _print_servers(console: Console, servers: list[dict[str, Any]]) -> None:
+    if not servers:
+        say(console, "no servers", "yellow")
+        return
+    complete = print_table(console, _SERVERS, list(map(_server_row, servers)))
+    bolt_ons = [each for server in servers for each in server.get("bolt_ons", ())]
+    if not (print_bolt_ons(console, bolt_ons) and complete):
+        say(console, "(a wider terminal or --json shows more)", "dim")
 
 
 def admin_address(config: Path | None) -> str:

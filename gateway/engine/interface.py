@@ -114,6 +114,13 @@ class Timings:
     prompt_seconds: float
     generate_seconds: float
 
+    def within(self, prompt: int) -> "Timings":
+        """The same, with no more reused ids than the prompt has and no negative count, whatever the engine reported."""
+        cached = min(max(self.cache_n, 0), prompt)
+        if cached == self.cache_n and self.prompt_n >= 0:
+            return self
+        return replace(self, prompt_n=prompt - cached, cache_n=cached)
+
     def counting(self, processed: int) -> "Timings":
         """The same, with this many of the reused ids counted as processed."""
         return replace(self, prompt_n=self.prompt_n + processed, cache_n=self.cache_n - processed)

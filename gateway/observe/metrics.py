@@ -116,6 +116,15 @@ class Metrics:
         build = self._gauge("codec_build_info", "Always 1; the label is the gateway's version.", "version")
         build.labels(version("codec-gateway")).set(1)
         self._engine_up = self._gauge("codec_engine_up", "Whether an engine answers and its map is proven (1 or 0).")
+        self._prompt_tokens = self._counter(
+            "codec_prompt_tokens",
+            "Prompt tokens of finished requests, as `usage` in their answers counts them; a request whose engine "
+            "reported nothing is left out.",
+        )
+        self._cached_tokens = self._counter(
+            "codec_prompt_cached_tokens",
+            "Those of codec_prompt_tokens that came from the engine's cache, so that they were not recomputed.",
+        )
         self._generations = self._counter("codec_generations", "Generations that the engine finished.")
         self._prompt_ids = self._counter("codec_generation_prompt_ids", "Prompt ids that the engine processed.")
         self._reused_ids = self._counter("codec_generation_reused_ids", "Prompt ids that the KV cache already held.")
@@ -252,6 +261,16 @@ class Metrics:
         self._generated_ids.inc(generated)
         self._first.observe(ttft)
         self._generation_seconds.observe(seconds)
+
+    def request_answered(self, *, prompt: int, cached: int) -> None:
+        """A request had `prompt` prompt tokens, and `cached` of them came from the cache."""
+        self._prompt_tokens.inc(prompt)
+        self._cached_tokens.inc(cached)
+
+    def get_prompt_tokens(self) -> dict[str, int]:
+        """Prompt tokens of all finished requests, and those of them that came from the cache."""
+        counted = {"prompt_tokens": self._prompt_tokens, "cached_tokens": self._cached_tokens}
+        return {name: int(sum(read_counter(counter).values())) for name, counter in counted.items()}
 
     def ids_spliced(self, source: SpliceSource, n: int) -> None:
         """`n` ids were appended to a generation."""

@@ -57,6 +57,7 @@ def merge_status(reports: Sequence[Report], ready: Report, workers: Sequence[Rep
             (each for report in reports if (each := report["shared"]) and not each["up"]), first.get("shared")
         ),
         "shim": _merge_counts([report["shim"] for report in reports]),
+        "prompt_tokens": _merge_counts([report["prompt_tokens"] for report in reports]),
         "prompts": _latest([each for report in reports for each in report["prompts"]]),
         "workers": list(workers),
     }

@@ -3,8 +3,9 @@
 from gateway.agent.memory.history import RETOLD, Call, History, Shown, retold, root_digest, schemas_of
 from gateway.agent.memory.lived import Lived, LivedAnswer, LivedTurn
 from gateway.agent.memory.misses import Miss, Misses
-from gateway.agent.memory.record import AnswerRecord, CallRecord, Found, GenerationRecord, Notes
+from gateway.agent.memory.record import AnswerRecord, CallRecord, GenerationRecord, Notes
 from gateway.agent.memory.remembered import Remembered
+from gateway.agent.memory.request_figures import RequestFigures
 from gateway.agent.memory.store import ConversationMemory, Recalled, Turn
 
 __all__ = [
@@ -13,7 +14,6 @@ __all__ = [
     "Call",
     "CallRecord",
     "ConversationMemory",
-    "Found",
     "GenerationRecord",
     "History",
     "Lived",
@@ -24,6 +24,7 @@ __all__ = [
     "Notes",
     "Recalled",
     "Remembered",
+    "RequestFigures",
     "Shown",
     "Turn",
     "retold",

@@ -1,4 +1,4 @@
-"""How an answer was made: the source of each of its ids, how much was reused, and how long each part took.
+"""How an answer was made: the source of each of its ids, what its client changed, and how long each part took.
 
 Kept with the remembered answer, and only while somebody is watching (`gateway/agent/recall.py`): a conversation can
 continue without it. It holds figures and names, and no text except the few words around what a client changed.
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from gateway.agent.memory.misses import Miss
-from gateway.observe.labels import LossReason
 from gateway.observe.trajectories import Span
 
 if TYPE_CHECKING:
@@ -59,25 +58,12 @@ class CallRecord:
     is_error: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """How much of the conversation before it the answer's first prompt reused. Counts are ids."""
-
-    held: int
-    reused: int
-    lost: int
-    reason: LossReason | None
-    recall_miss: Miss | None
-
-
 @dataclass(slots=True)
 class Notes:
     """What is known so far about an answer that is being made."""
 
     generations: list[GenerationRecord] = field(default_factory=list[GenerationRecord])
     calls: list[CallRecord] = field(default_factory=list[CallRecord])
-    found: list[Found] = field(default_factory=list[Found])
-    """One entry, once its first prompt has been compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +77,8 @@ class AnswerRecord:
     """Sources of all ids after those, as the answer is remembered."""
     generations: Sequence[GenerationRecord]
     calls: Sequence[CallRecord]
-    found: Found | None
-    """None where it continues from nothing, or the engine did not say."""
+    recall_miss: Miss | None
+    """What its client changed, where that is why it continues from nothing."""
 
     @property
     def size(self) -> int:

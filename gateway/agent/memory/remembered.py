@@ -7,6 +7,7 @@ from typing import Final
 from gateway.agent.memory.history import Shown
 from gateway.agent.memory.lived import Lived
 from gateway.agent.memory.record import AnswerRecord
+from gateway.agent.memory.request_figures import RequestFigures
 
 NO_ENGINE: Final = -1
 """`Remembered.engine` where the engine was another process's."""
@@ -46,6 +47,9 @@ class Remembered:
     map_id: str | None = None
     made: float | None = None
     """When it was made, by `time.monotonic`."""
+    figures: RequestFigures | None = None
+    """What its request cost, without words of its client; None where the engine did not say, or another replica made
+    it."""
     record: AnswerRecord | None = None
     """How it was made; None where nobody was watching."""
     followers: int = field(default=0, repr=False)

@@ -1,24 +1,39 @@
-"""How to avoid losing the engine's cache: one sentence for each reason of a loss.
+"""Reasons for recomputed prompt tokens: what happened and what to do about it, a sentence each.
 
-Turns a reason and a place into words for a person. Pure.
+Turns a reason, as the APIs name it, into words. The console, `codec-gateway why` and the table of reasons in
+docs/openai-apps.md use the same ones. Pure.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
+WORDS: Final[Mapping[str, str]] = {
+    "client_changed": "the client changed an earlier message, so the prompt differs from there on",
+    "tools_changed": "the tools, or the options of the chat template, are not those of the previous request",
+    "reasoning_dropped": "the chat template leaves out the reasoning of earlier turns",
+    "template_rewrote": "the chat template renders earlier turns differently once they are no longer the last",
+    "slot_taken": "another conversation used the slot, and the cache of this one was evicted",
+    "engine_restarted": "the engine was restarted, which emptied its cache",
+    "engine_moved": "another engine of the pool answered, and its cache does not have this conversation",
+    "replica_moved": "another replica or worker gave the previous answer, or this one did before a restart: this one's "
+    "engine does not have all of the conversation in its cache",
+    "memory_full": "the gateway evicted the conversation from its memory, so the prompt was rendered from the messages",
+    "not_seen_before": "this gateway has no earlier answer of this conversation for this caller",
+}
+"""What happened, by reason."""
 _ADVICE: Final = {
     "client_changed": "message {message} changes at character {at} from request to request; if it is a system "
     "message, add a pattern that matches the changing part to engine.volatile",
-    "tools_changed": "keep the tools of a conversation the same from request to request",
-    "reasoning_dropped": "this model's template leaves out earlier reasoning, which no setting can change",
-    "template_rewrote": "this model's template rewrites earlier turns, which no setting can change",
-    "slot_taken": "there are more conversations than the engine has slots: raise engine.slots, or the size of its "
+    "tools_changed": "keep both the same from request to request of a conversation",
+    "reasoning_dropped": "no setting can change that",
+    "template_rewrote": "no setting can change that",
+    "slot_taken": "if there are more conversations than slots, raise engine.slots, or the size of the engine's "
     "cache (engine.cache_mib)",
-    "engine_restarted": "the engine was restarted; its log says why",
-    "engine_moved": "another engine of the pool answered: the conversation's own was lost or too busy",
-    "replica_moved": "the previous answer came from another replica or worker, or from this one before a restart; "
-    "stickiness keeps a conversation where its cache is",
-    "memory_full": "the gateway had no room to remember the conversation: raise limits.memory_bytes",
-    "not_seen_before": "the conversation began elsewhere, before the last start, or under another key",
+    "engine_restarted": "its log says why",
+    "engine_moved": "the engine that had it was down or too busy",
+    "replica_moved": "stickiness keeps a conversation where its cache is",
+    "memory_full": "raise limits.memory_bytes",
+    "not_seen_before": "it began elsewhere, before the last start, or under another key",
 }
 
 

@@ -47,9 +47,10 @@ class StatusReport:
         costs: DefinitionCosts,
         notices: TokenNotices,
         recall: Recall,
+        prompt_tokens: Callable[[], Mapping[str, int]],
         shared: Shared | None = None,
     ) -> None:
-        """Take now as the time when the gateway was started."""
+        """Take now as the time when the gateway was started. `prompt_tokens`: those of all requests."""
         self._engines = engines
         self._proxy = proxy
         self._readiness = readiness
@@ -57,6 +58,7 @@ class StatusReport:
         self._costs = costs
         self._notices = notices
         self._recall = recall
+        self._prompt_tokens = prompt_tokens
         self._shared = shared
         self._started = datetime.now(UTC).replace(microsecond=0)
         self._since = monotonic()
@@ -89,7 +91,8 @@ class StatusReport:
             "keys": keys,
             "shared": None if self._shared is None else asdict(self._shared.status),
             "shim": self._shim(),
-            "prompts": [_prompt(each) for each in self._recall.last()],
+            "prompts": [prompt_report(each) for each in self._recall.last()],
+            "prompt_tokens": dict(self._prompt_tokens()),
         }
 
     def servers(self) -> list[dict[str, Any]]:
@@ -213,17 +216,16 @@ def _shown(text: str, secrets: frozenset[str]) -> str:
     return escape_text(mask_text(text, secrets), _CAUSE)
 
 
-def _prompt(compared: Comparison) -> dict[str, Any]:
+def prompt_report(compared: Comparison) -> dict[str, Any]:
     """One request that continued a conversation, without its text."""
-    told, miss = compared.told, compared.told.recall_miss
+    figures, miss = compared.figures, compared.figures.recall_miss
     return {
         "when": compared.when.isoformat(timespec="seconds"),
         "caller": escape_text(compared.principal, _NAME),
         "conversation": compared.conversation,
-        "held": told.held,
-        "reused": told.reused,
-        "lost": told.lost,
-        "reason": told.reason,
+        "answer": compared.answer_id,
+        **figures.counts,
+        "reason": figures.reason,
         "message": None if miss is None else miss.message,
         "at": None if miss is None else miss.at,
     }

@@ -63,12 +63,14 @@ class Conversations:
     async def _list(self, visit: Visit) -> Response:
         row_filter = RowFilter(visit.query("caller"), visit.query("model"), visit.query("why"))
         recall, gone = self._sources.agent.recall, visit.query("gone")[:20]
+        total = self._sources.metrics.get_prompt_tokens()
 
         async def make() -> Response:
             told, partly = self._listings.make(recall, row_filter), bool(gone and recall.branches(_whole(gone, -1)))
-            return self._render("conversations.html", visit, row_filter=row_filter, told=told, gone=gone, partly=partly)
+            shown = {"row_filter": row_filter, "told": told, "total": total, "gone": gone, "partly": partly}
+            return self._render("conversations.html", visit, **shown)
 
-        return await unless_shown(visit, (recall.changes, row_filter, gone), make)
+        return await unless_shown(visit, (recall.changes, total, row_filter, gone), make)
 
     async def _show(self, visit: Visit) -> Response:
         node = self._find(visit)

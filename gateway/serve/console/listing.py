@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from gateway.agent.memory import Remembered
-from gateway.agent.recall import Comparison, Recall
+from gateway.agent.memory import Remembered, RequestFigures
+from gateway.agent.recall import Recall
 from gateway.observe.escape import escape_text
+from gateway.serve.admin.losses import WORDS
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -30,11 +31,11 @@ class RowFilter:
     caller: str = ""
     model: str = ""
     why: str = ""
-    """A reason for lost ids, or `any`."""
+    """A reason for recomputed tokens, or `any`."""
 
     def accepts(self, row: "Row") -> bool:
         """Whether a row passes the filter."""
-        reason = self.why in ("", row.reason) or (self.why == ANY_LOSS and row.lost)
+        reason = self.why in ("", row.reason) or (self.why == ANY_LOSS and row.recomputed)
         return bool(reason) and self.caller in ("", row.caller) and self.model in ("", row.model)
 
 
@@ -51,18 +52,22 @@ class Row:
     turns: int
     ids: int
     branches: int
-    held: int | None
-    """Ids that its latest request could have reused."""
-    reused: int | None
-    lost: int
-    """Ids lost by all its requests for which that is known."""
+    figures: RequestFigures | None
+    """Those of its latest request."""
+    recomputed: int
+    """Prompt tokens that its requests recomputed, as far as that is known."""
     reason: str | None
-    """The reason for the latest loss; None where nothing was lost."""
+    """The reason for the latest of those; None where nothing was recomputed."""
 
     @property
-    def reused_percent(self) -> int | None:
-        """Percentage of the held ids that were reused."""
-        return None if self.held is None or self.reused is None else percent_reused(self.held, self.reused)
+    def cached_percent(self) -> int | None:
+        """Percentage of the latest request's prompt tokens that were cached."""
+        return None if self.figures is None else percent_cached(self.figures)
+
+    @property
+    def reason_words(self) -> str | None:
+        """The reason as a sentence."""
+        return None if self.reason is None else WORDS[self.reason]
 
 
 class KeptRow:
@@ -93,22 +98,18 @@ class Listings:
     """Makes the list anew for each request, reusing rows that did not change."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[object, ...], KeptRow] = {}
+        self._kept: dict[tuple[str, int], KeptRow] = {}
         """The rows of the last list, by everything that they were made of."""
 
     def make(self, recall: Recall, row_filter: RowFilter) -> Listing:
         """List the conversations that are remembered and pass the filter."""
-        told: dict[int | None, Comparison] = {}
-        for each in recall.last():
-            told.setdefault(each.conversation, each)
         last: dict[int, list[Remembered]] = {}
         for node in recall.conversations(MOST):
             last.setdefault(node.number, []).append(node)
         before, self._kept = self._kept, {}
         for nodes in last.values():
-            made_of = nodes[0], len(nodes), told.get(nodes[0].number)
-            key = (nodes[0].answer_id, nodes[0].record is None, *made_of[1:])
-            self._kept[key] = before.get(key) or KeptRow(_row(*made_of))
+            key = nodes[0].answer_id, len(nodes)
+            self._kept[key] = before.get(key) or KeptRow(_row(nodes[0], len(nodes)))
         rows = [each.row for each in self._kept.values()]
         return Listing(
             rows=[each for each in self._kept.values() if row_filter.accepts(each.row)],
@@ -119,9 +120,11 @@ class Listings:
         )
 
 
-def percent_reused(held: int, reused: int) -> int:
-    """How many percent of the held ids were reused; 100 where none were held."""
-    return 100 if not held else round(100 * min(reused, held) / held)
+def percent_cached(figures: RequestFigures) -> int:
+    """How many percent of a request's prompt tokens were cached: 100 only for all of them, 0 only for none."""
+    if figures.cached in (0, figures.prompt):
+        return 100 if figures.cached else 0
+    return min(max(round(100 * figures.cached / figures.prompt), 1), 99)
 
 
 def date_of(made: float | None) -> datetime | None:
@@ -133,14 +136,9 @@ def _names(values: Iterable[str | None]) -> list[str]:
     return sorted({value for value in values if value is not None})
 
 
-def _row(node: Remembered, branches: int, noted: Comparison | None) -> Row:
+def _row(node: Remembered, branches: int) -> Row:
     nodes = node.chain()
-    found = [each.record.found for each in nodes if each.record is not None and each.record.found is not None]
-    losses = [(each.lost, each.reason) for each in found if each.lost]
-    latest = (found[-1].held, found[-1].reused) if found else (None, None)
-    if not found and noted is not None:
-        latest = noted.told.held, noted.told.reused
-        losses = [(noted.told.lost, noted.told.reason)] if noted.told.lost else []
+    losses = [each.figures for each in nodes if each.figures is not None and each.figures.recomputed]
     model = next((each.model for each in reversed(nodes) if each.model is not None), None)
     return Row(
         number=node.number,
@@ -153,8 +151,7 @@ def _row(node: Remembered, branches: int, noted: Comparison | None) -> Row:
         turns=sum(lived.turn is not None for each in nodes for lived in each.lived),
         ids=node.kept + len(node.added),
         branches=branches,
-        held=latest[0],
-        reused=latest[1],
-        lost=sum(lost for lost, _ in losses),
-        reason=losses[-1][1] if losses else None,
+        figures=node.figures,
+        recomputed=sum(each.recomputed for each in losses),
+        reason=losses[-1].reason if losses else None,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, islice
 from typing import Any, Final, cast
 
-from gateway.agent.memory import CallRecord, Found, GenerationRecord, Lived, Remembered
+from gateway.agent.memory import CallRecord, GenerationRecord, Lived, Miss, Remembered, RequestFigures
 from gateway.serve.console.runs import Run, Runs, only_places
 
 _SEARCHED: Final = 20_000
@@ -59,7 +59,8 @@ class TranscriptAnswer:
     kept: int
     """How many ids it takes over from the answer before it, as its beginning."""
     ended: str | None
-    found: Found | None
+    figures: RequestFigures | None
+    recall_miss: Miss | None
     recorded: bool
 
 
@@ -70,7 +71,7 @@ class CacheEnd:
     turn: int
     cached: int
     held: int
-    """How many ids of the prompt could have been cached."""
+    """How many ids of the prompt could have been cached; at most all of them."""
     prompt: int
 
 
@@ -93,7 +94,7 @@ class Transcript:
         """Where the cache ended, for each generation that has not been moved and for which that is known."""
         for number, turn in enumerate(self.turns):
             if turn.record is not None and turn.record.cached is not None and turn.start is not None:
-                yield CacheEnd(number, turn.record.cached, turn.record.held, turn.start)
+                yield CacheEnd(number, turn.record.cached, min(turn.record.held, turn.start), turn.start)
 
 
 def transcript_of(last: Remembered) -> Transcript:
@@ -132,9 +133,9 @@ def transcript_of(last: Remembered) -> Transcript:
 
 
 def _answer(node: Remembered) -> TranscriptAnswer:
-    record = node.record
-    ended, found = (None, None) if record is None else (record.ended, record.found)
-    return TranscriptAnswer(node.answer_id, node.made, node.kept, ended, found, recorded=record is not None)
+    ended, miss = (None, None) if node.record is None else (node.record.ended, node.record.recall_miss)
+    figures = (node.figures, miss)
+    return TranscriptAnswer(node.answer_id, node.made, node.kept, ended, *figures, recorded=node.record is not None)
 
 
 @dataclass(slots=True)

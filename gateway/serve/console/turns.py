@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from gateway.agent.memory import GenerationRecord
+from gateway.agent.memory import GenerationRecord, RequestFigures
+from gateway.serve.admin.losses import WORDS
 from gateway.serve.console.listing import date_of
 from gateway.serve.console.render import PreparedText, lines
 from gateway.serve.console.transcript import Transcript, TranscriptAnswer, TranscriptCall, TranscriptTurn
@@ -83,6 +84,8 @@ class AnswerRow:
     number: int
     when: datetime | None
     told: TranscriptAnswer
+    words: str | None
+    """Why some of its prompt was recomputed; None where nothing was."""
     was: PreparedText | None
     now: PreparedText | None
     """The text before and after the client changed it; None where no change is known, or text may not be shown."""
@@ -122,9 +125,10 @@ class TurnTable:
         for number, answer in enumerate(self._transcript.answers):
             turns = [self._turn(n, turn) for n, turn in self._turns if turn.answer == number]
             if turns:
-                miss = None if answer.found is None or not self._texts else answer.found.recall_miss
+                miss = answer.recall_miss if self._texts else None
                 was, now = (None, None) if miss is None else (self._words(miss.was), self._words(miss.now))
-                yield AnswerRow(number, date_of(answer.made), answer, was, now, turns)
+                words = _why_recomputed(answer.figures)
+                yield AnswerRow(number, date_of(answer.made), answer, words, was, now, turns)
 
     def _turn(self, number: int, turn: TranscriptTurn) -> TurnRow:
         record = turn.record
@@ -197,3 +201,7 @@ class TurnTable:
 
     def _words(self, text: str) -> PreparedText:
         return lines(text, self._secrets, _WORDS)
+
+
+def _why_recomputed(figures: RequestFigures | None) -> str | None:
+    return WORDS[figures.reason] if figures is not None and figures.recomputed and figures.reason is not None else None

@@ -1,4 +1,4 @@
-"""Why: what the last requests lost of the engine's cache, what their clients changed, and how to avoid it.
+"""Why: what the last requests had to recompute, what their clients changed, and how to avoid it.
 
 Turns what the agent recorded about requests into a table of figures. Text of a conversation is shown only where the
 settings allow the console to show it.
@@ -11,13 +11,14 @@ from typing import Final
 
 from starlette.responses import Response
 
+from gateway.agent.memory import RequestFigures
 from gateway.agent.recall import Comparison
 from gateway.config.masking import mask_text
 from gateway.config.show import secrets_of
 from gateway.engine.left_behind import shared_prefix
 from gateway.observe.escape import escape_text
-from gateway.serve.admin.losses import advice_on_loss
-from gateway.serve.console.listing import percent_reused
+from gateway.serve.admin.losses import WORDS, advice_on_loss
+from gateway.serve.console.listing import percent_cached
 from gateway.serve.console.render import PreparedText
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.visit import Page, Visit, unless_shown
@@ -43,18 +44,19 @@ class Row:
     when: datetime
     caller: str
     conversation: int | None
-    held: int
-    reused: int
-    lost: int
-    reason: str | None
+    """None where it is not remembered."""
+    answer_id: str
+    figures: RequestFigures
+    words: str | None
+    """What happened, and `advice` on it; None where nothing was recomputed."""
     advice: str | None
     change: Change | None
     """None where nothing was changed, or where text may not be shown."""
 
     @property
-    def reused_percent(self) -> int:
-        """Percentage of the held ids that were reused."""
-        return percent_reused(self.held, self.reused)
+    def cached_percent(self) -> int:
+        """Percentage of the prompt tokens that were cached."""
+        return percent_cached(self.figures)
 
 
 class Why:
@@ -72,28 +74,18 @@ class Why:
         last = self._sources.agent.recall.last()
 
         async def make() -> Response:
-            rows = [self._row(each, visit.texts) for each in last]
+            rows = [row_of_request(each, self._change(each) if visit.texts else None) for each in last]
             lost: dict[str, int] = {}
             for row in rows:
-                if row.lost and row.reason is not None:
-                    lost[row.reason] = lost.get(row.reason, 0) + row.lost
+                if (count := row.figures.recomputed) and (reason := row.figures.reason) is not None:
+                    lost[reason] = lost.get(reason, 0) + count
             return self._render("why.html", visit, rows=rows, lost=sorted(lost.items(), key=lambda pair: -pair[1]))
 
         # A new request is always listed first, with its own time: the first row changes whenever the list does.
         return await unless_shown(visit, (last[:1],), make)
 
-    def _row(self, compared: Comparison, texts: bool) -> Row:
-        told = compared.told
-        miss = told.recall_miss
-        advice = None
-        if told.lost and told.reason is not None:
-            place = (None, None) if miss is None else (miss.message, miss.at)
-            advice = advice_on_loss(told.reason, *place)
-        figures = (compared.conversation, told.held, told.reused, told.lost, told.reason)
-        return Row(compared.when, compared.principal, *figures, advice, self._change(compared) if texts else None)
-
     def _change(self, compared: Comparison) -> Change | None:
-        miss = compared.told.recall_miss
+        miss = compared.figures.recall_miss
         if miss is None or miss.message is None or miss.at is None:
             return None
         secrets = secrets_of(self._sources.config)
@@ -101,3 +93,14 @@ class Why:
         same = shared_prefix(was, now)
         words = (was[:same], was[same:], now[same:])
         return Change(miss.message, miss.at, *(PreparedText(escape_text(each, _WORDS)) for each in words))
+
+
+def row_of_request(compared: Comparison, change: Change | None) -> Row:
+    """The row of one request. `change`: what its client changed, where that may be shown."""
+    figures, words, advice = compared.figures, None, None
+    if figures.recomputed and figures.reason is not None:
+        miss = figures.recall_miss
+        place = (None, None) if miss is None else (miss.message, miss.at)
+        words, advice = WORDS[figures.reason], advice_on_loss(figures.reason, *place)
+    request = (compared.when, compared.principal, compared.conversation, compared.answer_id)
+    return Row(*request, figures, words, advice, change)

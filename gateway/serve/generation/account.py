@@ -8,7 +8,8 @@ fields had no effect. Pure.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.agent.events import GenerationFinished, PromptCompared, ToolFinished
+from gateway.agent.events import GenerationFinished, ToolFinished
+from gateway.agent.memory import RequestFigures
 from gateway.observe.escape import cut_text
 from gateway.toolcalls import Diagnostic
 
@@ -27,13 +28,13 @@ class Account:
         self._prompt: dict[str, Any] | None = None
         self._diagnostics: list[dict[str, Any]] = []
 
-    def add(self, event: GenerationFinished | PromptCompared | Diagnostic) -> None:
+    def add(self, event: GenerationFinished | RequestFigures | Diagnostic) -> None:
         """Add an event."""
         match event:
             case GenerationFinished():
                 self._turns.append(turn_numbers(event))
-            case PromptCompared():
-                self._prompt = _compared(event)
+            case RequestFigures():
+                self._prompt = prompt_figures(event)
             case Diagnostic():
                 self._diagnostics.append({"kind": event.kind, "message": event.message, "index": event.index})
 
@@ -72,12 +73,12 @@ def turn_numbers(turn: GenerationFinished) -> dict[str, Any]:
     }
 
 
-def _compared(event: PromptCompared) -> dict[str, Any]:
-    """How much of the conversation the prompt found in the cache, how much was lost, and why."""
-    told: dict[str, Any] = {"held": event.held, "reused": event.reused, "lost": event.lost}
-    if event.reason is not None:
-        told["reason"] = event.reason
-    if (miss := event.recall_miss) is not None:
+def prompt_figures(figures: RequestFigures) -> dict[str, Any]:
+    """The figures of a request as `codec.prompt` shows them, with the words that its client changed."""
+    told: dict[str, Any] = {**figures.counts}
+    if figures.reason is not None:
+        told["reason"] = figures.reason
+    if (miss := figures.recall_miss) is not None:
         if miss.message is not None:
             told |= {"message": miss.message, "at": miss.at, "was": miss.was, "now": miss.now}
         if miss.results_lost:

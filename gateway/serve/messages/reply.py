@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Literal
 
-from gateway.agent.events import AgentEvent, Finished, GenerationFinished, PromptCompared, ToolFinished
+from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolFinished
+from gateway.agent.memory import RequestFigures
 from gateway.serve.generation.account import Account
 from gateway.serve.generation.form import Chunk
 from gateway.serve.messages.form import Verbatim, refused
@@ -115,7 +116,7 @@ class MessagesReply:
             case Diagnostic():
                 self._account.add(event)
                 return self._break_off() if event.index is not None else []
-            case PromptCompared() | GenerationFinished():
+            case GenerationFinished() | RequestFigures():
                 self._account.add(event)
                 return []
             case Finished():

@@ -16,9 +16,9 @@ from gateway.agent.events import (
     GenerationFinished,
     IdsGenerated,
     IdsSpliced,
-    PromptCompared,
     ToolFinished,
 )
+from gateway.agent.memory import RequestFigures
 from gateway.serve.generation.account import Account
 from gateway.serve.generation.form import Chunk
 from gateway.serve.generation.logprobs import Spell, logprob_entry
@@ -82,7 +82,7 @@ class ChatReply(OpenAiReply):
                 return [{**self._chunk({}), "codec": {"spliced": self._splice(event)}}]
             case ToolFinished():
                 return [{**self._chunk({}), "codec": {"tool_result": self._account.add_result(event)}}]
-            case PromptCompared() | GenerationFinished():
+            case GenerationFinished() | RequestFigures():
                 self._account.add(event)
                 return []
             case Finished():

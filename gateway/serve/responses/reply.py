@@ -17,9 +17,9 @@ from gateway.agent.events import (
     ContentSampled,
     Finished,
     GenerationFinished,
-    PromptCompared,
     ToolFinished,
 )
+from gateway.agent.memory import RequestFigures
 from gateway.observe.escape import cut_text
 from gateway.serve.generation.account import Account
 from gateway.serve.generation.logprobs import Spell, logprob_entry
@@ -154,7 +154,7 @@ class ResponseReply:
 
     def _note(self, event: AgentEvent) -> None:
         """Keep what is shown with later events, or at the end."""
-        if isinstance(event, GenerationFinished | PromptCompared | Diagnostic):
+        if isinstance(event, GenerationFinished | RequestFigures | Diagnostic):
             self._account.add(event)
         elif isinstance(event, ContentSampled) and (spell := self._options.spell) is not None:
             self._logprobs += [logprob_entry(token, spell) for token in event.tokens]

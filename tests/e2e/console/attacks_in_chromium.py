@@ -15,8 +15,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
-from gateway.agent.events import PromptCompared
-from gateway.agent.memory import Miss
+from gateway.agent.memory import Miss, RequestFigures
 from gateway.agent.recall import Comparison
 from gateway.config.model import UpstreamConfig
 
@@ -69,8 +68,9 @@ def attacked(tmp_path_factory, run_console, answered) -> Iterator[Any]:
             }  # fmt: skip
             first = answered("first", **said)
             console.remember(answered("last", before=first, made=2.0, **said))
-            told = PromptCompared(1_234_567, 4, "client_changed", Miss("client_changed", 9, 3, 41, ATTACK, LONG))
-            console.services.agent.recall._last.append(Comparison(datetime.now(UTC), said["owner"], 7, told))
+            miss = Miss("client_changed", 9, 3, 41, ATTACK, LONG)
+            figures = RequestFigures(1_234_567, 4, 1_234_560, 4, 1_234_556, "client_changed", miss)
+            console.services.agent.recall._last.append(Comparison(datetime.now(UTC), said["owner"], 7, "last", figures))
             yield console
 
 

@@ -21,12 +21,12 @@ from gateway.agent.memory import (
     AnswerRecord,
     CallRecord,
     ConversationMemory,
-    Found,
     GenerationRecord,
     Lived,
     LivedTurn,
     Miss,
     Remembered,
+    RequestFigures,
     Shown,
 )
 from gateway.app.services import Services, open_services
@@ -167,9 +167,7 @@ def answer(words: Words, name: str, number: int = 7, before: Remembered | None =
             for start, ids, at in ((starts[0], call, kept), (starts[1], said, starts[0]))
         ],
         calls=[CallRecord(f"c{name}", words.tool, None, 0.4, 0, len(result), False)],
-        found=Found(
-            1_234_567, 4, 1_234_563, "client_changed", Miss("client_changed", 9, 0, 3, words.was, words.was[::-1])
-        ),
+        recall_miss=Miss("client_changed", 9, 0, 3, words.was, words.was[::-1]),
     )
     return Remembered(
         owner=words.owner,
@@ -190,6 +188,7 @@ def answer(words: Words, name: str, number: int = 7, before: Remembered | None =
         model=words.model_name,
         map_id=tiny_map().map_id,
         made=made,
+        figures=RequestFigures(1_234_567, 4, 1_234_560, 4, 1_234_556, "client_changed"),
         record=record,
         digest=b"",
     )

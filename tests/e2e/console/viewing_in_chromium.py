@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Response, expect
 
-from gateway.agent.events import PromptCompared
-from gateway.agent.memory import Miss
+from gateway.agent.memory import Miss, RequestFigures
 from gateway.agent.recall import Comparison
 from gateway.config.model import ServeConfig
 from leaf_sdk.testing import tiny_map_bytes
@@ -62,7 +61,8 @@ def test_no_word_of_a_conversation_leaves_while_texts_are_off(window, run_consol
     with run_console("off") as console, window(console) as visitor:
         console.remember(answered("last", before=answered("first", **SAID), made=2.0, **SAID))
         miss = Miss("client_changed", 9, 3, 41, "zebra was", "zebra now")
-        compared = Comparison(datetime.now(UTC), "alice", 7, PromptCompared(9, 4, "client_changed", miss))
+        figures = RequestFigures(9, 4, 9, 4, 5, "client_changed", miss)
+        compared = Comparison(datetime.now(UTC), "alice", 7, "last", figures)
         console.services.agent.recall._last.append(compared)
         visitor.page.on("requestfinished", lambda request: read(request.response()))
         page = opened(visitor)

@@ -8,9 +8,10 @@ import anyio
 import pytest
 
 from gateway.agent import AnswerOptions
-from gateway.agent.events import Finished, PromptCompared
+from gateway.agent.events import Finished
+from gateway.agent.figures import reuse_of
+from gateway.agent.memory import RequestFigures
 from gateway.agent.memory.remembered import NO_ENGINE
-from gateway.agent.prompt import compared
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Message
 from gateway.errors import EngineUnavailable
@@ -117,7 +118,7 @@ async def test_call_that_a_client_edits_is_another_history(open_stage, arguments
         await answered(stage, [*QUESTION, {**answer, "tool_calls": [edited]}, result], tools=[PAINT])
 
     assert not begins(prompts(stage)[1], [*prompts(stage)[0], *TINY.encode(RED, specials=True)])
-    (told,) = stage.of(PromptCompared)
+    (told,) = stage.of(RequestFigures)
     assert (told.reason, told.recall_miss.message) == ("client_changed", 1)
 
 
@@ -128,7 +129,7 @@ async def test_nobody_goes_on_from_the_conversation_of_another(open_stage):
         await answered(stage, history, principal=Principal("b"))
 
     assert SAY not in TINY.decode(prompts(stage)[2])
-    (told,) = stage.of(PromptCompared)
+    (told,) = stage.of(RequestFigures)
     assert (told.reason, told.held) == ("not_seen_before", 0)
 
 
@@ -171,7 +172,7 @@ async def test_call_of_the_gateway_that_broke_off_is_part_of_what_was_lived(open
         await answered(stage, [*QUESTION, answer, {"role": "user", "content": "And?"}])
 
     first, second = prompts(stage)
-    (told,) = stage.of(PromptCompared)
+    (told,) = stage.of(RequestFigures)
     assert answer["content"].split() == f"{said}{shown}".split()
     assert told.held == len(first) + len(TINY.encode(f"{said}{SAY[:45]}{wrong}", specials=True))
     assert TINY.decode(second[len(first) :]).startswith(f"{said}{SAY[:45]}{wrong}<|im_end|>")
@@ -194,9 +195,9 @@ async def test_what_the_client_changes_in_the_system_text_is_named(open_stage):
         answer = await answered(stage, asked("Monday"))
         await answered(stage, [*asked("Tuesday"), answer, {"role": "user", "content": "And?"}])
 
-    (told,) = stage.of(PromptCompared)
+    (told,) = stage.of(RequestFigures)
     assert told.reason == "client_changed"
-    assert told.lost == told.held > 0
+    assert told.recomputed == told.held > 0
     assert (told.recall_miss.message, told.recall_miss.at) == (0, len("Today is "))
     assert (told.recall_miss.was, told.recall_miss.now) == ("Today is Monday. Be brief.", "Today is Tuesday. Be brief.")
 
@@ -219,9 +220,9 @@ async def test_ids_that_the_engine_does_not_have_are_told_by_who_gave_the_answer
         conversation = await stage.agent.open(history, principal=Principal("a"))
         conversation.before.engine = conversation.ready.number if engine is None else engine
         conversation.before.engine_name = name
-        told = compared(conversation, 0)
+        told = reuse_of(conversation, 0)
 
-    assert (told.reason, told.lost) == (reason, told.held)
+    assert (told.reason, told.held) == (reason, conversation.before.held)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ async def test_template_that_shows_less_than_was_lived_is_told_by_whether_the_mo
             history += [await answered(stage, history), {"role": "user", "content": "And?"}]
         conversation = await stage.agent.open(history, principal=Principal("a"))
         conversation.kept = conversation.before.held - 1
-        told = compared(conversation, 0)
+        told = reuse_of(conversation, 0)
 
     assert (told.reason, told.held) == (reason, conversation.before.held)
 
@@ -254,7 +255,7 @@ async def test_forgotten_conversation_says_that_results_of_its_calls_are_lost(op
             await answered(stage, [{"role": "user", "content": f"Question {number}"}])
         await answered(stage, [*QUESTION, answer, {"role": "user", "content": "Sure?"}])
 
-    (told,) = stage.of(PromptCompared)
+    (told,) = stage.of(RequestFigures)
     assert told.reason == "memory_full"
     assert told.recall_miss.results_lost
 

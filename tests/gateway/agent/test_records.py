@@ -93,9 +93,9 @@ async def test_calls_and_reuse_of_each_answer_are_told(open_stage):
     assert [turn.answer for turn in transcript.turns] == [0, 0, 1, 2]
     assert [answer.ended for answer in transcript.answers] == ["tool_calls", "stop", "stop"]
     # The scripted engine finds nothing again, and says nothing where a stop string ends it.
-    first, second, third = (answer.found for answer in transcript.answers)
-    assert (first, third) == (None, None)
-    assert second.held == second.lost > second.reused == 0
+    first, second, third = (answer.figures for answer in transcript.answers)
+    assert (first.held, first.cached, third) == (0, 0, None)
+    assert second.held == second.recomputed > second.reused == 0
     assert [end.cached for end in transcript.cache_ends()] == [0, 0, 0]
 
 

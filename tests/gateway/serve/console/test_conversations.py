@@ -13,12 +13,12 @@ from gateway.agent.memory import (
     AnswerRecord,
     CallRecord,
     ConversationMemory,
-    Found,
     GenerationRecord,
     Lived,
     LivedTurn,
     Miss,
     Remembered,
+    RequestFigures,
     Shown,
 )
 from gateway.config.console import ConsoleConfig
@@ -63,13 +63,13 @@ def remembered(
     record = AnswerRecord(
         ended="stop", kept=at, spans=[*spans, Span("model", len(model))], generations=generations,
         calls=[CallRecord(f"c{number}", "up__<b>", "up", 0.4, len(result), 0, False)],
-        found=Found(9, 4, 5, "client_changed", miss),
+        recall_miss=miss,
     )  # fmt: skip
     return Remembered(
         owner=owner, before=before, place=1, shown=Shown("hello"), lived=lived, kept=at,
         added=array("I", [*user, *call, *result, *model]),
         held=0, engine=0, number=number, answer_id=f"answer{number}.{at}", model="model <i>", map_id=TINY.map_id,
-        made=made, record=record, digest=b"",
+        made=made, record=record, digest=b"", figures=RequestFigures(9, 4, 9, 4, 5, "client_changed"),
     )  # fmt: skip
 
 
@@ -227,7 +227,7 @@ async def test_turns_stand_on_the_page_without_scripts(open_pages) -> None:
 
 
 async def test_list_tells_of_all_principals_and_takes_filters(open_pages) -> None:
-    bob = replace(remembered("bob", 8, made=2.0), record=None)
+    bob = replace(remembered("bob", 8, made=2.0), record=None, figures=None)
     async with open_pages(remembered(), bob) as browser:
         page = await browser.page("/console/conversations")
         chosen = [
@@ -236,9 +236,9 @@ async def test_list_tells_of_all_principals_and_takes_filters(open_pages) -> Non
 
     rows = page.all("li", class_="card talk")
     assert [row.one(class_="who").text for row in rows] == ["bob", "alice"]
-    assert "5 lost: client_changed" in rows[1].text
+    assert "5 recomputed: the client changed an earlier message" in rows[1].text
     assert "44 %" in rows[1].text
-    assert "first request" in rows[0].text
+    assert "not known" in rows[0].text
     assert [[row.one(class_="who").text for row in each.all("li", class_="card talk")] for each in chosen] == [
         ["bob"],
         ["alice"],
@@ -286,7 +286,8 @@ async def test_what_was_recorded_is_forgotten_with_the_last_session(open_pages) 
     assert before["count"] == after["count"]
     assert "user" in {run[2] for run in before["runs"]}
     assert {"unknown", "user"} & {run[2] for run in after["runs"]} == {"unknown"}
-    assert ["client_changed" in each.one("li", class_="card talk").text for each in (listed, again)] == [True, False]
+    # The figures of requests belong to the answers.
+    assert listed.one("li", class_="card talk").text == again.one("li", class_="card talk").text
     assert "nobody was signed in" in page.one("p", class_="note").text
 
 

@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.agent.events import PromptCompared
-from gateway.agent.memory import Miss
+from gateway.agent.memory import Miss, RequestFigures
 from gateway.agent.recall import Comparison
 from gateway.config.console import ConsoleConfig
 from gateway.config.model import ServeConfig
@@ -17,9 +16,10 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m\u202egn
 
 def lost(**more: object) -> Comparison:
     miss = Miss("client_changed", 500, 3, 41, was=f"the clock says {HOSTILE}", now="the clock says 9:41")
-    figures = {"held": 1500, "reused": 60, "reason": "client_changed", "recall_miss": miss, **more}
-    told = PromptCompared(**figures)  # pyright: ignore[reportArgumentType]
-    return Comparison(datetime(2026, 11, 23, 2, 0, tzinfo=UTC), "laptop <b>", 7, told)
+    counts = {"prompt": 1600, "cached": 60, "held": 1500, "reused": 60, "recomputed": 1440}
+    figures = {**counts, "reason": "client_changed", "recall_miss": miss, **more}
+    told = RequestFigures(**figures)  # pyright: ignore[reportArgumentType]
+    return Comparison(datetime(2026, 11, 23, 2, 0, tzinfo=UTC), "laptop <b>", 7, "a1", told)
 
 
 async def shown(run_console, settings_of, page_of, *rows: Comparison, texts: str = "off", monkeypatch):
@@ -35,19 +35,19 @@ async def shown(run_console, settings_of, page_of, *rows: Comparison, texts: str
 async def test_each_request_is_a_row_with_its_figures_and_what_mends_it(
     run_console, settings_of, page_of, monkeypatch
 ) -> None:
-    whole = lost(held=10, reused=10, reason=None, recall_miss=None)
+    whole = lost(prompt=12, cached=10, held=10, reused=10, recomputed=0, reason=None, recall_miss=None)
     page = await shown(run_console, settings_of, page_of, lost(), whole, monkeypatch=monkeypatch)
 
     first, second = page.all("li", class_="card row")
-    assert "1\u202f440 lost" in first.text
-    assert "60 of 1\u202f500" in first.text
+    assert "1\u202f440 recomputed: the client changed an earlier message" in first.text
+    assert "60 of 1\u202f600 prompt tokens cached" in first.text
     assert "engine.volatile" in first.one(class_="advice").text
     assert "message 3 changes at character 41" in first.text
     assert first.one("progress").attributes["value"] == "4"
-    assert "nothing lost" in second.text
+    assert "nothing recomputed" in second.text
     assert second.all(class_="advice") == []
     assert page.one(class_="figures").one("dt").text == "client_changed"
-    assert page.one(class_="figures").one("dd").text == "1\u202f440 ids"
+    assert page.one(class_="figures").one("dd").text == "1\u202f440 tokens"
 
 
 async def test_page_is_made_anew_only_where_a_request_came(run_console, settings_of) -> None:
@@ -58,7 +58,7 @@ async def test_page_is_made_anew_only_where_a_request_came(run_console, settings
         page = await site.browser.get("/console/why")
         known = {"if-none-match": page.headers["etag"]}
         same = await site.browser.get("/console/why", **known)
-        last.append(lost(reused=61))
+        last.append(lost(cached=61))
         later = await site.browser.get("/console/why", **known)
 
     assert (page.status_code, same.status_code, later.status_code) == (200, 304, 200)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from gateway.agent.events import AgentEvent, Finished, GenerationFinished, PromptCompared, ToolFinished
+from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolFinished
+from gateway.agent.memory import RequestFigures
 from gateway.engine.interface import Timings
 from gateway.errors import EngineUnavailable
 from gateway.serve.messages.form import form_of, written
@@ -95,7 +96,7 @@ def answers(draw: st.DrawFn) -> list[AgentEvent]:
             case "ran":
                 events.append(RAN)
             case "note":
-                events += [GENERATED, PromptCompared(70, 70), Diagnostic("malformed", "x")]
+                events += [GENERATED, RequestFigures(100, 70, 70, 70), Diagnostic("malformed", "x")]
             case _:
                 text = json.dumps(draw(OBJECTS))
                 at = draw(st.integers(0, len(text)))

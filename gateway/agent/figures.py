@@ -1,0 +1,76 @@
+"""Computes the figures of a request from its generations and from what was cached before it. Pure.
+
+The only place that does: `codec`, the console, `codec-gateway why` and `/status` show what is computed here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.agent.conversation import Conversation
+from gateway.agent.events import GenerationFinished
+from gateway.agent.memory import Miss, Remembered, RequestFigures
+from gateway.agent.memory.remembered import NO_ENGINE
+from gateway.observe.labels import LossReason
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """What the engine had cached of a conversation before a request, and why the request did not reuse all of it."""
+
+    held: int = 0
+    reason: LossReason | None = None
+    recall_miss: Miss | None = None
+
+
+def reuse_of(conversation: Conversation, cached: int) -> Reuse:
+    """Compare a first prompt with what was cached before it. `cached`: tokens of the prompt that came from the cache.
+
+    Call it before the conversation can move to another engine.
+    """
+    before, miss = conversation.before, conversation.recall_miss
+    if before is None:
+        return Reuse() if miss is None else Reuse(miss.held, miss.reason, miss)
+    if conversation.kept < before.held:
+        return Reuse(before.held, "reasoning_dropped" if _has_reasoning(before) else "template_rewrote")
+    # Where tokens are reused in blocks, the last block of what was cached may be incomplete.
+    if cached + conversation.ready.facts.can.reuse_block > before.held:
+        return Reuse(before.held)
+    return Reuse(before.held, _engine_reason(conversation, before))
+
+
+def figures_of(generations: Sequence[GenerationFinished], reuse: Reuse) -> RequestFigures | None:
+    """Return the figures of a request; None where the engine reported none. `reuse`: of the first generation."""
+    first = generations[0] if generations else None
+    if first is None or first.timings is None:
+        return None
+    timings = [each.timings for each in generations if each.timings is not None]
+    reused = min(first.timings.cache_n, reuse.held)
+    # A prompt that is shorter than what was cached processes fewer tokens than it does not reuse.
+    recomputed = min(reuse.held - reused, first.prompt - first.timings.cache_n) if reuse.reason is not None else 0
+    # The first token of a generation comes with the prompt.
+    steps = sum(max(each.generated_n - 1, 0) for each in timings)
+    seconds = sum(each.generate_seconds for each in timings)
+    return RequestFigures(
+        prompt=sum(each.prompt for each in generations),
+        cached=sum(each.cache_n for each in timings),
+        held=reuse.held,
+        reused=reused,
+        recomputed=recomputed,
+        reason=reuse.reason,
+        recall_miss=reuse.recall_miss,
+        tokens_per_second=steps / seconds if steps and seconds > 0 else None,
+    )
+
+
+def _has_reasoning(last: Remembered) -> bool:
+    turns = (lived.turn for node in last.chain() for lived in node.lived)
+    return any(turn is not None and turn.reasoning for turn in turns)
+
+
+def _engine_reason(conversation: Conversation, before: Remembered) -> LossReason:
+    """Why the engine no longer has all of it."""
+    if before.engine == NO_ENGINE:
+        return "replica_moved"
+    if before.engine == conversation.ready.number:
+        return "slot_taken"
+    return "engine_restarted" if before.engine_name == conversation.ready.name else "engine_moved"
