@@ -33,7 +33,8 @@ def show_second_act(act: SecondAct, console: Console) -> None:
     console.print()
     console.print(Text("An agent that runs its own tools: through the gateway, and with a plain llama-server", "bold"))
     if console.width >= _WIDE:
-        console.print(Text(f"{'request':<12}{'tokens:':<10}{'recomputed of processed':>10}{'time':>6}", style="dim"))
+        head = f"{'request':<12}{'server':<8}{'tokens recomputed':>19}{'time':>9}"
+        console.print(Text(head, style="dim"))
     most = max(request.processed for request in (*act.gateway, *act.plain))
     for through, plain in zip(act.gateway, act.plain, strict=True):
         for name, one, style in ((GATEWAY, through, "green"), (PLAIN, plain, "yellow")):
