@@ -5,11 +5,14 @@ Commands raise the gateway's errors; only here do they become one line on stderr
 result is printed on stdout.
 """
 
+import errno
 import gc
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from inspect import getdoc
+from pathlib import Path
 from typing import Annotated, Final, cast
 
 import typer
@@ -39,6 +42,7 @@ _COMMANDS: Final = (
     "health",
     "docs",
 )
+_REFUSALS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _GROUPS: Final = ("keys", "pins")
 
 
@@ -81,6 +85,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _report(first_of_ours(group))
     except GatewayError as error:
         return _report(error)
+    except OSError as error:
+        return _report_system(error)
     return exit_codes.OK
 
 
@@ -108,6 +114,20 @@ def _report(error: GatewayError) -> int:
             return exit_codes.UNREACHABLE
         case _:
             return exit_codes.FAILED
+
+
+def _report_system(error: OSError) -> int:
+    """Report what the machine refuses, such as a full disk. Any other `OSError` is a bug, and is raised as it is."""
+    no_temporary_folder = error.errno == errno.ENOENT and error.filename is None
+    if error.errno not in _REFUSALS and not no_temporary_folder:
+        raise error
+    # What is left of the output would fail once more when Python ends.
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    what = "the output can't be written" if error.filename is None else repr(error.filename)
+    words = str(error.strerror) if no_temporary_folder else f"{what}: {error.strerror}"
+    typer.echo(f"codec-gateway: {escape_text(words)}", err=True)
+    return exit_codes.FAILED
 
 
 def main() -> None:
