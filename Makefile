@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help help-all lock mutants pool-check release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help help-all lock mutants pool-check release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -200,6 +200,12 @@ console-install: $(READY) ## install Chromium from Debian's packages (root), and
 shared-install: ## install the Redis that shared-check starts, from Debian's packages (root)
 	apt-get install --yes --no-install-recommends redis-server
 
+bare-check: $(READY) ## type README's first commands on bare Debian trixie and bookworm (root, Debian): an hour, SHORT=1: ten minutes; RELEASE=, ONLY=
+	@$(BIN)/python -m tests.bare $(if $(SHORT),--short) $(if $(RELEASE),--release $(RELEASE)) $(if $(ONLY),--only '$(ONLY)')
+
+bare-check-install: ## install what bare-check uses from Debian's packages (root)
+	apt-get install --yes --no-install-recommends debootstrap iproute2 util-linux
+
 exchanges: $(READY) ## play recorded calls to public MCP servers directly and through the gateway
 	@$(BIN)/python -m tests.exchanges
 
@@ -238,7 +244,7 @@ clean: ## remove .venv and caches
 $(READY): requirements.lock $(MANIFESTS) Makefile
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer, or say make PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is $$($(PYTHON) -V): 3.11 or newer is needed; say make PYTHON=/path/to/python3"; exit 1; }
-	@[ -x $(BIN)/python -a -x $(UV) ] || { echo "== making $(VENV)"; $(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); echo "python3 has no venv module: on Debian, apt-get install python3-venv"; exit 1; }; }
+	@[ -x $(BIN)/python -a -x $(UV) ] || { echo "== making $(VENV)"; $(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); echo "$(VENV) can't be made: see above; if python3 has no venv module: on Debian, apt-get install python3-venv"; exit 1; }; }
 	@[ -x $(UV) ] || { echo "== installing uv into $(VENV)"; $(BIN)/python -m pip install -qq --retries 2 --disable-pip-version-check "$$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements.lock)" || $(NOT_FETCHED); }
 	@echo "== installing the locked dependencies"
 	@VIRTUAL_ENV=$(VENV) $(UV) pip sync --quiet --require-hashes --no-build requirements.lock || $(NOT_FETCHED)

@@ -1,0 +1,1 @@
+"""README's first commands on bare Debian machines: `make bare-check`."""
