@@ -8,6 +8,7 @@ first command whose names hold it.
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -29,7 +30,10 @@ def timed(name: str, release: str, work: Callable[[Path], int]) -> bool:
     log = FOLDER / "logs" / f"{release}-{name.replace(' ', '-').replace('/', '-')}.log"
     began = time.monotonic()
     code = work(log)
-    print(f"{release:<9} {name:<34} {time.monotonic() - began:7.1f} s  {f'FAILED ({code})' if code else 'passed'}")
+    print(
+        f"{release:<9} {name:<34} {time.monotonic() - began:7.1f} s  {f'FAILED ({code})' if code else 'passed'}",
+        flush=True,
+    )
     if code:
         print("\n".join(f"    {line}" for line in log.read_text(errors="replace").splitlines()[-25:]))
         print(f"    all of it: {log}")
@@ -75,6 +79,9 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    # Whatever ends this program early ends what it has started; a shell lets programs behind it ignore INT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.exit(main())
     except LookupError as error:
