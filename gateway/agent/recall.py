@@ -180,6 +180,10 @@ class Recall:
         """The last answer of each branch of one conversation, the latest first; empty where none is remembered."""
         return self._memory.branches(number)
 
+    def last_user_text(self, number: int) -> str | None:
+        """The text of the last user message of a conversation; None where it is no longer kept."""
+        return self._misses.last_user_text(number)
+
     def _miss(self, conversation: Conversation, history: History) -> Miss:
         lost = self._memory.forgotten(history)
         if lost is not None:

@@ -83,6 +83,12 @@ class Misses:
         at = shared_prefix(was, now)
         return Miss("client_changed", best.held, place, at, _around(was, at), _around(now, at))
 
+    def last_user_text(self, number: int) -> str | None:
+        """The text of the last user message of a conversation; None where its messages are no longer kept."""
+        kept = self._last.get(number)
+        users = () if kept is None else (each for each in reversed(kept.messages) if each["role"] == "user")
+        return next((_text(each) for each in users), None)
+
     def _forget(self, number: int) -> None:
         if (old := self._last.pop(number, None)) is not None:
             self._size -= old.size

@@ -14,15 +14,20 @@ import anyio.to_thread
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from gateway.agent.memory import Remembered
+from gateway.config.masking import mask_text
 from gateway.config.show import secrets_of
+from gateway.observe.escape import escape_text
 from gateway.serve.console.hidden import hidden_ids
 from gateway.serve.console.listing import Listings, RowFilter
+from gateway.serve.console.render import PreparedText
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.transcript import Transcript, transcript_of
 from gateway.serve.console.transcript_json import RANGE, ViewOptions, differences_json, ids_json, transcript_json
 from gateway.serve.console.turns import TurnTable
 from gateway.serve.console.visit import Page, Visit, unless_shown
 
+_QUESTION: Final = 160
+"""Characters shown of a conversation's last user message."""
 T = TypeVar("T")
 ROOT: Final = "/console/conversations"
 _RANGE: Final = 1024
@@ -66,11 +71,19 @@ class Conversations:
         total = self._sources.metrics.get_prompt_tokens()
 
         async def make() -> Response:
-            told, partly = self._listings.make(recall, row_filter), bool(gone and recall.branches(_whole(gone, -1)))
+            told = self._listings.make(recall, row_filter, self._last_question if visit.texts else None)
+            partly = bool(gone and recall.branches(_whole(gone, -1)))
             shown = {"row_filter": row_filter, "told": told, "total": total, "gone": gone, "partly": partly}
             return self._render("conversations.html", visit, **shown)
 
         return await unless_shown(visit, (recall.changes, total, row_filter, gone), make)
+
+    def _last_question(self, number: int) -> PreparedText | None:
+        """The last user message of a conversation on one line, without secrets; None where it is no longer kept."""
+        text = self._sources.agent.recall.last_user_text(number) or ""
+        line = " ".join(mask_text(text, secrets_of(self._sources.config)).split())
+        shown = line if len(line) <= _QUESTION else f"{line[:_QUESTION]}…"
+        return PreparedText(escape_text(shown, 2 * _QUESTION)) if shown else None
 
     async def _show(self, visit: Visit) -> Response:
         node = self._find(visit)
@@ -83,9 +96,9 @@ class Conversations:
             viewed = await self._view(node, visit.texts)
             secrets = secrets_of(self._sources.config)
             table = await self._read(partial(TurnTable, viewed.transcript, viewed.view, secrets))
-            return self._render(
-                "conversation.html", visit, transcript=viewed.transcript, table=table, branches=answers, range=_RANGE
-            )
+            question = self._last_question(node.number) if visit.texts and node.answer_id == answers[0] else None
+            shown = {"transcript": viewed.transcript, "table": table, "branches": answers, "question": question}
+            return self._render("conversation.html", visit, range=_RANGE, **shown)
 
         return await unless_shown(visit, (node.answer_id, answers), make)
 

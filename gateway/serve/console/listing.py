@@ -1,4 +1,4 @@
-"""The conversations that are remembered, as rows of a list: figures only, none of their text.
+"""The conversations that are remembered, as rows of a list: figures, and the last question where text may be shown.
 
 Turns the last answers of conversations into rows, the latest first, and into the values to filter them by. A row and
 its HTML are made once, and kept as long as the row is in the list. It knows no template.
@@ -45,6 +45,8 @@ class Row:
 
     number: int
     answer_id: str
+    text: str | None
+    """The last user message, ready to be shown; None where text may not be shown or is no longer kept."""
     caller: str
     model: str | None
     when: datetime | None
@@ -98,18 +100,26 @@ class Listings:
     """Makes the list anew for each request, reusing rows that did not change."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, int], KeptRow] = {}
+        self._kept: dict[tuple[str, int, bool], KeptRow] = {}
         """The rows of the last list, by everything that they were made of."""
 
-    def make(self, recall: Recall, row_filter: RowFilter) -> Listing:
-        """List the conversations that are remembered and pass the filter."""
+    def make(
+        self, recall: Recall, row_filter: RowFilter, text_of: "Callable[[int], str | None] | None" = None
+    ) -> Listing:
+        """List the conversations that are remembered and pass the filter.
+
+        `text_of`: the last user message of a conversation, ready to be shown; None where text may not be shown.
+        """
         last: dict[int, list[Remembered]] = {}
         for node in recall.conversations(MOST):
             last.setdefault(node.number, []).append(node)
         before, self._kept = self._kept, {}
         for nodes in last.values():
-            key = nodes[0].answer_id, len(nodes)
-            self._kept[key] = before.get(key) or KeptRow(_row(nodes[0], len(nodes)))
+            key = nodes[0].answer_id, len(nodes), text_of is not None
+            if (kept := before.get(key)) is None:
+                text = None if text_of is None else text_of(nodes[0].number)
+                kept = KeptRow(_row(nodes[0], len(nodes), text))
+            self._kept[key] = kept
         rows = [each.row for each in self._kept.values()]
         return Listing(
             rows=[each for each in self._kept.values() if row_filter.accepts(each.row)],
@@ -136,13 +146,14 @@ def _names(values: Iterable[str | None]) -> list[str]:
     return sorted({value for value in values if value is not None})
 
 
-def _row(node: Remembered, branches: int) -> Row:
+def _row(node: Remembered, branches: int, text: str | None) -> Row:
     nodes = node.chain()
     losses = [each.figures for each in nodes if each.figures is not None and each.figures.recomputed]
     model = next((each.model for each in reversed(nodes) if each.model is not None), None)
     return Row(
         number=node.number,
         answer_id=node.answer_id,
+        text=text,
         # Escaped as the page shows them, since the filter sends back what the page shows.
         caller=escape_text(node.owner, _NAME),
         model=None if model is None else escape_text(model, _NAME),

@@ -23,6 +23,8 @@ _FOLDER: Final = Path(__file__).parent
 _LONGEST: Final = 65_536
 """Maximum characters shown of a multi-line text."""
 _MILLISECOND: Final = 0.001
+_EXACT_RATE: Final = 10.0
+"""Below this, a rate is shown with one decimal."""
 
 
 class PreparedText(str):
@@ -73,9 +75,14 @@ def show_seconds(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
+def show_rate(per_second: float) -> str:
+    """A rate for people: `8.4`, `41`."""
+    return f"{per_second:.1f}" if per_second < _EXACT_RATE else show_count(round(per_second))
+
+
 def show_count(number: int) -> str:
-    """A number with its digits in groups of three, separated by narrow no-break spaces."""
-    return PreparedText(f"{number:,}".replace(",", "\u202f"))
+    """A number with its digits in groups of three, as the viewer (`static/elements.js`) shows it too."""
+    return f"{number:,}"
 
 
 def show_short(text: object, limit: int) -> PreparedText:
@@ -88,15 +95,16 @@ def in_address(text: str) -> PreparedText:
     return PreparedText(quote(text.encode("utf-8", "surrogatepass"), safe=""))
 
 
-def show_clock(when: datetime) -> str:
-    """The time of day (UTC)."""
-    return when.strftime("%H:%M:%S")
+def show_time(when: datetime) -> str:
+    """A date and time with its zone, that of the gateway's machine: `27 Nov 2026, 14:05:09 CET`."""
+    return when.astimezone().strftime("%-d %b %Y, %H:%M:%S %Z")
 
 
 _FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     "seconds": show_seconds,
     "count": show_count,
-    "clock": show_clock,
+    "rate": show_rate,
+    "time": show_time,
     "short": show_short,
     "whole": PreparedText,
     "address": in_address,

@@ -70,7 +70,9 @@ def attacked(tmp_path_factory, run_console, answered) -> Iterator[Any]:
             console.remember(answered("last", before=first, made=2.0, **said))
             miss = Miss("client_changed", 9, 3, 41, ATTACK, LONG)
             figures = RequestFigures(1_234_567, 4, 1_234_560, 4, 1_234_556, "client_changed", miss)
-            console.services.agent.recall._last.append(Comparison(datetime.now(UTC), said["owner"], 7, "last", figures))
+            recall = console.services.agent.recall
+            recall._last.append(Comparison(datetime.now(UTC), said["owner"], 7, "last", figures))
+            recall._misses.note(7, "alice", b"", [{"role": "user", "content": f"{SIGNS}{ATTACK}{LONG}"}], 0)
             yield console
 
 
@@ -93,7 +95,9 @@ def test_every_page_shows_words_of_others_as_text(window, attacked, pages, size:
     with window(attacked, size) as visitor:
         visitor.sign_in()
         for name, path in pages.items():
-            visitor.open(path)
+            page = visitor.open(path)
+            if name == "list":
+                expect(page.locator(".talk-name")).to_contain_text("\\u202egnp.exe")
             assert_text(visitor)
             visitor.picture(f"attack-{name.replace(' ', '-')}-{size}")
 

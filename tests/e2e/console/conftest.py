@@ -188,9 +188,9 @@ def answer(words: Words, name: str, number: int = 7, before: Remembered | None =
         model=words.model_name,
         map_id=tiny_map().map_id,
         made=made,
-        figures=RequestFigures(1_234_567, 4, 1_234_560, 4, 1_234_556, "client_changed"),
         record=record,
         digest=b"",
+        figures=RequestFigures(1_234_600, 4, 1_234_567, 4, 1_234_563, "client_changed", tokens_per_second=41.4),
     )
 
 

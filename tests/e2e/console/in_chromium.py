@@ -133,21 +133,23 @@ def test_list_follows_conversations_as_they_come(window, gateway, talks) -> None
     with window(gateway) as visitor:
         visitor.sign_in()
         page = visitor.open("/console/conversations")
-        first = page.locator(".talk-name").first
-        before = first.text_content()
+        total = page.locator(".total").text_content()
         talk(gateway, ("Hello?", None), system="You are new.")
-        expect(first).not_to_have_text(before or "", timeout=15_000)
+        expect(page.locator(".talk-name").first).to_have_text("Hello?", timeout=15_000)
+        expect(page.locator(".talk-cached").first).to_contain_text("prompt tokens cached")
+        expect(page.locator(".talk-facts").first).to_contain_text("tokens/s")
+        expect(page.locator(".total")).not_to_have_text(total or "")
 
 
 def test_filters_leave_what_is_asked_for(window, gateway, talks) -> None:
     with window(gateway) as visitor:
         visitor.sign_in()
         page = visitor.open("/console/conversations")
-        page.get_by_label("Lost").select_option("any")
+        page.get_by_label("Recomputed").select_option("any")
         page.get_by_role("button", name="Show").click()
         expect(page.locator(".talk")).to_have_count(1)
-        expect(page.locator(".talk .badge")).to_contain_text("client_changed")
-        expect(page.get_by_label("Lost")).to_have_value("any")
+        expect(page.locator(".talk-why")).to_contain_text("the client changed an earlier message")
+        expect(page.get_by_label("Recomputed")).to_have_value("any")
         visitor.judge()
 
 
@@ -176,7 +178,7 @@ def test_keyboard_alone_reaches_every_id(window, gateway, talks) -> None:
         page = visitor.open("/console/conversations")
         for _ in range(60):
             page.keyboard.press("Tab")
-            if page.evaluate("document.activeElement.textContent") == "Conversation 0":
+            if page.evaluate("document.activeElement.textContent") == "Thank you.":
                 break
         page.keyboard.press("Enter")
         expect(page.locator(".id-chip").first).to_be_visible()
@@ -230,7 +232,7 @@ def test_text_path_is_compared_when_it_is_asked_for(window, gateway, talks) -> N
         visitor.sign_in()
         page = visitor.open("/console/conversations/0")
         page.get_by_role("button", name="Compare with the text path").click()
-        expect(page.locator(".viewer-status")).to_contain_text("come back", timeout=30_000)
+        expect(page.locator(".viewer-status")).to_contain_text("would get other ids", timeout=30_000)
         visitor.judge()
 
 

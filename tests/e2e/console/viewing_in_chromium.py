@@ -134,7 +134,7 @@ def test_places_that_differ_are_reached_one_after_the_other(window, run_console,
         expect(after).to_be_hidden()
         page.keyboard.press("n")
         page.get_by_role("button", name="Compare with the text path").click()
-        expect(page.locator(".viewer-status")).to_contain_text("come back")
+        expect(page.locator(".viewer-status")).to_contain_text("would get other ids")
         found = places(page)
         assert len(found) > 3
         expect(page.locator(".jump-count")).to_have_text(f"{len(found)} places")
@@ -213,10 +213,10 @@ def test_each_branch_shows_its_own_ids(window, run_console, answered) -> None:
         branches = page.get_by_role("navigation", name="Branches").get_by_role("link")
         expect(branches).to_have_count(2)
         expect(branches.first).to_have_attribute("aria-current", "true")
-        expect(page.get_by_role("grid")).to_have_attribute("aria-label", f"{len(newer.ids())} ids in reading order")
+        expect(page.get_by_role("grid")).to_have_attribute("aria-label", f"{len(newer.ids())} tokens in reading order")
         visitor.judge()
         branches.nth(1).click()
-        expect(page.get_by_role("grid")).to_have_attribute("aria-label", f"{len(older.ids())} ids in reading order")
+        expect(page.get_by_role("grid")).to_have_attribute("aria-label", f"{len(older.ids())} tokens in reading order")
         expect(branches.nth(1)).to_have_attribute("aria-current", "true")
         page.locator(".id-chip").first.click()
         page.keyboard.press("Control+End")
@@ -272,7 +272,9 @@ def test_conversation_that_goes_on_is_followed_without_losing_the_place(window, 
         expect(page.locator("#news")).to_contain_text("The conversation has continued. Turns 3 to 4", timeout=15_000)
 
         expect(page.locator(".turn")).to_have_count(4)
-        expect(page.get_by_role("grid")).to_have_attribute("aria-label", f"{len(second.ids()):,} ids in reading order")
+        expect(page.get_by_role("grid")).to_have_attribute(
+            "aria-label", f"{len(second.ids()):,} tokens in reading order"
+        )
         assert (box.evaluate(BELOW, number), page.evaluate("scrollY")) == before
         assert page.evaluate("document.activeElement === window.chip")
         assert page.locator("#request-1 details").evaluate("each => each.open")
@@ -293,7 +295,7 @@ def test_other_branch_is_told_and_not_followed(window, run_console, answered) ->
         page = opened(visitor)
         console.remember(answered("theirs", before=first, made=3.0, user="theirs and longer"))
         expect(page.get_by_role("navigation", name="Branches").get_by_role("link")).to_have_count(2, timeout=15_000)
-        expect(page.get_by_role("grid")).to_have_attribute("aria-label", f"{len(mine.ids())} ids in reading order")
+        expect(page.get_by_role("grid")).to_have_attribute("aria-label", f"{len(mine.ids())} tokens in reading order")
         expect(page.locator("#news")).to_be_empty()
 
 
@@ -340,7 +342,7 @@ def test_comparison_with_the_text_path_keeps_the_focus(window, run_console, answ
         page = opened(visitor)
         compare = page.get_by_role("button", name="Compare with the text path")
         compare.press("Enter")
-        expect(page.locator(".viewer-status")).to_contain_text("come back")
+        expect(page.locator(".viewer-status")).to_contain_text("would get other ids")
         expect(compare).to_be_focused()
 
 
@@ -357,7 +359,7 @@ def test_comparison_of_two_maps_keeps_the_focus_and_what_is_typed(window, run_co
         expect(page.locator(".side")).to_have_count(2)
         expect(cut).to_be_focused()
         expect(page.locator(".side").first).to_be_in_viewport()
-        expect(page.get_by_role("status").filter(has_text="The ids are shown below.")).to_be_visible()
+        expect(page.get_by_role("status").filter(has_text="The tokens are shown below.")).to_be_visible()
         visitor.judge()
 
         before = page.locator(".chips").first.text_content() or ""

@@ -2,7 +2,7 @@
 import { count, make, nameOf } from "./elements.js";
 import { fromBase64, hex, spell } from "./spelling.js";
 
-const HINT = [["An id’s text, bytes and source", "point at it, or move with the arrow keys"]];
+const HINT = [["A token’s text, bytes and source", "point at it, or move with the arrow keys"]];
 
 export class Details {
   constructor() {
@@ -38,6 +38,6 @@ function idOf({ id, withheld }) {
 }
 
 function spellOther(other) {
-  if (!other.ids.length) return "others, not shown: these spell a secret";
+  if (!other.ids.length) return "other ids, not shown: they spell a secret";
   return other.ids.map((id, n) => `${spell(fromBase64(other.bytes[n]))} (${id})`).join("  ");
 }

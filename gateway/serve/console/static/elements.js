@@ -1,5 +1,5 @@
 // Elements of the viewer's page. Words go in as text, never as markup.
-const NAMES = { unknown: "source not known" };
+const NAMES = { unknown: "source not known", tools: "tool definitions" };
 
 export const count = new Intl.NumberFormat("en");
 

@@ -4,11 +4,15 @@ import { cell, count, make, nameOf } from "./elements.js";
 const SHADES = 5;
 
 export function endRow({ turn, cached, held, prompt }) {
-  const lost = Math.max(held - cached, 0);
-  const row = make("div", lost ? "cache-end cut" : held ? "cache-end" : "cache-end none");
-  const found = `${count.format(cached)} of ${count.format(prompt)} ids in the cache`;
-  const end = lost ? `, ${count.format(lost)} lost` : "";
-  row.append(cell("", `Turn ${turn + 1}: ${held || cached ? found : "nothing in the cache"}${end}`));
+  // What could have been cached and was not; the rest of the prompt is new. The last token of a generation may have been
+  // sampled and never processed, so one less than all of them is all of them.
+  const recomputed = held - cached > 1 ? held - cached : 0;
+  const row = make("div", recomputed ? "cache-end cut" : held ? "cache-end" : "cache-end none");
+  const found = held || cached ? `${count.format(cached)} of ${count.format(prompt)} prompt tokens cached` : "no prompt token cached";
+  const words = cell("", "");
+  words.append(make("span", "", `Turn ${turn + 1}: ${found}`));
+  if (recomputed) words.append(make("span", "", `${count.format(recomputed)} recomputed`));
+  row.append(words);
   return row;
 }
 
@@ -16,7 +20,7 @@ export function endRow({ turn, cached, held, prompt }) {
 export function headRow(run, call, fold) {
   const row = make("div", `run-head src-${run.source}`);
   const name = cell("", "");
-  name.append(make("span", "swatch"), make("b", "", nameOf(run.source)), make("span", "", `${count.format(run.count)} ${run.count === 1 ? "id" : "ids"}`));
+  name.append(make("span", "swatch"), make("b", "", nameOf(run.source)), make("span", "", `${count.format(run.count)} ${run.count === 1 ? "token" : "tokens"}`));
   if (run.tool) name.append(make("span", "", run.server ? `${run.tool} on ${run.server}` : run.tool));
   if (call) name.append(make("span", "", `result of turn ${call.turn + 1}'s call${secondsOf(call)}`));
   if (fold !== null) {
@@ -24,7 +28,7 @@ export function headRow(run, call, fold) {
     button.type = "button";
     button.dataset.run = String(run.start);
     button.setAttribute("aria-expanded", String(!fold));
-    button.setAttribute("aria-label", `${fold ? "Show" : "Hide"} ${count.format(run.count)} ids: ${nameOf(run.source)}`);
+    button.setAttribute("aria-label", `${fold ? "Show" : "Hide"} ${count.format(run.count)} tokens: ${nameOf(run.source)}`);
     name.append(button);
   }
   row.append(name);

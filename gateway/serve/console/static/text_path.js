@@ -31,7 +31,7 @@ export class TextPath {
     let [ids, unread] = [0, 0];
     try {
       for (let next = 0; next !== null; ) {
-        this.say(`Comparing: ${count.format(next)} of ${count.format(total)} ids`);
+        this.say(`Comparing: ${count.format(next)} of ${count.format(total)} tokens`);
         const told = await this.store.ask("differences.json", { from: next });
         if (!told.known) throw new Error("Not known: this conversation's map is not available here, or can't encode.");
         unread += told.unread;
@@ -42,9 +42,10 @@ export class TextPath {
         }
         next = told.next;
       }
-      const left = unread ? `; ${count.format(unread)} ids were not compared` : "";
+      const left = unread ? `; ${count.format(unread)} tokens were not compared` : "";
       const places = this.places.length;
-      this.say(places ? `${count.format(ids)} ids at ${count.format(places)} ${places === 1 ? "place" : "places"} would come back as other ids, underlined here${left}.` : `Every id would come back unchanged${left}.`);
+      const where = `${count.format(places)} ${places === 1 ? "place" : "places"}`;
+      this.say(places ? `${count.format(ids)} tokens at ${where} would get other ids if their text were tokenized again${left}. They are underlined.` : `Every token would keep its id${left}.`);
     } catch (error) {
       this.say(error.message);
     }

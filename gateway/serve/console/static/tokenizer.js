@@ -16,7 +16,7 @@ async function cut() {
   document.getElementById("cut").replaceWith(document.adoptNode(fresh));
   if (!fresh.querySelector(".side")) return;
   fresh.scrollIntoView({ block: "nearest" });
-  told.textContent = "The ids are shown below.";
+  told.textContent = "The tokens are shown below.";
 }
 
 form?.addEventListener("submit", (event) => {

@@ -17,7 +17,7 @@ export class Viewer {
   async open() {
     this.transcript = await this.store.ask("transcript.json");
     if (!this.transcript.count) {
-      this.place.append(make("p", "empty", "This conversation has no ids."));
+      this.place.append(make("p", "empty", "This conversation has no tokens."));
       return;
     }
     this.build();
@@ -88,7 +88,7 @@ export class Viewer {
     const words = `${count.format(number)} of ${count.format(this.textPath.places.length)}`;
     this.jumpCount.textContent = words;
     await this.go(at);
-    this.say(`Place ${words}: id ${count.format(at)}.`);
+    this.say(`Place ${words}: token ${count.format(at)}.`);
   }
 
   // Show another answer, with which the conversation went on. Gives how it was told before, and how it is now.
@@ -107,7 +107,7 @@ export class Viewer {
   }
 
   name() {
-    this.box.setAttribute("aria-label", `${count.format(this.transcript.count)} ids in reading order`);
+    this.box.setAttribute("aria-label", `${count.format(this.transcript.count)} tokens in reading order`);
   }
 
   say(words) {

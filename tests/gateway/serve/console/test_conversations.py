@@ -5,6 +5,7 @@ import json
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -211,11 +212,11 @@ async def test_turns_stand_on_the_page_without_scripts(open_pages) -> None:
 
     first, second = page.all("li", class_="turn card")
     assert "times" not in first.text.replace("not known", "")
-    assert "result at id" in first.text
-    assert "2 ids processed while the tools ran" in first.text
+    assert "result at token" in first.text
+    assert "2 tokens processed while the tools ran" in first.text
     assert "some guessed" in second.text
     assert "(1 reasoning)" in second.text
-    assert page.one("noscript").text.strip().startswith("Showing the ids one by one needs JavaScript")
+    assert page.one("noscript").text.strip().startswith("Showing the tokens one by one needs JavaScript")
     assert {each.attributes["class"] for each in first.all("rect")} == {
         f"part-{part}" for part in ("wait", "prefill", "generate", "tools", "hidden-prefill")
     }
@@ -236,15 +237,52 @@ async def test_list_tells_of_all_principals_and_takes_filters(open_pages) -> Non
 
     rows = page.all("li", class_="card talk")
     assert [row.one(class_="who").text for row in rows] == ["bob", "alice"]
-    assert "5 recomputed: the client changed an earlier message" in rows[1].text
-    assert "44 %" in rows[1].text
-    assert "not known" in rows[0].text
+    assert rows[1].one(class_="talk-cached").text == "4 of 9 prompt tokens cached"
+    assert rows[1].one(class_="talk-why").text.startswith("5 recomputed the client changed an earlier message")
+    assert rows[0].all(class_="talk-why") == []
+    assert datetime.fromisoformat(rows[0].one("time").attributes["datetime"] or "").tzinfo is not None
+    assert [row.one("a").text for row in rows] == ["Conversation 8", "Conversation 7"]
     assert [[row.one(class_="who").text for row in each.all("li", class_="card talk")] for each in chosen] == [
         ["bob"],
         ["alice"],
         [],
     ]
     assert "None of the 2 conversations" in chosen[2].text
+
+
+QUESTION = f"  May I\n\n pay with {SECRET}? {HOSTILE} " + "W" * 3000
+
+
+@pytest.mark.parametrize("texts", ["off", "on"])
+async def test_last_user_message_names_a_conversation_only_where_text_is_shown(open_pages, texts: str) -> None:
+    async with open_pages(remembered(), texts=texts) as browser:
+        misses = browser.mount._sources.agent.recall._misses
+        said = [("user", "an earlier question"), ("assistant", "yes"), ("user", QUESTION), ("assistant", "no")]
+        misses.note(7, "alice", b"", [{"role": role, "content": text} for role, text in said], 0)
+        pages = [await browser.page(path) for path in ("/console/conversations", ONE)]
+
+    name = pages[0].one("a", href=ONE).text
+    if texts == "off":
+        assert name == "Conversation 7"
+        assert not any("May I" in page.text for page in pages)
+        return
+    assert name.startswith("May I pay with ****? <script>alert(1)</script>\\x1b[31m\\u202egnp.exe")
+    assert name.endswith("W…")
+    assert len(name) < 200
+    assert "conversation 7" in pages[0].one("li", class_="card talk").text
+    assert name in pages[1].one(class_="question").text
+
+
+async def test_list_says_how_many_prompt_tokens_were_not_recomputed(open_pages) -> None:
+    async with open_pages(remembered()) as browser:
+        known = {"if-none-match": (await browser.get("/console/conversations")).headers["etag"]}
+        browser.mount._sources.metrics.request_answered(prompt=2_000_000, cached=1_234_567)
+        later = await browser.get("/console/conversations", **known)
+        page = await browser.page("/console/conversations")
+
+    assert later.status_code == 200
+    total = page.one(class_="total").text
+    assert total == "1,234,567 prompt tokens not recomputed so far of 2,000,000 since the gateway started"
 
 
 async def test_nobody_sees_any_of_it_without_signing_in(run_console, settings_of) -> None:

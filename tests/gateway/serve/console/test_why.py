@@ -39,15 +39,15 @@ async def test_each_request_is_a_row_with_its_figures_and_what_mends_it(
     page = await shown(run_console, settings_of, page_of, lost(), whole, monkeypatch=monkeypatch)
 
     first, second = page.all("li", class_="card row")
-    assert "1\u202f440 recomputed: the client changed an earlier message" in first.text
-    assert "60 of 1\u202f600 prompt tokens cached" in first.text
+    assert "1,440 recomputed: the client changed an earlier message" in first.text
+    assert "60 of 1,600 prompt tokens cached" in first.text
     assert "engine.volatile" in first.one(class_="advice").text
     assert "message 3 changes at character 41" in first.text
     assert first.one("progress").attributes["value"] == "4"
     assert "nothing recomputed" in second.text
     assert second.all(class_="advice") == []
     assert page.one(class_="figures").one("dt").text == "client_changed"
-    assert page.one(class_="figures").one("dd").text == "1\u202f440 tokens"
+    assert page.one(class_="figures").one("dd").text == "1,440 tokens"
 
 
 async def test_page_is_made_anew_only_where_a_request_came(run_console, settings_of) -> None:
