@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help help-all lock mutants pool-check release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help help-all lock mutants pool-check release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -190,6 +190,10 @@ shared-check: $(READY) ## run the tests of the shared store with a real Redis, w
 console-check: $(READY) ## drive the console's pages with a real Chromium, over a real engine and real servers, and write pictures to .tools: five minutes
 	@[ -x /usr/bin/chromium -a -d .tools/console/site ] || { echo "chromium or its driver is missing: make console-install"; exit 1; }
 	@PYTHONPATH=.tools/console/site $(BIN)/pytest -q tests/e2e/console/*in_chromium.py
+
+console-pictures: $(READY) ## make the console's pictures in docs/ anew, of conversations with the packaged model: one minute
+	@[ -x /usr/bin/chromium -a -d .tools/console/site ] || { echo "chromium or its driver is missing: make console-install"; exit 1; }
+	@PYTHONPATH=.tools/console/site $(BIN)/pytest -q tests/e2e/console/pictures.py
 
 console-install: $(READY) ## install Chromium from Debian's packages (root), and fetch what drives it into .tools/console (downloads)
 	apt-get install --yes --no-install-recommends chromium fonts-dejavu-core
