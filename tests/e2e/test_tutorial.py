@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import free_ports
+from tests.pages import CURL
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "graduate.md").read_text(encoding="utf-8")
@@ -115,12 +116,15 @@ def steps_of(page: str, folder: Path) -> Iterator[Step]:
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> list[Step]:
     """Every step of the page, done."""
-    folder = tmp_path_factory.mktemp("graduate")
+    folder, programs = tmp_path_factory.mktemp("graduate"), tmp_path_factory.mktemp("programs")
+    # A machine that can run the suite need not have curl.
+    (programs / "curl").write_text(CURL.format(python=sys.executable))
+    (programs / "curl").chmod(0o755)
     ports: dict[str, str] = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
     page = re.sub("|".join(PORTS), lambda port: ports[port[0]], PAGE)
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("CODEC_", "FORCE_COLOR"))},
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "VIRTUAL_ENV": sys.prefix,
         "COLUMNS": "100",
         "TERM": "xterm",
