@@ -223,5 +223,11 @@ def fault_of_status(status: int, body: bytes) -> AnswerFault:
     except (ValueError, RecursionError):
         parsed = None
     answer = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
-    words = _said(answer.get("error", answer)) if answer else body[:200].decode("utf-8", "replace")
-    return AnswerFault("http", f"it answered {status}: {words}", status)
+    words = _said(answer.get("error", answer)) if answer else _told(body)
+    return AnswerFault("http", f"it answered {status}{words and f': {words}'}", status)
+
+
+def _told(body: bytes) -> str:
+    """A body that is not JSON, unless it is markup: a page is meant for browsers."""
+    text = body[:200].decode("utf-8", "replace").strip()
+    return "a web page, as another program's server gives it" if text.startswith("<") else text

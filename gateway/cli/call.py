@@ -18,6 +18,7 @@ from gateway.cli.diagnose.one_call import Arguments, call_once, remote_config
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.config.load import load_config
 from gateway.config.show import secrets_of
+from gateway.errors import ConfigError
 from gateway.observe.escape import WHOLE, escape_text
 from gateway.observe.logs import configure_logging
 from gateway.proxy.result_parts import OtherPart, read_parts
@@ -63,6 +64,8 @@ def call(
     """
     arguments = read_arguments(words or [])
     settings = remote_config(url, token) if url is not None else load_config(config)
+    if not settings.upstreams:
+        raise ConfigError("no MCP server is configured: name a file with --config, or a running gateway with --url")
     configure_logging(level=log_level, secrets=secrets_of(settings))
     result = anyio.run(call_once, settings, name, arguments, timeout, backend_options={"use_uvloop": True})
     typer.echo(jsonlib.dumps(result, indent=2, ensure_ascii=False) if json else shown(result))

@@ -1,25 +1,47 @@
 """`codec-gateway check`: the configuration as the gateway would run with it, secrets masked.
 
 Turns a configuration file into a page for a person (sections on a terminal, `key = value` lines in a pipe) or into
-JSON. Nothing is started and nothing is contacted. It only prints: `gateway.config` loads and masks, and `app.py` turns
-a ConfigError into a line on standard error and an exit code.
+JSON: what was set or differs from the default, or everything. It also looks whether the commands of servers exist.
+Nothing is started and nothing is contacted. It only prints: `gateway.config` loads and masks, and `app.py` turns a
+ConfigError into a line on standard error and an exit code.
 """
 
 import json as jsonlib
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.config.load import load_config
+from gateway.cli.exit_codes import CONFIG, FAILED, OK
+from gateway.config.load import load_config, written_keys
+from gateway.config.masking import mask_text
 from gateway.config.model import GatewayConfig
-from gateway.config.show import show_config
+from gateway.config.show import secrets_of, show_config
+from gateway.config.startable import why_not_startable
 from gateway.observe.escape import escape_text
 
-_SECTIONS = ("engine", "tokens", "limits", "serve", "audit", "trajectories", "telemetry")
+_SECTIONS: Final = (
+    "engine",
+    "agent",
+    "tokens",
+    "limits",
+    "serve",
+    "audit",
+    "trajectories",
+    "telemetry",
+    "replicas",
+    "shared",
+    "console",
+)
+_BESIDE: Final = ("serve", "keys")
+"""A path whose default is a file beside the configuration."""
+_WHAT_TO_DO: Final = (
+    "name a file with --config (the file with the servers of your MCP client works as it is), or write "
+    "codec-gateway.toml in this folder"
+)
 
 
 def check(
@@ -29,16 +51,37 @@ def check(
             "--config", "-c", help="mcpServers JSON or TOML (default: codec-gateway.toml here, if there is one)."
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Print every setting, not only those that were set or differ from the default."),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print every setting as one JSON object.")] = False,
 ) -> None:
     """Read the configuration and print the settings that result from it, with secrets masked. Starts nothing.
 
+    Exit code 0: it can be used as it is; 1: the command of a server does not exist; 3: the configuration is wrong.
+
     Example: codec-gateway check --config ~/.cursor/mcp.json
     """
-    shown = show_config(load_config(config))
+    broken: dict[str, str] = {}
+    settings = load_config(config, broken=broken)
+    shown = show_config(settings)
+    missing = {each.name: reason for each in settings.upstreams if (reason := why_not_startable(each))}
+    secrets = secrets_of(settings)
+    missing = {name: mask_text(reason, secrets) for name, reason in missing.items()}
+    shown["problems"] = [*broken.values(), *(f"server {name!r}: {reason}" for name, reason in missing.items())]
+    if not settings.upstreams and not settings.has_engine and not broken:
+        shown["warnings"] = [*shown["warnings"], _WHAT_TO_DO]
     if json:
         typer.echo(jsonlib.dumps(shown, indent=2))
-        return
+    else:
+        _print(shown, None if everything else written_keys(config))
+    raise typer.Exit(CONFIG if broken else FAILED if missing else OK)
+
+
+def _print(shown: dict[str, Any], written: frozenset[str] | None) -> None:
+    if written is not None:
+        shown = chosen(shown, written)
     # No markup and no emoji codes: names and paths come from files, and are printed as they are.
     console = Console(markup=False, highlight=False, emoji=False)
     if console.is_terminal:
@@ -47,11 +90,31 @@ def check(
         typer.echo("\n".join(list_lines(shown)))
 
 
+def chosen(shown: dict[str, Any], written: frozenset[str]) -> dict[str, Any]:
+    """The settings that were set, or differ from the default; servers and warnings are all kept."""
+    usual = show_config(GatewayConfig())
+    kept: dict[str, Any] = {}
+    for name, values in shown.items():
+        if name in ("upstreams", "engines", "warnings", "problems"):
+            kept[name] = values
+        elif not isinstance(values, dict):
+            if name in written or values != usual[name]:
+                kept[name] = values
+        else:
+            section = cast("dict[str, Any]", values)
+            is_set = {key: f"{name}.{key}" in written and value is not None for key, value in section.items()}
+            is_other = {key: value != usual[name][key] and (name, key) != _BESIDE for key, value in section.items()}
+            if some := {key: value for key, value in section.items() if is_set[key] or is_other[key]}:
+                kept[name] = some
+    return kept
+
+
 def list_lines(shown: dict[str, Any]) -> list[str]:
-    """One `key = value` line for each setting, the value as JSON; then one `# warning:` line for each warning."""
-    settings = {key: value for key, value in shown.items() if key != "warnings"}
+    """One `key = value` line for each setting, the value as JSON; then one line for each warning and each problem."""
+    settings = {key: value for key, value in shown.items() if key not in ("warnings", "problems")}
     lines = [f"{key} = {jsonlib.dumps(value)}" for key, value in _flatten(settings, "")]
-    return lines + [f"# warning: {escape_text(warning)}" for warning in shown["warnings"]]
+    lines += [f"# warning: {escape_text(warning)}" for warning in shown["warnings"]]
+    return lines + [f"# problem: {escape_text(problem)}" for problem in shown["problems"]]
 
 
 def print_sections(console: Console, shown: dict[str, Any]) -> None:
@@ -62,12 +125,16 @@ def print_sections(console: Console, shown: dict[str, Any]) -> None:
     if not shown["upstreams"]:
         console.print(Text("no servers", style="yellow"))
     for name in _SECTIONS:
-        _print_section(console, name, shown[name], usual[name])
+        if name in shown:
+            _print_section(console, name, shown[name], usual[name])
     for name, engine in shown.get("engines", {}).items():
         _print_section(console, f"engines.{name}", engine, usual["engine"])
-    _print_section(console, "names", {"separator": shown["separator"]}, {"separator": usual["separator"]})
+    if "separator" in shown:
+        _print_section(console, "names", {"separator": shown["separator"]}, {"separator": usual["separator"]})
     for warning in shown["warnings"]:
         console.print(Text(f"! {escape_text(warning)}", style="yellow"))
+    for problem in shown["problems"]:
+        console.print(Text(f"✗ {escape_text(problem)}", style="red"))
 
 
 def _print_section(console: Console, title: str, values: dict[str, Any], usual: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 import typer
 
 from gateway.cli.probe import url_of
-from gateway.cli.status import AdminPort, ConfigOfServe
+from gateway.cli.status import AdminPort, ConfigOfServe, not_a_gateway, refusal_of
 from gateway.config.address import is_http_url
 from gateway.config.load import load_config
 from gateway.errors import ConfigError, UpstreamUnavailable
@@ -19,7 +19,7 @@ from gateway.serve.console.keys import make_key
 from gateway.serve.console.mount import operator_token, sign_in_url
 
 _TIMEOUT: Final = 10.0
-_REASON: Final = 400
+_TITLE: Final = "· codec-gateway</title>"
 
 
 def console(admin: AdminPort = None, config: ConfigOfServe = None) -> None:
@@ -54,8 +54,8 @@ def _must_answer(address: str) -> None:
             "with --admin",
             server="",
         ) from None
-    if answer.status_code != 200:
-        reason = answer.text.strip()[:_REASON]
-        raise UpstreamUnavailable(
-            f"{address!r} answers with status {answer.status_code} instead of the console: {reason}", server=""
-        )
+    reason = refusal_of(answer.status_code, answer.content)
+    if answer.status_code != 200 and reason:
+        raise UpstreamUnavailable(f"{address!r} shows no console: {reason}", server="")
+    if answer.status_code != 200 or _TITLE not in answer.text:
+        raise not_a_gateway(address, answer.status_code)

@@ -22,6 +22,7 @@ from gateway.cli.terminal import Cell, Column, plain_console, print_table, say
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of
+from gateway.errors import ConfigError
 from gateway.observe.logs import configure_logging
 
 _SERVERS: Final = (
@@ -59,11 +60,17 @@ def doctor(
     Tools that need no arguments and say that they change nothing are called once: the answer shows whether they ship
     ids.
 
-    Exit code 0: all is well; 1: something is not.
+    Exit code 0: all is well; 1: something is not; 3: the configuration is wrong, or names nothing to examine.
 
     Example: codec-gateway doctor --config ~/.cursor/mcp.json
     """
     settings = load_config(config)
+    if not settings.upstreams and not settings.has_engine:
+        where = "here is no codec-gateway.toml" if config is None else f"{str(config)!r} names no server and no engine"
+        raise ConfigError(
+            f"there is nothing to examine: {where}. Name a file with --config (the file with the servers of your MCP "
+            "client works as it is), or ask a running gateway with codec-gateway status"
+        )
     configure_logging(level=log_level, secrets=secrets_of(settings))
     found = anyio.run(_run, settings, not no_call, backend_options={"use_uvloop": True})
     if json:

@@ -58,7 +58,14 @@ def ask(url: str, timeout: float = TIMEOUT) -> Answer:
         return Answer(_UNREACHABLE, f"nothing answers at {url!r}: {error or type(error).__name__}")
     finally:
         connection.close()
-    return Answer(_OK, "ready") if response.status == 200 else Answer(_FAILED, _reason(response.status, body))
+    reasons = _reasons(body) if (path.rstrip("/") or READY_PATH) == READY_PATH else []
+    if reasons is None:
+        return Answer(
+            _UNREACHABLE, f"what answers at {url!r} (HTTP status {response.status}) is no gateway's admin port"
+        )
+    if response.status == 200:
+        return Answer(_OK, "ready")
+    return Answer(_FAILED, f"not ready: {'; '.join(reasons) or f'status {response.status}'}")
 
 
 def _parse(url: str) -> tuple[str, int | None, str] | None:
@@ -71,14 +78,12 @@ def _parse(url: str) -> tuple[str, int | None, str] | None:
     return (host, port, parts.path) if host and parts.scheme == "http" else None
 
 
-def _reason(status: int, body: bytes) -> str:
-    """Why the gateway is not ready: in the words of its report, or else only the status."""
+def _reasons(body: bytes) -> list[str] | None:
+    """Why the gateway is not ready, in the words of its report; None if this is no such report."""
     try:
-        reasons = json.loads(body)["reasons"]
-        words = "; ".join(str(reason) for reason in reasons)
+        return [str(reason) for reason in json.loads(body)["reasons"]]
     except (ValueError, TypeError, KeyError):
-        words = ""
-    return f"not ready: {words}" if words else f"not ready: status {status}"
+        return None
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:

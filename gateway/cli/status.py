@@ -20,6 +20,7 @@ from gateway.config.load import load_config
 from gateway.errors import ConfigError, UpstreamUnavailable
 
 _TIMEOUT: Final = 10.0
+_REASON: Final = 400
 _STYLES: Final = {"up": "green", "idle": "dim", "starting": "yellow", "restarting": "red"}
 _SERVERS: Final = (
     Column("server"),
@@ -77,19 +78,39 @@ def fetch_report(admin: str) -> dict[str, Any]:
 
     try:
         answer = httpx2.get(f"{admin.rstrip('/')}/status", timeout=_TIMEOUT, trust_env=False)
-        report: object = answer.json()
-    except (httpx2.HTTPError, ValueError) as error:
+    except httpx2.HTTPError as error:
         raise UpstreamUnavailable(
             f"no gateway answers at {admin!r} ({error}): start it with codec-gateway serve, or name its admin port "
             "with --admin",
             server="",
         ) from None
+    if reason := refusal_of(answer.status_code, answer.content):
+        raise UpstreamUnavailable(f"{admin!r} gives no report: {reason}", server="")
+    try:
+        report: object = answer.json()
+    except ValueError:
+        report = None
     if answer.status_code != 200 or not isinstance(report, dict) or "servers" not in report:
-        raise UpstreamUnavailable(
-            f"{admin!r} answers with status {answer.status_code} instead of a report: is it a gateway's admin port?",
-            server="",
-        )
+        raise not_a_gateway(admin, answer.status_code)
     return cast("dict[str, Any]", report)
+
+
+def not_a_gateway(admin: str, status: int) -> UpstreamUnavailable:
+    """The error for an answer that no admin port gives. What another service says is not shown: it may be markup."""
+    return UpstreamUnavailable(
+        f"what answers at {admin!r} (HTTP status {status}) is not the admin port of a gateway: name that with --admin; "
+        "it is 8601 unless serve.admin_port says otherwise",
+        server="",
+    )
+
+
+def refusal_of(status: int, body: bytes) -> str | None:
+    """The gateway's own words, if the admin port refuses; None for a report, a page, or a path that is not there."""
+    try:
+        words: object = None if status == 404 else jsonlib.loads(body)["error"]["message"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return words[:_REASON] if isinstance(words, str) else None
 
 
 def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> None:

@@ -49,8 +49,9 @@ def layer_from_flags(overrides: Mapping[str, object], cwd: Path) -> Layer:
     layer: Layer = {}
     for dotted, value in overrides.items():
         if value is not None:
-            values = _nest(tuple(dotted.split(".")), _plain(value))
-            layer = merge_layers(layer, check_settings(_spell_out(values), f"option {dotted!r}", strict=False))
+            values = _spell_out(_nest(tuple(dotted.split(".")), _plain(value)))
+            checked = check_settings(values, flag_of(dotted), strict=False, is_one_setting=True)
+            layer = merge_layers(layer, checked)
     return _settle(layer, cwd)
 
 
@@ -85,7 +86,7 @@ def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, li
             )
         value = [part.strip() for part in text.split(",") if part.strip()] if path in _LISTS else text
         values = _spell_out(_nest(path, value))
-        layer = merge_layers(layer, check_settings(values, f"environment variable {name}", strict=False))
+        layer = merge_layers(layer, check_settings(values, name, strict=False, is_one_setting=True))
     return _settle(layer, cwd), warnings
 
 
@@ -109,6 +110,11 @@ def merge_layers(low: Layer, high: Mapping[str, Any]) -> Layer:
         both = isinstance(under, dict) and isinstance(value, dict)
         merged[key] = merge_layers(cast("Layer", under), cast("Layer", value)) if both else value
     return merged
+
+
+def flag_of(dotted: str) -> str:
+    """The option that sets a key: its last part."""
+    return f"--{dotted.rpartition('.')[2].replace('_', '-')}"
 
 
 def _nest(path: tuple[str, ...], value: object) -> Layer:

@@ -6,20 +6,17 @@ defaults of `model.py`. This module finds the files; the modules beside it read 
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.config.access import build_audit, build_oauth, build_telemetry, build_trajectories
 from gateway.config.address import is_loopback
 from gateway.config.connections import ConnectionsConfig, read_networks
 from gateway.config.console import ConsoleConfig
 from gateway.config.engines import build_engines
-from gateway.config.env_file import parse_env_file
 from gateway.config.expand import Expander
-from gateway.config.foreign import read_foreign
 from gateway.config.layers import Layer, layer_from_environ, layer_from_flags, layer_from_toml, merge_layers
 from gateway.config.manifests import manifest_paths
 from gateway.config.model import (
@@ -28,25 +25,24 @@ from gateway.config.model import (
     LimitsConfig,
     ServeConfig,
     TokensConfig,
-    UpstreamConfig,
 )
 from gateway.config.replicas import build_replicas
-from gateway.config.servers import ServerReader
+from gateway.config.server_files import Broken, foreign_servers, join_servers, own_servers
 from gateway.config.shared import build_shared
-from gateway.config.source import read_config_text, read_json, read_toml
+from gateway.config.source import read_toml
 from gateway.config.wire import build_wire
+from gateway.config.written import keys_of, name_as_written, variable_of
 from gateway.errors import ConfigError
 
 OWN_FILE: Final = "codec-gateway.toml"
 KEYS_FILE: Final = "keys.toml"
-_EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".claude"})
 
 
-class Servers(NamedTuple):
-    """The upstreams of one file, and what was passed over in it."""
+class _Files(NamedTuple):
+    """The files of a configuration."""
 
-    upstreams: list[UpstreamConfig]
-    warnings: list[str]
+    json: Path | None
+    toml: Path | None
 
 
 def load_config(
@@ -55,6 +51,7 @@ def load_config(
     *,
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    broken: Broken | None = None,
 ) -> GatewayConfig:
     """Load everything the gateway has to know before it starts.
 
@@ -63,6 +60,7 @@ def load_config(
         overrides: flags by dotted key (`serve.port`, `engine.kind`; `engine` takes a word or a URL); None: not given.
         environ: the process's own environment when unset.
         cwd: the process's own folder when unset.
+        broken: takes servers whose entries can't be read, with the reason; without it, the first one is an error.
 
     Raises:
         ConfigError: a file, a key or a value is wrong. The message says which, and what to do.
@@ -71,17 +69,45 @@ def load_config(
     cwd = (Path.cwd() if cwd is None else cwd).resolve()
     flags = layer_from_flags(overrides or {}, cwd)
     variables, warnings = layer_from_environ(environ, cwd)
-    json_file, toml_file = _find_files(config_file, cwd)
+    files = _find_files(config_file, cwd)
+    try:
+        return _load(files, flags, variables, warnings, environ, cwd, broken)
+    except ConfigError as error:
+        given = [key for key, value in (overrides or {}).items() if value is not None]
+        set_by = {key: name for key in keys_of(variables) if (name := variable_of(key)) in environ}
+        raise ConfigError(name_as_written(error.message, given, set_by, files.toml)) from error
+
+
+def written_keys(
+    config_file: Path | None, *, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> frozenset[str]:
+    """The dotted keys that the file or the environment sets. Raises `ConfigError`."""
+    environ = os.environ if environ is None else environ
+    cwd = (Path.cwd() if cwd is None else cwd).resolve()
+    written = _read_own(_find_files(config_file, cwd).toml, environ)
+    return frozenset(keys_of(merge_layers(written, layer_from_environ(environ, cwd)[0])))
+
+
+def _load(
+    files: "_Files",
+    flags: Layer,
+    variables: Layer,
+    warnings: list[str],
+    environ: Mapping[str, str],
+    cwd: Path,
+    broken: Broken | None,
+) -> GatewayConfig:
+    json_file, toml_file = files
     written = _read_own(toml_file, environ)
     layer = merge_layers(merge_layers(written, variables), flags)
     separator: str = layer.get("separator", GatewayConfig().separator)
     hosts = tuple(layer.get("registry", {}).get("allowed_hosts", ()))
-    sources = [_own_servers(toml_file, written["upstreams"], separator, environ, hosts)] if toml_file else []
+    sources = [own_servers(toml_file, written["upstreams"], separator, environ, hosts, broken)] if toml_file else []
     list_file = json_file or _maybe_path(layer.get("mcp_config"))
     if list_file:
-        sources.append(_foreign_servers(list_file, separator, environ))
+        sources.append(foreign_servers(list_file, separator, environ, broken))
     warnings += [warning for source in sources for warning in source.warnings]
-    upstreams = _join(upstream for source in sources for upstream in source.upstreams)
+    upstreams = join_servers(upstream for source in sources for upstream in source.upstreams)
     engine, engines = build_engines(layer["engine"], layer.get("engines", {}))
     serve = _build_serve(layer.get("serve", {}), (toml_file or json_file or cwd / OWN_FILE).parent)
     replicas = build_replicas(layer.get("replicas", {}))
@@ -108,61 +134,22 @@ def load_config(
     return replace(config, warnings=(*warnings, *_notice(config)))
 
 
-def _find_files(config_file: Path | None, cwd: Path) -> tuple[Path | None, Path | None]:
+def _find_files(config_file: Path | None, cwd: Path) -> _Files:
     """Return (JSON, TOML): the file that was named, and the gateway's own file beside it."""
     if config_file is None:
         own = cwd / OWN_FILE
-        return None, own if own.is_file() else None
+        return _Files(None, own if own.is_file() else None)
     named = (cwd / config_file.expanduser()).resolve()
     if named.suffix.lower() == ".toml":
-        return None, named
+        return _Files(None, named)
     beside = [folder / OWN_FILE for folder in (named.parent, cwd)]
-    return named, next((path for path in beside if path.is_file()), None)
+    return _Files(named, next((path for path in beside if path.is_file()), None))
 
 
 def _read_own(toml_file: Path | None, environ: Mapping[str, str]) -> Layer:
     if toml_file is None:
         return {"upstreams": {}}
     return layer_from_toml(read_toml(toml_file), str(toml_file), Expander(environ, toml_file.parent))
-
-
-def _own_servers(
-    toml_file: Path,
-    entries: Mapping[str, dict[str, Any]],
-    separator: str,
-    environ: Mapping[str, str],
-    hosts: tuple[str, ...],
-) -> Servers:
-    reader = ServerReader(str(toml_file), Expander(environ, toml_file.parent), separator, hosts)
-    return Servers([reader.read(name, entry) for name, entry in entries.items() if not entry.get("disabled")], [])
-
-
-def _foreign_servers(path: Path, separator: str, environ: Mapping[str, str]) -> Servers:
-    found = read_foreign(read_json(path), str(path), separator)
-    folder = path.parent.parent if path.parent.name in _EDITOR_FOLDERS else path.parent
-    reader = ServerReader(str(path), Expander(environ, folder), separator)
-    return Servers([_read_with_env_file(reader, name, entry) for name, entry in found.entries.items()], found.warnings)
-
-
-def _read_with_env_file(reader: ServerReader, name: str, entry: dict[str, Any]) -> UpstreamConfig:
-    upstream = reader.read(name, entry)
-    if not entry["envFile"] or upstream.command is None:
-        return upstream
-    given = reader.expander.expand(entry["envFile"], f"{reader.origin}: server {name!r}: key 'envFile'")[0]
-    path = reader.expander.workspace / Path(given).expanduser()
-    variables = parse_env_file(read_config_text(path), str(path))
-    # What the entry itself sets takes precedence. Every value from such a file counts as secret.
-    secrets = upstream.secrets | {value for value in variables.values() if value}
-    return replace(upstream, env=MappingProxyType({**variables, **upstream.env}), secrets=secrets)
-
-
-def _join(upstreams: Iterable[UpstreamConfig]) -> tuple[UpstreamConfig, ...]:
-    joined: dict[str, UpstreamConfig] = {}
-    for upstream in upstreams:
-        if upstream.name in joined:
-            raise ConfigError(f"two servers are called {upstream.name!r}: one in each file; rename or remove one")
-        joined[upstream.name] = upstream
-    return tuple(joined.values())
 
 
 def _build_tokens(values: Layer) -> TokensConfig:

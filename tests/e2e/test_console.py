@@ -125,7 +125,7 @@ def test_command_tells_what_is_no_console(start_gateway, state, capsys) -> None:
     code = run(["console", "--admin", gateway.url])
 
     assert code == exit_codes.UNREACHABLE
-    assert "instead of the console" in capsys.readouterr().err
+    assert "is not the admin port of a gateway" in capsys.readouterr().err
 
 
 def test_several_workers_have_no_console_and_say_so(start_gateway, state, capsys) -> None:

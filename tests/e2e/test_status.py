@@ -66,7 +66,7 @@ def test_what_is_no_admin_port_is_unreachable(start_gateway, command, path) -> N
     code, out, err = command("status", "--admin", f"{gateway.url}{path}")
 
     assert (code, out) == (exit_codes.UNREACHABLE, "")
-    assert "is it a gateway's admin port?" in err
+    assert "is not the admin port of a gateway" in err
 
 
 def test_gateway_that_does_not_run_is_unreachable_with_a_way_out(command) -> None:

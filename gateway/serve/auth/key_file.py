@@ -8,7 +8,7 @@ and no watcher has to be kept alive. A file that can't be used changes nothing, 
 import fcntl
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,7 +58,7 @@ class KeyFile:
         with self._alone():
             records = self.read()
             if name not in records:
-                raise ConfigError(f"{self.path}: there is no key {name!r}: the keys are {', '.join(records) or 'none'}")
+                raise ConfigError(f"{self.path}: there is no key {name!r}; {_listed(records)}")
             self._write({other: record for other, record in records.items() if other != name})
 
     @contextmanager
@@ -140,6 +140,10 @@ class KeyRing:
         self._known = {record.digest: (record, record.identity()) for record in records.values()}
 
 
+def _listed(names: Iterable[str]) -> str:
+    return f"the keys are {listed}" if (listed := ", ".join(names)) else "the file has no keys"
+
+
 def load_keys(path: Path) -> dict[str, KeyRecord]:
     """The keys of a file that only its owner can change.
 
@@ -147,9 +151,12 @@ def load_keys(path: Path) -> dict[str, KeyRecord]:
         ConfigError: others can read or change it, or it is not a key file.
     """
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
+        found = path.stat().st_mode
     except OSError as error:
         raise ConfigError(f"{path}: can't be read ({error.strerror}): check its permissions") from None
+    if stat.S_ISDIR(found):
+        raise ConfigError(f"{path}: a folder: name a file for the keys, such as keys.toml")
+    mode = stat.S_IMODE(found)
     if mode & _TOO_OPEN:
         raise ConfigError(f"{path}: others can read or change this key file (mode {mode:04o}): chmod 600 it")
     return parse_keys(read_config_text(path), str(path))

@@ -5,6 +5,7 @@ Turns an address from the settings into a bound socket. A passed socket is ident
 protocol: sd_listen_fds(3), environment variables LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES.
 """
 
+import errno
 import os
 import socket
 from collections.abc import Generator, Mapping, MutableMapping
@@ -78,9 +79,16 @@ def _bound(name: str, host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        number = getattr(error, "errno", None) or 0
+        # Below zero: the name was not found. A name that can't be looked up is a UnicodeError.
+        if isinstance(error, UnicodeError) or number < 0 or number == errno.EADDRNOTAVAIL:
+            key, flag = ("host", " (--host)") if name == "faces" else ("admin_host", "")
+            raise ConfigError(
+                f"{host!r} is no address of this machine: set serve.{key}{flag} to one, such as 127.0.0.1"
+            ) from error
         flag = "--port" if name == "faces" else "--admin-port"
         raise ConfigError(
-            f"can't listen on {host}:{port} ({os.strerror(error.errno or 0)}); "
+            f"can't listen on {host}:{port} ({os.strerror(number)}); "
             f"stop what listens there or choose another with {flag}"
         ) from error

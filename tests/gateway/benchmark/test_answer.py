@@ -202,7 +202,8 @@ def test_other_types_are_no_answers(kind: str) -> None:
     [
         (302, b"", "redirect 302", "not followed"),
         (429, b'{"error": {"message": "slow down"}}', "http 429", "it answered 429: slow down"),
-        (500, b"<html>", "http 500", "<html>"),
+        (500, b"<html>", "http 500", "it answered 500: a web page"),
+        (500, b"oh no", "http 500", "it answered 500: oh no"),
         (500, b"[" * 100_000, "http 500", r"\[\["),
         (400, b'{"detail": "bad"}', "http 400", "detail"),
     ],

@@ -55,7 +55,7 @@ def test_wrong_setting_is_one_line_on_stderr_and_exit_code_3(capsys: pytest.Capt
     printed = capsys.readouterr()
     assert code == exit_codes.CONFIG
     assert printed.out == ""
-    assert printed.err.splitlines()[-1].startswith("codec-gateway: engine: expected 'embedded', 'none' or http://")
+    assert printed.err.splitlines()[-1].startswith("codec-gateway: --engine: expected 'embedded', 'none' or http://")
 
 
 def test_mcp_servers_are_served_without_an_engine_and_without_a_map(tmp_path: Path) -> None:

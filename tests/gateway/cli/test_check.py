@@ -20,7 +20,7 @@ MCP = """
 {
   "servers": {
     "far": {"url": "https://far.example/mcp?key=1&token=tok-5555", "headers": {"Authorization": "Bearer hdr-5555"}},
-    "near": {"command": "run-near", "args": ["--password", "arg-5555", "[bold]x"], "x": 1,
+    "near": {"command": "cat", "args": ["--password", "arg-5555", "[bold]x"], "x": 1,
              "env": {"API_KEY": "env-5555"}}
   }
 }
@@ -51,11 +51,11 @@ def run(*args: str) -> Result:
 
 @pytest.mark.usefixtures("folder")
 def test_pipe_gets_one_line_a_setting_and_the_warnings() -> None:
-    result = run("check", "--config", "mcp.json")
+    result = run("check", "--config", "mcp.json", "--all")
 
     assert result.exit_code == 0
     assert "serve.port = 9000\n" in result.stdout
-    assert 'upstreams.near.command = "run-near"\n' in result.stdout
+    assert 'upstreams.near.command = "cat"\n' in result.stdout
     assert 'upstreams.near.args = ["--password", "****", "[bold]x"]\n' in result.stdout
     assert "# warning: " in result.stdout
     assert "'near': 'x'" in result.stdout
@@ -74,6 +74,67 @@ def test_json_is_one_object_with_the_warnings_in_it() -> None:
     assert len(shown["warnings"]) == 1
 
 
+def test_only_what_was_set_or_differs_from_the_default_is_printed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "codec-gateway.toml").write_text("[serve]\nport = 9000\nhost = '127.0.0.1'\n[limits]\nturns = 8\n")
+    monkeypatch.setenv("CODEC_GATEWAY_LIMITS__DRAIN", "3")
+
+    lines = run("check").stdout.splitlines()
+
+    settings = [line for line in lines if not line.startswith("#")]
+    assert settings == [
+        "limits.turns = 8",
+        "limits.drain = 3.0",
+        'serve.host = "127.0.0.1"',
+        "serve.port = 9000",
+        "upstreams = {}",
+    ]
+    assert len(run("check", "--all").stdout.splitlines()) > 70
+
+
+def test_configuration_that_names_nothing_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("check")
+
+    assert result.exit_code == 0
+    assert "name a file with --config" in result.stdout
+
+
+def test_commands_of_servers_are_looked_for_and_each_that_is_missing_is_named(folder: Path) -> None:
+    (folder / "notes.txt").write_text("")
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    servers = {
+        "ok": {"command": "cat"},
+        "here": {"command": "./run.sh", "cwd": str(folder)},
+        "path": {"command": "run.sh", "env": {"PATH": str(folder)}},
+        "none": {"command": "no-such-command"},
+        "gone": {"command": "./gone.sh"},
+        "dir": {"command": "/tmp"},
+        "text": {"command": str(folder / "notes.txt")},
+        "web": {"url": "ftp://x/"},
+        "cwd": {"command": "cat", "cwd": "/no/such/folder"},
+    }
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+    result = run("check", "--config", "mcp.json")
+    shown = json.loads(run("check", "--config", "mcp.json", "--json").stdout)
+
+    problems = [line for line in result.stdout.splitlines() if line.startswith("# problem: ")]
+    assert [f"# problem: {each}" for each in shown["problems"]] == problems
+    names = [next(name for name in servers if f"server {name!r}: " in line) for line in problems]
+    assert names == ["web", "cwd", "none", "gone", "dir", "text"]
+    words = ["expected http://", "is not a folder", "not on PATH", "does not exist", "is a folder", "not executable"]
+    assert [word for word, line in zip(words, problems, strict=True) if word not in line] == []
+    assert result.exit_code == 3
+    assert 'upstreams.ok.command = "cat"\n' in result.stdout
+
+    del servers["web"], servers["cwd"]
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert run("check", "--config", "mcp.json").exit_code == 1
+
+
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("args", [["--config", "mcp.json"], ["--config", "mcp.json", "--json"]])
 def test_no_secret_is_printed(args: list[str]) -> None:
@@ -85,7 +146,7 @@ def test_terminal_gets_sections_that_fit_its_width(folder: Path, width: int) -> 
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=True, color_system=None, markup=False, highlight=False)
 
-    print_sections(console, show_config(load_config(folder / "mcp.json", environ={})))
+    print_sections(console, {**show_config(load_config(folder / "mcp.json", environ={})), "problems": []})
 
     lines = out.getvalue().splitlines()
     text = "".join("".join(line.split()) for line in lines)
@@ -93,7 +154,7 @@ def test_terminal_gets_sections_that_fit_its_width(folder: Path, width: int) -> 
     assert not [secret for secret in SECRETS if secret in text]
     assert "Authorization:****" in text
     assert "API_KEY:****" in text
-    assert "run-near" in text
+    assert "cat" in text
     assert "[bold]x" in text
     assert "9000" in text
     assert text.count("!") == 1
@@ -113,13 +174,13 @@ def test_wrong_file_ends_in_one_sentence_and_prints_nothing(folder: Path) -> Non
     result = run("check", "--config", "codec-gateway.toml")
 
     assert isinstance(result.exception, ConfigError)
-    assert result.exception.message == f"{folder}/codec-gateway.toml: unknown key 'serve.prot': did you mean 'port'?"
+    assert result.exception.message == f"{folder}/codec-gateway.toml:2: unknown key 'serve.prot': did you mean 'port'?"
     assert result.output == ""
 
 
 def test_text_of_a_file_can_not_move_the_terminal(folder: Path) -> None:
     (folder / "mcp.json").write_text(
-        '{"mcpServers": {"a": {"command": "x\\u001b[31m\\n", "k\\u001b[0m": 1, "url": null}}}'
+        '{"mcpServers": {"a": {"command": "cat", "args": ["x\\u001b[31m\\n"], "k\\u001b[0m": 1, "url": null}}}'
     )
 
     result = run("check", "--config", "mcp.json")

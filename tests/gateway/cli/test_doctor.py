@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from gateway.cli import exit_codes
+from gateway.cli.app import run
 from gateway.cli.diagnose.checkup import Checkup, ServerCheck
 from gateway.cli.doctor import print_checkup
 from gateway.proxy.upstream.pins import PinFile
@@ -294,3 +295,19 @@ def test_pipe_gets_one_line_a_server(servers, tool, command) -> None:
         [f"server-{n}", "yes"] for n in range(3)
     ]
     assert lines[-1] == "all is well"
+
+
+@pytest.mark.parametrize("words", [(), ("-c", "empty.toml"), ("--json",)])
+def test_nothing_to_examine_is_no_success_and_says_what_to_do(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.toml").write_text("")
+    monkeypatch.chdir(tmp_path)
+
+    code = run(["doctor", *words])
+
+    printed = capsys.readouterr()
+    assert code == exit_codes.CONFIG
+    assert printed.out == ""
+    assert "there is nothing to examine" in printed.err
+    assert "--config" in printed.err

@@ -44,7 +44,7 @@ def answering(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
 
 
 def test_ready_gateway_is_zero_and_asked_for_readiness() -> None:
-    with answering(200, b"{}") as (url, asked):
+    with answering(200, b'{"ready": true, "reasons": []}') as (url, asked):
         assert ask(url) == Answer(0, "ready")
         assert ask(f"{url}/health") == Answer(0, "ready")
 
@@ -56,10 +56,19 @@ def test_gateway_that_is_not_ready_says_why() -> None:
         assert ask(url) == Answer(1, "not ready: engine: away; draining")
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"null", b'{"reasons": 3}', b"\xff"])
-def test_answer_that_is_no_report_is_told_by_its_status(body: bytes) -> None:
-    with answering(502, body) as (url, _):
-        assert ask(url) == Answer(1, "not ready: status 502")
+@pytest.mark.parametrize("status", [200, 404, 502])
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b'{"reasons": 3}', b"\xff", b"<!doctype html><p>x</p>"])
+def test_answer_of_another_service_is_no_readiness_and_is_not_shown(status: int, body: bytes) -> None:
+    with answering(status, body) as (url, _):
+        answer = ask(url)
+
+    assert answer.code == exit_codes.UNREACHABLE
+    assert answer.words == f"what answers at {url!r} (HTTP status {status}) is no gateway's admin port"
+
+
+def test_other_path_is_judged_by_its_status_alone() -> None:
+    with answering(502, b"<p>") as (url, _):
+        assert ask(f"{url}/health") == Answer(1, "not ready: status 502")
 
 
 def test_nobody_there_is_unreachable() -> None:
@@ -103,7 +112,7 @@ def test_module_prints_one_line_and_loads_nothing_but_the_standard_library() -> 
 
 
 def test_module_asks_the_admin_port_of_its_environment() -> None:
-    with answering(200, b"") as (url, asked):
+    with answering(200, b'{"reasons": []}') as (url, asked):
         environment = {**os.environ, "CODEC_GATEWAY_SERVE__ADMIN_PORT": url.rpartition(":")[2]}
         command = [sys.executable, "-m", "gateway.cli.probe"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)

@@ -66,7 +66,7 @@ def test_name_is_given_once(path: Path) -> None:
 def test_revoking_what_is_not_there_names_what_is(path: Path) -> None:
     KeyFile(path).add(record("a"))
 
-    with pytest.raises(ConfigError, match="there is no key 'b': the keys are a"):
+    with pytest.raises(ConfigError, match="there is no key 'b'; the keys are a"):
         KeyFile(path).revoke("b")
 
 
@@ -160,3 +160,8 @@ def test_key_whose_time_is_over_is_refused_as_such(path: Path) -> None:
     assert held(ring, "new")
     with pytest.raises(CredentialRefused, match="expired"):
         held(ring, "old")
+
+
+def test_folder_in_place_of_a_key_file_is_named_as_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a folder: name a file for the keys"):
+        load_keys(tmp_path)

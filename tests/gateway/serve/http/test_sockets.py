@@ -115,3 +115,10 @@ def test_socket_is_closed_with_the_context() -> None:
         assert url_of_socket("::1", listener).startswith("http://[::1]:")
 
     assert listener.fileno() == -1
+
+
+@pytest.mark.parametrize("host", ["a b", "no.such.host.invalid", "a..b", "192.0.2.7"])
+def test_host_that_is_no_address_is_named_with_its_setting(host: str) -> None:
+    wanted = r"is no address of this machine: set serve\.host \(--host\)"
+    with pytest.raises(ConfigError, match=wanted), listening("faces", host, 0, {}):
+        pass
