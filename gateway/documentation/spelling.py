@@ -16,6 +16,7 @@ from typing import Final
 PROGRAM: Final = "codec-gateway"
 _PLACEHOLDER: Final = "/path/to/bin"
 _ABSOLUTE: Final = re.compile(r"(?:/path/to/clone|\$\{workspaceFolder\})/\.venv/bin(?![\w.-])")
+_ACTIVATE: Final = re.compile(r"(?<![\w/])\.venv/bin/activate\b")
 _PYTHON: Final = re.compile(r"(?<![\w/])\.venv/bin/python\b")
 _RELATIVE: Final = re.compile(r"(?<![\w/])\.venv/bin/(?=[\w{*])")
 _COMMAND: Final = re.compile(r"(?<![\w./-])codec-gateway (?=[a-z]+)")
@@ -40,6 +41,7 @@ class Spelling:
     def page(self, text: str) -> str:
         """A page, which names programs as they are in a clone."""
         text = _ABSOLUTE.sub(lambda _: self.absolute, text)
+        text = _ACTIVATE.sub(lambda _: f"{self.absolute}/activate", text)
         return _RELATIVE.sub(lambda _: self.folder, _PYTHON.sub(lambda _: self.python, text))
 
     def message(self, text: str) -> str:

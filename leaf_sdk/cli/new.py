@@ -66,7 +66,8 @@ def new(
     for path, template in {**_BOTH, **_FILES[kind]}.items():
         _write(folder / _filled(path, words), _filled(_template(template), words))
     typer.echo(
-        f"created {folder}, a {kind.value} package. Next, in that folder:\n  pip install -e . --group dev\n  pytest"
+        f"created {folder}, a {kind.value} package. Next, in that folder and in an environment that has codec-leaf:\n"
+        "  pip install -e . --group dev\n  pytest"
     )
 
 
