@@ -35,12 +35,10 @@ def main(*, short: bool) -> None:
 
 
 def publish() -> None:
-    """Make the page, its picture and the README's table from the committed results."""
+    """Make the page and its picture from the committed results."""
     results, path = (json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in ("wire", "path"))
     (DOCS / "wire-speed.md").write_text(table.page(results, path), encoding="utf-8")
     (DOCS / "wire-speed.svg").write_text(picture.draw(results), encoding="utf-8")
-    readme = DOCS.parent / "README.md"
-    readme.write_text(table.fill_readme(readme.read_text(encoding="utf-8"), results), encoding="utf-8")
 
 
 if __name__ == "__main__":

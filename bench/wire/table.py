@@ -1,6 +1,6 @@
-"""The committed measurements of the wire as Markdown: the page `docs/wire-speed.md` and the README's table.
+"""The committed measurements of the wire as Markdown: the page `docs/wire-speed.md`.
 
-Pure: results in, text out; a test compares both with what is in the repository. Written by `make bench-wire`, or by
+Pure: results in, text out; a test compares it with what is in the repository. Written by `make bench-wire`, or by
 `python -m bench.wire --publish` from the committed results.
 """
 
@@ -47,20 +47,10 @@ _BARS: Final = (
     ("batch, prose", "prose", ("batch",), 240),
     ("batch, code", "code", ("batch",), 240),
 )
-MARKS: Final = ("<!-- wire-speed: python -m bench.wire --publish; a test compares -->\n", "<!-- /wire-speed -->\n")
-
-
-def fill_readme(text: str, results: Results) -> str:
-    """Return the README with its table between its marks renewed; unchanged if it has no marks."""
-    begin, end = MARKS
-    before, found, rest = text.partition(begin)
-    _, closed, after = rest.partition(end)
-    table = "\n".join(short_table(results))
-    return f"{before}{begin}{table}\n{end}{after}" if found and closed else text
 
 
 def short_table(results: Results) -> Iterator[str]:
-    """Return the README's table: the variants that matter, and some that lose."""
+    """Return the table of the variants that matter, and some that lose."""
     greedy, prose = (results["rows"][name] for name in _MAIN)
     yield "| 1,024 tokens at 100 per second | B/token | smaller | prose: B/token | smaller | held back, p99 | CPU |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
@@ -102,7 +92,7 @@ def _bars(results: Results) -> Iterator[str]:
 
 
 def short_lines(results: Results) -> Iterator[str]:
-    """Return the README's table with its heading."""
+    """Return that table with its heading."""
     yield from ("## The variants that matter", "", *short_table(results), "")
     yield (
         "The first two columns are for greedy output of SmolLM2, which is repetitive. “Smaller” compares with the "

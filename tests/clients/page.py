@@ -22,15 +22,14 @@ _HEAD: Final = """\
 |---|---|---|---|---|---|---|---|---|---|
 """
 _GAINS_HEAD: Final = """\
-| | through the gateway | without it |
+| conversation | cached through the gateway | cached by the engine alone |
 |---|---|---|
-| inside a request: the gateway runs the tools | all is found again | not what follows a call that came back otherwise |
+| the gateway runs the tools | everything | everything before a call that is tokenized differently |
 """
 _GAINS_REST: Final = """\
-| a template that rewrites (reasoning goes at the next question) | lost is what it takes, and that is told | the same |
-| a client changes its history or its system text | no gain; the answer says where it changed | |
-| the first request of a conversation | no gain | |
-| short histories on a fast GPU | no gain to notice: some dozens of ids are milliseconds there | |
+| the template rewrites history, such as reasoning | all but the rewritten part, which is reported | the same |
+| the client changes its history or system prompt | everything before the change, which is reported | the same |
+| first request; short histories on a fast GPU | no gain | |
 """
 
 
@@ -57,10 +56,10 @@ def with_gains(readme: str, results: dict[str, Any]) -> str:
     """Give the README with the sums of these results in it."""
     through, alone = (_sums(results, where) for where in ("gateway", "alone"))
     found = (
-        f"| from request to request, a template that appends: {len(results)} clients with tools of their own | "
-        f"all is found again in {through['whole']} of {through['turns']} turns; {through['again']:,} ids are lost | "
-        f"in {alone['whole']} of {alone['turns']} turns; {alone['again']:,} of {alone['processed']:,} ids that were "
-        "processed had been held |\n"
+        f"| {len(results)} clients run their own tools; the template only appends "
+        f"| everything in {through['whole']} of {through['turns']} turns; {through['again']:,} tokens recomputed "
+        f"| everything in {alone['whole']} of {alone['turns']} turns; {alone['again']:,} of the {alone['processed']:,} "
+        "prompt tokens processed had already been cached |\n"
     )
     return _between(readme, _GAINS, f"{_GAINS_HEAD}{found}{_crowded()}{_GAINS_REST}")
 
@@ -69,13 +68,10 @@ def _crowded() -> str:
     """The rows of conversations that outnumber the slots, from the results of their bench."""
     scenes = json.loads(CROWDED.read_text(encoding="utf-8"))["scenes"]
     rows = ""
-    for part, words in (("1", "memory for all"), ("4", "memory for a quarter")):
+    for part, words in (("1", "all of them fit in memory"), ("4", "a quarter of them fits in memory")):
         chosen = [scene for name, scene in scenes.items() if name.startswith("40 on 4") and name.endswith(f"| {part}")]
         ours, stock = (_range(scene[whose]["reuse"]["median"] for scene in chosen) for whose in ("ours", "stock"))
-        rows += (
-            f"| 40 conversations on 4 slots, {words}, the engine embedded: {len(chosen)} "
-            f"[shapes](docs/cache-speed.md) | {ours} is found again | {stock} |\n"
-        )
+        rows += f"| 40 conversations on 4 slots, {words} | {ours} | {stock} |\n"
     return rows
 
 
