@@ -112,7 +112,7 @@ def _download(folder: Path) -> None:
 def _why(printed: str) -> str:
     """The cause among what a client printed: pip repeats a network's error in long warnings, and ends with less."""
     if errors := _ERRNO.findall(printed):
-        return errors[-1]
+        return errors[-1].rstrip(" :")
     return next((line.strip() for line in reversed(printed.splitlines()) if line.strip()), "it printed nothing")
 
 

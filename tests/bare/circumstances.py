@@ -15,7 +15,7 @@ refused() {
   "$@" >printed 2>&1 || got=$?
   tail -n 3 printed
   [ "$got" = "$code" ] || { echo "exit code $got, not $code: $*"; exit 1; }
-  tail -n 2 printed | grep -qF "$words" || { echo "the message lacks: $words"; exit 1; }
+  tail -n 3 printed | grep -qF "$words" || { echo "the message lacks: $words"; exit 1; }
   ! grep -q Traceback printed || { cat printed; exit 1; }
 }
 mkdir -p ~/sealed && chmod 500 ~/sealed
@@ -27,7 +27,7 @@ CIRCUMSTANCES: Final = (
         f"""{CLONE}{_REFUSED}
 refused 3 "the model can't be fetched" env XDG_CACHE_HOME=$HOME/empty $gateway model
 refused 3 "the model can't be fetched" env XDG_CACHE_HOME=$HOME/empty $gateway demo
-git clone --quiet . ~/again
+git clone --quiet . ~/again 2>&-
 refused 2 "the packages can't be fetched" make --directory ~/again setup
 refused 2 "the packages can't be fetched" make --directory ~/again demo
 """,

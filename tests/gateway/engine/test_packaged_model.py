@@ -84,6 +84,7 @@ def test_another_file_is_refused_with_both_digests_and_not_kept(client, monkeypa
     ("says", "why"),
     [
         ("WARNING: Retrying after 'X: [Errno -3] No name resolution')'\nERROR: none found\n", "No name resolution;"),
+        ("OSError: [Errno 28] No space left on device: \nException ignored\n", "No space left on device;"),
         ("error: it is\n\n", "error: it is;"),
         ("", "it printed nothing;"),
     ],
