@@ -13,7 +13,8 @@ from typing import Any
 from leaf_sdk.errors import NotAMap
 
 from .fields import json_object
-from .gguf import MAGIC, GgufTokenizer, read_gguf_tokenizer
+from .gguf import GgufTokenizer, read_gguf_tokenizer
+from .gguf_head import MAGIC
 from .gguf_tokenizer import read_gguf
 from .hugging_face import read_tokenizer_json
 from .pre_tokenizers import PreTokenizer
