@@ -9,7 +9,9 @@ GatewayError
 ├── EngineError                 the engine did not do what was asked
 │   ├── EngineUnavailable       it can't be reached, or broke off an answer        exit code 4
 │   │   ├── EngineBusy          it has all the work it can take, and the queue is full
-│   │   └── EngineLost          it broke off where no other engine can continue
+│   │   ├── EngineLost          it broke off where no other engine can continue
+│   │   ├── EngineStarting      it is not ready yet, and nothing is known to be wrong
+│   │   └── ModelUnusable       its model's file can't be loaded, however often it is tried
 │   ├── EngineRefused           it answered with an error of its own
 │   │   └── GrammarRefused      it does not accept a request's grammar
 │   ├── TemplateRefused         its chat template can't express the conversation
@@ -85,6 +87,14 @@ class EngineLost(EngineUnavailable):
 
     What was generated until then stands.
     """
+
+
+class EngineStarting(EngineUnavailable):
+    """The engine is not ready yet, and nothing is known to be wrong with it."""
+
+
+class ModelUnusable(EngineUnavailable):
+    """The model's file can't be loaded. It is not tried again until the file changes."""
 
 
 class EngineRefused(EngineError):

@@ -41,8 +41,10 @@ fi
 echo $! >"$pid"
 grep -q -m1 -E "{ready}" <(tail --pid=$! -n +1 -F "$log" 2>/dev/null) || {{ cat "$log" >&2; exit 1; }}
 """
+_READY = r"\"event\": \"(engine ready\"|gateway ready\"(.*\"engine\": \"[^s]|.*\"workers\"))"
+"""The gateway's line, unless its engine is still starting: then the engine's."""
 SERVERS = {
-    "codec-gateway": ("'^ (serve|engine) '", r"\"event\": \"${BASH_REMATCH[1]/serve/gateway} ready\""),
+    "codec-gateway": ("'^ (serve|engine) '", _READY),
     "codec-leaf": ("'^ (serve shop) '", "codec-leaf:"),
     "codec-time-leaf": ("'(--bolt-on)'", "bolt-on:"),
 }

@@ -23,6 +23,7 @@ from gateway.app.services import Services, open_services
 from gateway.app.signals import Shutdown
 from gateway.config import GatewayConfig
 from gateway.config.model import ServeConfig
+from gateway.engine.pool import EnginePool
 from gateway.observe.connection_metrics import ConnectionMetrics
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.pins import PinFile
@@ -50,6 +51,8 @@ from gateway.serve.openai.model import ModelEndpoint
 from gateway.serve.responses.endpoint import ResponsesEndpoint
 
 _MOST_OF_ADMIN: Final = 64
+_START_WAIT: Final = 2.0
+"""Seconds to wait for the engine. MCP servers are served without it, and a large model takes minutes to load."""
 
 log = get_logger("serve")
 
@@ -128,7 +131,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, ro
     limit = raise_file_limit(config.serve.connections.total)
     async with AsyncExitStack() as stack:
         sockets = stack.enter_context(role.listening(config.serve))
-        services = await stack.enter_async_context(open_services(config))
+        services = await stack.enter_async_context(open_services(config, _START_WAIT))
         inner, mcp = await stack.enter_async_context(open_app(services, config))
         app = Drain(inner, stopping, app_refuses=_is_mcp, waits=lambda: mcp.unfinished)
         await stack.enter_async_context(services.replicas.listening(app, sockets.replicas))
@@ -186,12 +189,23 @@ async def _announce(
         admin=admin,
         upstreams=len(config.upstreams),
         tools=len(services.proxy.tools()),
-        engine=config.engine.kind if not config.engines else f"{len(config.engines)} engines",
+        engine=_engine_words(config, services.engines),
     )
     if console is not None and (once := console.start_url(admin)) is not None:
         log.info("sign in to the console at this address, once, within ten minutes", url=once)
     if (advice := (await services.status.make())["definition_advice"]) is not None:
         log.warning(advice)
+
+
+def _engine_words(config: GatewayConfig, engines: EnginePool) -> str:
+    """`ready`, `starting`, `down (reason)`, or how many of several are ready."""
+    if not config.has_engine:
+        return "none"
+    state, reason = engines.state()
+    if state != "ready":
+        return f"{state} ({reason})" if state == "down" else state
+    up = sum(each.state == "ready" for each in engines.statuses())
+    return state if up == len(config.members) else f"{up} of {len(config.members)} ready"
 
 
 def _connections(serve: ServeConfig, metrics: ConnectionMetrics, limit: FileLimit) -> Connections:

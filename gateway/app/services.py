@@ -7,6 +7,7 @@ at import. It does not listen on any port.
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from gateway.agent import Agent, CallRunner, EngineSampler
@@ -52,8 +53,11 @@ class Services(McpServices):
 
 
 @asynccontextmanager
-async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
-    """Start the engine and the upstreams, wired together. Raises `ConfigError`."""
+async def open_services(config: GatewayConfig, start_wait: float = inf) -> AsyncGenerator[Services]:
+    """Start the engine and the upstreams, wired together. Raises `ConfigError`.
+
+    `start_wait`: how many seconds to wait for an engine that neither comes up nor fails.
+    """
     readiness = Readiness()
 
     def engine_changed(name: str, up: bool, reason: str) -> None:
@@ -77,6 +81,9 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
         proxy, metrics = inner.proxy, inner.metrics
         metrics.servers.follow(proxy.statuses)
         readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})
+        if config.has_engine:
+            readiness.set("engine", False, pool.state()[1])
+            readiness.inform("engine", lambda: _show_state(pool))
         if pool.several:
             readiness.inform("engines", lambda: {status.name: _show_engine(status) for status in pool.statuses()})
         costs = DefinitionCosts(lambda: pool.maps.session)
@@ -109,7 +116,7 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
                 inner.replicas,
                 inner.shared,
             )
-            async with proxy, engines.running():
+            async with proxy, engines.running(start_wait):
                 yield Services(*given, pool, engines.routes, agent, readiness, costs, status)
 
 
@@ -120,4 +127,14 @@ def _show_upstream(status: UpstreamStatus) -> dict[str, Any]:
 
 def _show_engine(status: MemberStatus) -> dict[str, Any]:
     """Without a reason, since this page needs no key."""
-    return {"up": status.ready is not None, "answers": status.running, "breaker": status.breaker}
+    return {
+        "up": status.ready is not None,
+        "state": status.state,
+        "answers": status.running,
+        "breaker": status.breaker,
+    }
+
+
+def _show_state(pool: EnginePool) -> dict[str, Any]:
+    """The reason is among those for not being ready."""
+    return {"state": pool.state()[0]}

@@ -61,22 +61,22 @@ def engine(
 async def _run(settings: EngineConfig, listening: Listening) -> EngineUnavailable | None:
     async with embedded_server(settings, listening) as server:
         log.info("engine ready", url=server.url, context=settings.context, slots=settings.slots)
-        status = await _ended(server)
-    return None if status is None else EngineUnavailable(f"the llama.cpp server ended with exit status {status}")
+        why = await _ended(server)
+    return None if why is None else EngineUnavailable(why)
 
 
-async def _ended(server: EmbeddedServer) -> int | None:
-    """Wait for a signal (None) or for the server's own end (its exit status)."""
-    status: int | None = None
+async def _ended(server: EmbeddedServer) -> str | None:
+    """Wait for a signal (None) or for the server's own end (why it ended)."""
+    why: str | None = None
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with anyio.create_task_group() as tasks:
 
             async def watch() -> None:
-                nonlocal status
-                status = await server.wait()
+                nonlocal why
+                why = await server.ended()
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(watch)
             await anext(signals)
             tasks.cancel_scope.cancel()
-    return status
+    return why

@@ -169,7 +169,7 @@ def _shared(shared: dict[str, Any]) -> str:
 
 def _member(engine: dict[str, Any]) -> str:
     if not engine["up"]:
-        return f"down: {engine['reason']}"
+        return f"{_state(engine)}: {engine['reason']}"
     breaker = "" if engine["breaker"] == "closed" else f", breaker {engine['breaker']}"
     return (
         f"{engine['model']}, {engine['answers']} answers, {engine['slots']} slots of {engine['context']} ids{breaker}"
@@ -221,10 +221,15 @@ def _engine(engine: dict[str, Any]) -> str:
     if engine["kind"] == "none":
         return "none"
     if not engine["up"]:
-        return f"{engine['kind']}, down: {engine['reason']}"
+        return f"{engine['kind']}, {_state(engine)}: {engine['reason']}"
     what = f"{engine['kind']}, {engine['model']}, {engine['slots']} slots of {engine['context']} ids"
     # An older gateway does not report it.
     return f"{what}, calls in the format {engine['tool_format']}" if engine.get("tool_format") else what
+
+
+def _state(engine: dict[str, Any]) -> str:
+    # An older gateway does not report it.
+    return str(engine.get("state", "down"))
 
 
 def _maps(maps: dict[str, Any]) -> str:

@@ -9,15 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from gateway.config.address import is_http_url
+from gateway.config.address import is_http_url, is_loopback
 from gateway.config.masking import mask_text
-from gateway.config.model import EngineConfig, GatewayConfig
+from gateway.config.model import EngineConfig, GatewayConfig, ServeConfig
 from gateway.errors import ConfigError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _MOST: Final = 256
 """Engines of one pool."""
+_API: Final = re.compile(r"(?:/v1(?:/(?:chat/)?completions|/models)?)?/*$")
+"""What people write behind a server's address because a client of OpenAI's API wants it there."""
 
 Values = Mapping[str, Any]
 
@@ -98,7 +101,18 @@ def build_engine(values: Values, key: str) -> EngineConfig:
         except re.error as error:
             raise ConfigError(f"{key}.volatile[{number}] {pattern!r} is not a regular expression: {error}") from error
     _check(engine, key)
-    return replace(engine, url=engine.url.rstrip("/")) if engine.url else engine
+    return replace(engine, url=_API.sub("", engine.url)) if engine.url else engine
+
+
+def refuse_own_ports(engines: Mapping[str, EngineConfig], serve: ServeConfig) -> None:
+    """Raise `ConfigError` for an engine whose URL is one of the gateway's own addresses."""
+    for name, engine in engines.items():
+        parts = urlsplit(engine.url or "")
+        if parts.port in (serve.port, serve.admin_port) and is_loopback(parts.hostname or ""):
+            raise ConfigError(
+                f"{name!r} has the url {mask_text(engine.url or '')!r}, which is this gateway's own port: set "
+                "engine.url (--engine) to the address of the llama.cpp or vLLM server, or choose another --port"
+            )
 
 
 def _check(engine: EngineConfig, key: str) -> None:

@@ -15,7 +15,7 @@ from gateway.config.access import build_audit, build_oauth, build_telemetry, bui
 from gateway.config.address import is_loopback
 from gateway.config.connections import ConnectionsConfig, read_networks
 from gateway.config.console import ConsoleConfig
-from gateway.config.engines import build_engines
+from gateway.config.engines import build_engines, refuse_own_ports
 from gateway.config.expand import Expander
 from gateway.config.layers import Layer, layer_from_environ, layer_from_flags, layer_from_toml, merge_layers
 from gateway.config.manifests import manifest_paths
@@ -110,6 +110,7 @@ def _load(
     upstreams = join_servers(upstream for source in sources for upstream in source.upstreams)
     engine, engines = build_engines(layer["engine"], layer.get("engines", {}))
     serve = _build_serve(layer.get("serve", {}), (toml_file or json_file or cwd / OWN_FILE).parent)
+    refuse_own_ports(engines or {"engine": engine}, serve)
     replicas = build_replicas(layer.get("replicas", {}))
     config = GatewayConfig(
         upstreams=upstreams,

@@ -149,7 +149,8 @@ class EngineConfig:
     slots: int = 2
     threads: int = 0
     """Threads of the embedded engine; 0: one less than there are cores, to leave one for the gateway and its tools."""
-    start_timeout: float = 60.0
+    start_timeout: float = 600.0
+    """Time for loading a model: tens of gigabytes from a slow disk take minutes."""
     idle_timeout: float = 60.0
     """Longest silence of a stream before the engine counts as away."""
     exclusive: bool = False

@@ -18,17 +18,22 @@ from pathlib import Path
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
-from anyio.streams.text import TextReceiveStream
+from anyio.to_thread import run_sync
 
 from gateway.config import EngineConfig
 from gateway.engine.free_memory import usable_mib
+from gateway.engine.last_words import Started, is_about_model, why_ended
+from gateway.engine.model_file import memory_needed, model_fault
 from gateway.engine.native import PACKAGE, UNUSABLE
 from gateway.engine.packaged_model import packaged_model
-from gateway.errors import ConfigError, EngineUnavailable
+from gateway.errors import ConfigError, EngineUnavailable, ModelUnusable
 from gateway.observe.logs import get_logger
 
 _EXTRA = "install it with: pip install 'codec-gateway[embedded]'"
-_LAST_WORDS = 3
+_LAST_WORDS = 50
+_LINE = 1000
+_REST_TIME = 1.0
+"""Seconds for the rest of the log to arrive once the child has ended."""
 _CACHE_MOST = 8192
 """Mebibytes: the default of llama.cpp's own server."""
 
@@ -98,16 +103,23 @@ async def embedded_server(
         slot_files: the directory in which slots are kept; with one there is no host cache.
         template: a chat template instead of the model's own.
 
-    Raises `ConfigError` without the extra or a library that it needs, and `EngineUnavailable` when the server does not
-    come up.
+    Raises `ConfigError` without the extra or a library that it needs, `ModelUnusable` when its model's file can't be
+    loaded, and `EngineUnavailable` when the server does not come up.
     """
     if importlib.util.find_spec(PACKAGE) is None:
         raise ConfigError(f"engine.kind 'embedded' needs the package {PACKAGE}; {_EXTRA}")
     there = listening or Listening()
+    model = config.model or packaged_model()
+    if (fault := await run_sync(model_fault, model)) is not None:
+        raise ModelUnusable(fault)
+    memory = await run_sync(memory_needed, model, config.context)
+    started = Started(
+        model.name, memory, usable_mib() * 1024 * 1024, f"{there.host}:{there.port}" if there.port else ""
+    )
     settings = {
         "host": there.host,
         "port": there.port,
-        "model": str(embedded_model(config)),
+        "model": str(model),
         "context": config.context,
         "slots": config.slots,
         "threads": threads_of(config),
@@ -124,7 +136,7 @@ async def embedded_server(
         await anyio.open_process(command, start_new_session=True, env=environment) as process,
         anyio.create_task_group() as tasks,
     ):
-        server = EmbeddedServer(process, there.key)
+        server = EmbeddedServer(process, there.key, started)
         tasks.start_soon(server.read_log)
         try:
             failure = await server.started(config.start_timeout)
@@ -140,10 +152,13 @@ async def embedded_server(
 class EmbeddedServer:
     """A running child. `url` is set once its model is loaded."""
 
-    def __init__(self, process: Process, key: str | None) -> None:
+    def __init__(self, process: Process, key: str | None, started: Started) -> None:
+        """`started`: what it was started with, to name a failure."""
         self._process = process
         self.key = key
+        self._started = started
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
+        self._all_read = anyio.Event()
         self.url = ""
 
     @property
@@ -154,7 +169,7 @@ class EmbeddedServer:
     async def started(self, timeout: float) -> EngineUnavailable | ConfigError | None:
         """Wait up to `timeout` seconds for the address that the child prints when its model is loaded.
 
-        Returns what went wrong, with the child's last words, instead of raising: it is called inside a task group.
+        Returns what went wrong instead of raising: it is called inside a task group.
         """
         with anyio.move_on_after(timeout):
             self.url = await _first_line(self._process.stdout)
@@ -162,28 +177,38 @@ class EmbeddedServer:
                 return None
             if self.url.startswith(UNUSABLE):
                 return ConfigError(self.url)
-            status = await self._process.wait()
-            said = "; ".join(self._words) or "nothing"
-            return EngineUnavailable(f"the embedded engine exited at its start with status {status}; it logged: {said}")
-        words = f"the embedded engine did not load its model within {timeout:g} s (engine.start_timeout)"
-        return EngineUnavailable(words)
+            why = await self.ended(was_ready=False)
+            return ModelUnusable(why) if is_about_model(self._words) else EngineUnavailable(why)
+        return EngineUnavailable(
+            f"the embedded engine did not load {self._started.model!r} within {timeout:g} s: raise engine.start_timeout"
+        )
 
     def kill(self) -> None:
         """End the child at once; it holds nothing that needs saving."""
         if self._process.returncode is None:
             self._process.kill()
 
-    async def wait(self) -> int:
-        """Wait until the child has ended, for whatever reason; returns its exit status."""
-        return await self._process.wait()
+    async def ended(self, *, was_ready: bool = True) -> str:
+        """Wait until the child has ended; returns the sentence that says why."""
+        status = await self._process.wait()
+        with anyio.move_on_after(_REST_TIME):
+            await self._all_read.wait()
+        return why_ended(status, self._words, self._started, was_ready=was_ready)
 
     async def read_log(self) -> None:
-        """Pass the child's stderr to our log, line by line."""
-        if self._process.stderr is None:
-            return
-        async for text in TextReceiveStream(self._process.stderr, errors="replace"):
-            for line in filter(None, text.splitlines()):
-                self._words.append(line[:200])
+        """Pass the child's stderr to our log, line by line, and keep the last lines."""
+        rest = b""
+        async for data in self._process.stderr or ():
+            *lines, rest = (rest + data).split(b"\n")
+            self._note(lines)
+            rest = rest[:_LINE]
+        self._note([rest])
+        self._all_read.set()
+
+    def _note(self, lines: list[bytes]) -> None:
+        for line in (each.decode("utf-8", "replace").rstrip()[:_LINE] for each in lines):
+            if line:
+                self._words.append(line)
                 log.debug("engine log", line=line)
 
 

@@ -41,7 +41,8 @@ def main() -> None:
     params.cpuparams.n_threads = settings["threads"]
     params.cpuparams_batch.n_threads = settings["threads"]
     params.warmup = False
-    params.verbosity = 0
+    # Errors only; the parent finds the reason in them when the server does not come up.
+    params.verbosity = 1
     params.use_jinja = True
     params.cache_ram_mib = settings.get("cache_mib", 0)
     if settings.get("chosen", False):
@@ -56,7 +57,13 @@ def main() -> None:
         os.umask(0o077)
     if template := settings.get("template"):
         params.chat_template = template
-    server = native.Server(params)
+    try:
+        server = native.Server(params)
+    except RuntimeError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.stderr.flush()
+        # Not at once: llama.cpp writes its log in a thread.
+        sys.exit(1)
     print(server.listening_address, file=address, flush=True)
     sys.stdin.buffer.read()
     # The native server joins threads that may be generating; the parent does not wait for that.

@@ -7,6 +7,7 @@ fails closes only its own route.
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from math import inf
 
 import anyio
 
@@ -70,14 +71,15 @@ class Engines:
         self._changed(name, up, reason)
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator[EnginePool]:
-        """Keep all engines up while the context lasts. The first attempt to start each is over when it is entered.
+    async def running(self, start_wait: float = inf) -> AsyncGenerator[EnginePool]:
+        """Keep all engines up while the context lasts.
 
-        Raises `ConfigError` when the settings of the only engine, or of all engines, can't work.
+        When it is entered, the first attempt to start each is over, or has taken more than `start_wait` seconds. Raises
+        `ConfigError` when the settings of the only engine, or of all engines, can't work.
         """
         if len(self.routes) == 1:
             (route,) = self.routes.values()
-            async with route.running():
+            async with route.running(start_wait):
                 yield self.pool
             return
         refused: list[ConfigError] = []
@@ -85,7 +87,7 @@ class Engines:
         async with anyio.create_task_group() as tasks:
             attempts = [anyio.Event() for _ in self.routes]
             for (name, route), attempted in zip(self.routes.items(), attempts, strict=True):
-                tasks.start_soon(_keep, name, route, attempted, stopping, refused)
+                tasks.start_soon(_keep, name, route, start_wait, attempted, stopping, refused)
             for attempted in attempts:
                 await attempted.wait()
             if len(refused) < len(self.routes):
@@ -96,10 +98,15 @@ class Engines:
 
 
 async def _keep(
-    name: str, route: EngineRoute, attempted: anyio.Event, stopping: anyio.Event, refused: list[ConfigError]
+    name: str,
+    route: EngineRoute,
+    start_wait: float,
+    attempted: anyio.Event,
+    stopping: anyio.Event,
+    refused: list[ConfigError],
 ) -> None:
     try:
-        async with route.running():
+        async with route.running(start_wait):
             attempted.set()
             await stopping.wait()
     except ConfigError as error:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from gateway.breaker import State
 from gateway.engine.homes import WARM, Load, choose, order_of, warmth, with_room
 from gateway.engine.maps import MapSet
-from gateway.engine.pool_members import Member, closed, unknown, wanted, why_down
+from gateway.engine.pool_members import EngineState, Member, closed, state_of, unknown, wanted, why_down
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.retries import MovesOfAnswer, RetryBudget
 from gateway.engine.stay import Route, Stay, is_loss
@@ -45,6 +45,7 @@ class MemberStatus:
 
     name: str
     ready: ReadyEngine | None
+    state: EngineState
     reason: str | None
     running: int
     breaker: State
@@ -157,6 +158,14 @@ class EnginePool:
         """Whether any engine is up and its map is proven."""
         return bool(self._open())
 
+    def state(self) -> tuple[EngineState, str]:
+        """Whether there is an engine to be used, and if not, the reason."""
+        try:
+            self.ready()
+        except EngineError as error:
+            return state_of(error), error.message
+        return state_of(None), ""
+
     def ready(self, model: str | None = None) -> ReadyEngine:
         """The first running engine that serves a model; None: any model. Raises `EngineError`, and `ModelUnknown`."""
         if not self.several:
@@ -184,11 +193,11 @@ class EnginePool:
     def statuses(self) -> list[MemberStatus]:
         """The state of each engine."""
         opened = {member.name: ready for member, ready in self._open()}
+        reasons = {member.name: why_down(member) for member in self._members if member.name not in opened}
         return [
             MemberStatus(
-                member.name,
-                opened.get(member.name),
-                None if member.name in opened else why_down(member).message,
+                *(name := member.name, opened.get(name), state_of(why := reasons.get(name))),
+                None if why is None else why.message,
                 member.running,
                 member.breaker.state(self.now()),
             )

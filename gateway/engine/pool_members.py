@@ -6,12 +6,14 @@ nothing, and has no clock.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from gateway.breaker import Breaker
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.stay import Route
-from gateway.errors import EngineError, EngineUnavailable, MapDiffers, ModelUnknown
+from gateway.errors import EngineError, EngineStarting, EngineUnavailable, MapDiffers, ModelUnknown
+
+EngineState = Literal["ready", "starting", "down"]
 
 _FAILURES: Final = 3
 """Answers in a row that an engine may lose before it gets no more for a while."""
@@ -77,7 +79,15 @@ def closed(members: Sequence[Member]) -> EngineError:
     differing = next((error for _, error in reasons if isinstance(error, MapDiffers)), None)
     if differing is not None and all(isinstance(error, MapDiffers) for _, error in reasons):
         return differing
-    return EngineUnavailable(f"no engine is up: {said}")
+    starting = any(isinstance(error, EngineStarting) for _, error in reasons)
+    return (EngineStarting if starting else EngineUnavailable)(f"no engine is up: {said}")
+
+
+def state_of(error: EngineError | None) -> EngineState:
+    """The state of an engine, or of several, by the error that says why it can't be used; None: it can."""
+    if error is None:
+        return "ready"
+    return "starting" if isinstance(error, EngineStarting) else "down"
 
 
 def why_down(member: Member) -> EngineError:

@@ -10,18 +10,23 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
+from math import inf
+from time import monotonic
 from typing import Final
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 
 from gateway.config import EngineConfig, GatewayConfig
+from gateway.config.masking import mask_text
 from gateway.engine.connect import EngineAddress, connected
 from gateway.engine.embedded import EmbeddedServer, embedded_server
 from gateway.engine.http.client import EngineClient
 from gateway.engine.interface import Engine, EngineFacts, Options, Provable, Proven
 from gateway.engine.map_proof import check_map, with_all_specials
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
+from gateway.engine.model_watch import ModelFile
+from gateway.engine.outage import Outage, first_words, until_file_changes
 from gateway.engine.prefill import Prefill
 from gateway.engine.rates import Rates
 from gateway.engine.shapes import Shapes
@@ -29,7 +34,14 @@ from gateway.engine.slot_files import SlotFiles, open_slot_files, own_part, slot
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.engine.watched import Life
-from gateway.errors import ConfigError, EngineError, EngineUnavailable, MapDiffers
+from gateway.errors import (
+    ConfigError,
+    EngineError,
+    EngineStarting,
+    EngineUnavailable,
+    MapDiffers,
+    ModelUnusable,
+)
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.slot_file_metrics import SlotFileMetrics
@@ -41,7 +53,15 @@ _POLL = 2.0
 _HEALTH_TIMES: Final = (2.0, 4.0, 8.0)
 """Seconds for the answer to each attempt of a health check: an engine on a busy machine needs more than an idle one."""
 _RETRY = 0.5
-_RETRY_MAX = 10.0
+_RETRY_MAX: Final = 4.0
+"""Seconds between two attempts to reach a server: it costs little, and somebody may be waiting for it."""
+_RESTART_MAX: Final = 60.0
+"""Seconds between two starts of an embedded engine that did not come up: each reads the whole model."""
+_FIRST_ANSWER: Final = 4.0
+"""Seconds for a server's first answer. With each attempt it gets longer, as it may be busy."""
+_FIRST_ANSWER_MAX: Final = 16.0
+_LAST_WORDS: Final = 2.0
+"""Seconds to wait for the exit status of an embedded engine that does not answer any more."""
 
 _VARIANTS = 16
 """Sets of options for which a template, and what is known about it, is kept."""
@@ -129,20 +149,33 @@ class EngineRoute:
         self._rates = Rates()
         self.slot_files: SlotFiles | None = None
         self._ready: ReadyEngine | None = None
-        self._closed: EngineError = EngineUnavailable("the engine has not been started yet")
+        self._closed: EngineError = EngineStarting(first_words(self._settings))
+        self._outage = Outage(name)
+        self._file = ModelFile(self._settings)
         self._lost = anyio.Event()
-        self._attempted = False
+        self._attempted = anyio.Event()
+        self._server: EmbeddedServer | None = None
         self._misconfigured: ConfigError | None = None
         self.child_pid: int | None = None
         """Process id of the embedded engine while it runs."""
-        self.maps = MapSet() if needs_engine(self._config) else resolve_maps(self._config, known=known)
+        self.maps = MapSet() if needs_engine(self._config) else self._resolved_maps()
+
+    def _resolved_maps(self) -> MapSet:
+        try:
+            return resolve_maps(self._config, known=self._known)
+        except ConfigError:
+            # The map comes from the model once that can be loaded; until then the route says what is wrong with it.
+            if self._config.tokens.map == "auto" and self._file.fault() is not None:
+                return MapSet()
+            raise
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
+    async def running(self, start_wait: float = inf) -> AsyncGenerator[None]:
         """Keep the engine up for as long as the context lasts.
 
-        The first attempt is made before the context is entered. Raises `ConfigError` when the settings can't work; an
-        engine that is merely down, or that uses another tokenizer, closes the route and does not raise.
+        It is entered once the first attempt is over, or after `start_wait` seconds: a large model loads for minutes.
+        Raises `ConfigError` when the first attempt shows in that time that the settings can't work; an engine that is
+        merely down, or that uses another tokenizer, closes the route and does not raise.
         """
         if self._settings.kind == "none":
             self._closed = EngineUnavailable("this gateway has no engine; start it with --engine embedded or URL")
@@ -152,7 +185,11 @@ class EngineRoute:
         share = self._config.limits.principal_share
         with open_slot_files(self._settings, self._rates, share, self._metrics()) as self.slot_files:
             async with anyio.create_task_group() as tasks:
-                await tasks.start(self._keep_up, tasks)
+                # Who waits for the outcome of the first attempt wants it even from an engine on a busy machine.
+                first = self._settings.idle_timeout if start_wait == inf else _FIRST_ANSWER
+                tasks.start_soon(self._keep_up, tasks, first)
+                with anyio.move_on_after(start_wait):
+                    await self._attempted.wait()
                 # An engine that comes up later may also show that a setting is wrong; that only closes the route.
                 refused = self._misconfigured
                 if refused is None:
@@ -176,51 +213,57 @@ class EngineRoute:
         """Check the engine at once instead of at the next poll: a request found it gone."""
         self._lost.set()
 
-    async def _keep_up(self, tasks: TaskGroup, *, task_status: TaskStatus[None]) -> None:
-        pause = _RETRY
+    async def _keep_up(self, tasks: TaskGroup, seconds: float) -> None:
+        embedded = self._settings.kind == "embedded"
+        pause, most = _RETRY, _RESTART_MAX if embedded else _RETRY_MAX
         while True:
             replaced = False
+            before = await self._file.stamp()
             try:
-                async with self._engine(tasks) as engine:
-                    failure = await self._use(engine, tasks, task_status)
+                async with self._engine(tasks, seconds) as engine:
+                    failure = await self._use(engine, tasks)
                     replaced = engine.is_replaced
             except ConfigError as error:
                 self._misconfigured = error
                 failure = EngineUnavailable(error.message)
             except EngineError as error:
-                failure = error
-            pause = _RETRY if self._ready is not None else min(pause * 2, _RETRY_MAX)
-            self._close(failure)
-            self._announce(task_status)
+                failure = self._parents_words(error)
+            was_up = self._ready is not None
+            pause = _RETRY if was_up else min(pause * 2, most)
+            seconds = _FIRST_ANSWER if was_up else min(seconds * 2, _FIRST_ANSWER_MAX)
+            lasts = embedded and isinstance(failure, ModelUnusable | MapDiffers)
+            self._close(until_file_changes(failure) if lasts else failure)
+            self._attempted.set()
             # If another engine answers in its place, it is proven at once.
-            await anyio.sleep(0 if replaced else pause)
+            with anyio.move_on_after(0 if replaced else inf if lasts else pause):
+                await self._file.until_changed(before)
 
-    def _announce(self, task_status: TaskStatus[None]) -> None:
-        """Report that the first attempt is over, successful or not."""
-        if not self._attempted:
-            self._attempted = True
-            task_status.started()
+    def _parents_words(self, failure: EngineError) -> EngineError:
+        """Why the engine is not up, if another process of this gateway runs it and says so."""
+        worker = self._config.worker
+        words = None if worker is None else worker.engine_fault(self._name)
+        return failure if words is None else EngineUnavailable(words)
 
     @asynccontextmanager
-    async def _engine(self, tasks: TaskGroup) -> AsyncGenerator[EngineClient]:
-        settings = self._settings
+    async def _engine(self, tasks: TaskGroup, seconds: float) -> AsyncGenerator[EngineClient]:
+        settings, self._server = self._settings, None
         async with AsyncExitStack() as stack:
             address = EngineAddress(settings.url or "", settings.api_key, ours=False)
             if settings.kind == "embedded":
                 kept = self.slot_files.directory.path if self.slot_files else None
                 server = await stack.enter_async_context(embedded_server(settings, slot_files=kept))
                 address = EngineAddress(server.url, server.key, ours=True)
-                self.child_pid = server.pid
+                self.child_pid, self._server = server.pid, server
                 tasks.start_soon(self._watch_child, server)
-            engine = await connected(settings, address, self.report_loss, self._rates.generated)
+            engine = await connected(settings, address, self.report_loss, self._rates.generated, seconds)
             stack.push_async_callback(engine.aclose)
             yield engine
 
     async def _watch_child(self, server: EmbeddedServer) -> None:
-        await server.wait()
+        await server.ended()
         self._lost.set()
 
-    async def _use(self, engine: EngineClient, tasks: TaskGroup, task_status: TaskStatus[None]) -> EngineError:
+    async def _use(self, engine: EngineClient, tasks: TaskGroup) -> EngineError:
         """Open the route; return why it must be closed again. Catches errors here, inside the engine's task group."""
         try:
             slots = await self._open(engine, tasks)
@@ -229,13 +272,23 @@ class EngineRoute:
             return EngineUnavailable(error.message)
         except EngineError as error:
             return error
-        self._announce(task_status)
+        self._attempted.set()
         try:
             await self._until_lost(engine)
         except anyio.get_cancelled_exc_class():
             await slots.keep()
             raise
-        return EngineUnavailable("the engine was lost; the gateway restarts it, or waits for it to come back")
+        return EngineUnavailable(await self._why_lost(engine))
+
+    async def _why_lost(self, engine: EngineClient) -> str:
+        if self._server is None:
+            what = "was replaced by another" if engine.is_replaced else "does not answer any more"
+            return (
+                f"the engine at {mask_text(engine.url)!r} {what}; the gateway connects to it as soon as it can be used"
+            )
+        with anyio.move_on_after(_LAST_WORDS):
+            return f"{await self._server.ended()}; the gateway restarts it"
+        return "the embedded engine does not answer its health checks any more; the gateway restarts it"
 
     async def _open(self, engine: EngineClient, tasks: TaskGroup) -> SlotTable:
         self._lost = anyio.Event()
@@ -263,6 +316,7 @@ class EngineRoute:
             slots=facts.slots,
             tool_format=tool_format.format.name,
             pid=self.child_pid,
+            **({"failed_attempts": failed} if (failed := self._outage.recovered()) else {}),
         )
         return slots
 
@@ -304,13 +358,11 @@ class EngineRoute:
             await anyio.sleep(_POLL / 10)
         return False
 
-    def _close(self, reason: EngineError) -> None:
+    def _close(self, failure: EngineError) -> None:
         if self._ready is not None:
             self._ready.life.end()
-        if self._ready is not None or type(reason) is not type(self._closed):
-            level = log.error if isinstance(reason, MapDiffers) else log.warning
-            level("engine route closed", engine=self._name, reason=reason.message)
+        self._outage.failed(failure, monotonic())
         self._ready = None
-        self._closed = reason
+        self._closed = failure
         self.child_pid = None
-        self._changed(False, reason.message)
+        self._changed(False, failure.message)

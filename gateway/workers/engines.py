@@ -11,16 +11,20 @@ import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
 
 from gateway.config.model import EngineConfig, GatewayConfig
-from gateway.config.worker import WorkerConfig
+from gateway.config.worker import WorkerConfig, fault_file
 from gateway.engine.embedded import Listening, divided, embedded_model, embedded_server
-from gateway.errors import ConfigError, EngineUnavailable
+from gateway.engine.model_watch import ModelFile
+from gateway.engine.outage import Outage, until_file_changes
+from gateway.errors import ConfigError, EngineError, EngineUnavailable, ModelUnusable
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.lifecycle import Backoff
 
@@ -110,7 +114,7 @@ async def running_engines(config: GatewayConfig, folder: Path) -> AsyncGenerator
     backoff = Backoff(config.limits.restart_backoff, config.limits.restart_backoff_max)
     async with anyio.create_task_group() as tasks:
         addresses = {
-            name: await tasks.start(_keep, name, divided(engine, len(embedded)), backoff)
+            name: await tasks.start(_keep, name, divided(engine, len(embedded)), backoff, fault_file(folder, name))
             for name, engine in embedded.items()
         }
         _write(folder / _FILE, addresses)
@@ -118,28 +122,53 @@ async def running_engines(config: GatewayConfig, folder: Path) -> AsyncGenerator
         tasks.cancel_scope.cancel()
 
 
-async def _keep(name: str, engine: EngineConfig, backoff: Backoff, *, task_status: TaskStatus[_EngineAddress]) -> None:
-    """Keep an engine running. Tells `task_status` where it is once it has come up, or failed to."""
+async def _keep(
+    name: str, engine: EngineConfig, backoff: Backoff, fault: Path, *, task_status: TaskStatus[_EngineAddress]
+) -> None:
+    """Keep an engine running. Tells `task_status` where it is once it has come up, or failed to.
+
+    `fault`: the file in which the workers find why it is not up.
+    """
     # Each worker says which slot it generates in, as a gateway does that has an engine to itself.
     engine, failures, there = replace(engine, exclusive=True), 0, Listening()
+    file, outage = ModelFile(engine), Outage(name)
     while True:
+        before = await file.stamp()
+        failure: EngineError
         try:
             async with embedded_server(engine, there) as server:
+                _publish(fault, None)
+                outage.recovered()
                 log.info("engine started", engine=name, pid=server.pid, slots=engine.slots)
                 if not there.port:
                     there = replace(there, port=int(server.url.rpartition(":")[2]))
                     task_status.started(_address(there))
                 failures = 0
-                cause = f"it ended with exit status {await server.wait()}"
+                failure = EngineUnavailable(await server.ended())
+        except ModelUnusable as error:
+            failure = until_file_changes(error)
         except EngineUnavailable as error:
-            cause = error.message
-        log.warning("the embedded engine is down and will be restarted", engine=name, cause=cause)
+            failure = error
+        _publish(fault, failure)
+        outage.failed(failure, monotonic())
         if not there.port:
             there = replace(there, port=_free_port(there.host))
             task_status.started(_address(there))
         failures += 1
         # Not a secret: the roll only spreads restarts over time.
-        await anyio.sleep(backoff.pause(failures, random.random()))  # noqa: S311
+        pause = inf if isinstance(failure, ModelUnusable) else backoff.pause(failures, random.random())  # noqa: S311
+        with anyio.move_on_after(pause):
+            await file.until_changed(before)
+
+
+def _publish(fault: Path, failure: EngineError | None) -> None:
+    """Tell the workers why the engine is not up; None: it is."""
+    if failure is None:
+        fault.unlink(missing_ok=True)
+        return
+    # Renamed, so that no worker reads half a sentence.
+    fault.with_suffix(".new").write_text(failure.message, encoding="utf-8")
+    fault.with_suffix(".new").replace(fault)
 
 
 def _address(there: Listening) -> _EngineAddress:

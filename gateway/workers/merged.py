@@ -12,7 +12,7 @@ Reports = Mapping[int, Report]
 """By worker number."""
 
 _PROMPTS: Final = 20
-_STATES: Final = ("restarting", "starting", "idle", "up")
+_STATES: Final = ("down", "restarting", "starting", "idle", "up", "ready")
 """The worst comes first."""
 _BREAKERS: Final = ("open", "half_open", "closed")
 _ADDED: Final = ("sessions", "in_flight", "queued", "restarts", "answers")
@@ -30,6 +30,7 @@ def merge_readiness(reports: Reports, count: int, *, draining: bool) -> Report:
     reasons += [f"worker {number} does not answer" for number in range(count) if number not in reports]
     if draining:
         reasons.insert(0, "draining: the gateway is stopping")
+    engines = [report["engine"] for report in reports.values() if "engine" in report]
     return {
         "ready": ready,
         "draining": draining,
@@ -37,6 +38,7 @@ def merge_readiness(reports: Reports, count: int, *, draining: bool) -> Report:
         "reasons": reasons,
         "workers": {"ready": sum(bool(report["ready"]) for report in reports.values()), "of": count},
         **{name: _details(name, list(reports.values())) for name in ("upstreams", "engines") if _any(name, reports)},
+        **({"engine": _one(engines)} if engines else {}),
     }
 
 

@@ -97,6 +97,8 @@ class RunningGateway:
         self.process = process
         self.log = log
         ready = log.wait_for("gateway ready")
+        if ready.get("engine") == "starting":
+            log.wait_for("engine ready")
         self.url: str = ready["url"]
         self.admin: str = ready["admin"]
 

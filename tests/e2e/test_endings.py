@@ -66,7 +66,7 @@ def test_engine_killed_in_the_middle_is_told_to_the_client_and_started_again(nar
     assert answer.choices[0].finish_reason == "length"
     assert narrow.readiness()[0] == 200
     assert narrow.process.poll() is None
-    assert narrow.log.events("engine route closed")
+    assert narrow.log.events("engine down")
     assert "Traceback" not in narrow.log.text
 
 

@@ -43,7 +43,7 @@ class Address:
             async with embedded_server(self.settings, Listening("127.0.0.1", self.port, None)) as server:
                 self.server = server
                 up.set()
-                await server.wait()
+                await server.ended()
             self.server = None
             if self.exchanging:
                 await self._intrude()

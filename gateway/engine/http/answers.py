@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 from gateway.engine.interface import GenerationEnd, GenerationEvent
-from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
+from gateway.errors import EngineRefused, EngineStarting, EngineUnavailable, GrammarRefused
 
 EVENT_FIELDS: Final = (b"data", b"error")
 IDS: Final = 2**32
@@ -129,10 +129,15 @@ def error_of_answer(status: int, body: bytes) -> EngineRefused | EngineUnavailab
     try:
         error: Any = json.loads(body).get("error", {})
     except (ValueError, AttributeError, RecursionError):
-        error = body[:200].decode("utf-8", "replace")
-    if status == 503:
-        return EngineUnavailable(f"the engine is not ready: {said(error)}")
+        # The page of a proxy, or of another service: nothing in it is for the reader of an error.
+        error = "a web page" if body.lstrip()[:1] == b"<" else body[:200].decode("utf-8", "replace")
     words = said(error)
+    if status == 503:
+        kind = EngineStarting if "oading" in words else EngineUnavailable
+        return kind(f"the engine is not ready: {words}")
+    if status in (401, 403):
+        refused = f"the engine refused the API key, or asks for one ({status}: {words}): set engine.api_key"
+        return EngineRefused(refused, status)
     kind = GrammarRefused if status == 400 and _GRAMMAR.search(words) else EngineRefused
     return kind(f"the engine answered {status}: {words}", status)
 

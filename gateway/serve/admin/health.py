@@ -19,7 +19,7 @@ from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.serve.http.errors import error_response
 
-_REASON_LENGTH = 300
+_REASON_LENGTH = 500
 FRESH: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 
 

@@ -31,7 +31,7 @@ from gateway.serve.admin.health import Readiness
 from gateway.serve.auth.key_file import KeyFile
 from gateway.shared import Shared
 
-_CAUSE: Final = 300
+_CAUSE: Final = 500
 _NAME: Final = 128
 
 
@@ -95,6 +95,11 @@ class StatusReport:
             "prompt_tokens": dict(self._prompt_tokens()),
         }
 
+    def engine(self) -> dict[str, Any] | None:
+        """The state of the engine, or of all engines as one; None: there is none."""
+        config = self._proxy.config
+        return self._engine(secrets_of(config)) if config.has_engine else None
+
     def servers(self) -> list[dict[str, Any]]:
         """The state of each server, without its tools: cheap enough to be asked for as often as wanted."""
         secrets = secrets_of(self._proxy.config)
@@ -153,15 +158,17 @@ class StatusReport:
         kind = "pool" if config.engines else config.engine.kind
         unknown = dict.fromkeys(("model", "context", "slots", "tool_format"))
         if kind == "none":
-            return {"kind": kind, "up": False, "reason": None, **unknown}
+            return {"kind": kind, "up": False, "state": "none", "reason": None, **unknown}
+        state, reason = self._engines.state()
         try:
             ready = self._engines.ready()
-        except EngineError as error:
-            return {"kind": kind, "up": False, "reason": _shown(error.message, secrets), **unknown}
+        except EngineError:
+            return {"kind": kind, "up": False, "state": state, "reason": _shown(reason, secrets), **unknown}
         facts = ready.facts
         return {
             "kind": kind,
             "up": True,
+            "state": state,
             "reason": None,
             "model": escape_text(facts.model, _NAME),
             "context": facts.context,
@@ -177,6 +184,7 @@ def _member(status: MemberStatus, config: GatewayConfig, secrets: frozenset[str]
         "name": status.name,
         "kind": config.engines[status.name].kind,
         "up": facts is not None,
+        "state": status.state,
         "reason": None if status.reason is None else _shown(status.reason, secrets),
         "model": None if facts is None else escape_text(facts.model, _NAME),
         "context": None if facts is None else facts.context,

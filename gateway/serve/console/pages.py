@@ -87,6 +87,7 @@ class Console:
             "csrf": visit.session.csrf,
             "words": visit.words,
             "here": _own_path(visit.request),
+            "engine": self._sources.status.engine(),
         }
         return self._renderer.page(template, {**common, **values})
 
@@ -220,7 +221,7 @@ class Console:
 
 def _signed_out(**values: Any) -> Mapping[str, Any]:
     """Values for a page shown to somebody who is not signed in."""
-    return {"path": "", "section": "", "navigation": (), "csrf": "", **values}
+    return {"path": "", "section": "", "navigation": (), "csrf": "", "engine": None, **values}
 
 
 def _own_path(request: Request) -> str:

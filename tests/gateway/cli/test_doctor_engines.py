@@ -25,6 +25,6 @@ async def test_each_engine_is_asked_and_what_is_wrong_has_its_name(
     assert found.engine.startswith("desk: ")
     assert found.engine.endswith("lost: down")
     (problem,) = found.problems
-    assert problem.startswith("engine 'lost': the engine at 'http://127.0.0.1:9' can't be reached")
+    assert problem.startswith("engine 'lost': nothing listens at 'http://127.0.0.1:9'")
     assert len(found.maps) == 1
     assert not found.is_well

@@ -33,8 +33,7 @@ class FakeEngine:
         return [path for _, path in self.asked]
 
     async def serve(self, stream: SocketStream) -> None:
-        self._connections += 1
-        number = self._connections
+        number = 0
         held = b""
         async with stream:
             while True:
@@ -50,6 +49,10 @@ class FakeEngine:
                     held += await stream.receive()
                 body, held = held[:length], held[length:]
                 path = head.split(b" ")[1].decode()
+                if not number and path != "/health":
+                    # The first question to an address has a connection of its own, which ends with it.
+                    self._connections += 1
+                    number = self._connections
                 self.asked.append((number, path))
                 await stream.send(self._answer(path, json.loads(body) if body else {}))
                 if path == "/completion":
@@ -73,6 +76,8 @@ class FakeEngine:
                 "tokens": self.token_map.encode(asked["content"], specials=bool(asked.get("parse_special", True)))
             },
         }
+        if path not in pages:
+            return b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
         text = json.dumps(pages[path]()).encode()
         return (HEAD.format(kind="application/json") + f"content-length: {len(text)}\r\n\r\n").encode() + text
 

@@ -73,9 +73,10 @@ async def test_server_that_is_neither_is_refused_with_what_it_lacks() -> None:
             await client(url)
 
 
-async def test_setting_decides_and_nothing_is_asked() -> None:
-    assert type(await client("http://127.0.0.1:9", api="vllm")) is Vllm
-    assert type(await client("http://127.0.0.1:9", api="llama_cpp")) is LlamaCpp
+async def test_setting_decides_whatever_the_server_answers() -> None:
+    async with served(health={}) as url:
+        assert type(await client(url, api="vllm")) is Vllm
+        assert type(await client(url, api="llama_cpp")) is LlamaCpp
 
 
 async def test_engine_of_our_own_is_not_asked() -> None:

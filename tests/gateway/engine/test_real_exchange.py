@@ -53,7 +53,7 @@ async def test_engine_of_another_tokenizer_that_takes_the_place_of_a_killed_one_
         ready = route.ready()
         assert await generate(ready)
         server.kill()
-        await server.wait()
+        await server.ended()
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
         async with listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, other.serve)

@@ -163,7 +163,7 @@ async def test_engine_whose_answer_never_ends_is_given_up(map_file: Path, path: 
             address_of(engine) as address,
             routed(address.url, map_file, Watch(), idle_timeout=0.3) as route,
         ):
-            with pytest.raises(EngineUnavailable, match="did not answer in time"):
+            with pytest.raises(EngineUnavailable, match=r"did not answer (in time|within 0\.3 s)"):
                 route.ready()
 
 
@@ -184,7 +184,7 @@ async def test_engine_that_closes_each_connection_is_named_at_once(map_file: Pat
     engine = SlowEngine(TINY, closes=True)
     with anyio.fail_after(30):
         async with address_of(engine) as address, routed(address.url, map_file, Watch()) as route:
-            with pytest.raises(EngineUnavailable, match=r"can't be reached: (it was closed between|the connection)"):
+            with pytest.raises(EngineUnavailable, match=r"closed the connection|can't be reached: the connection"):
                 route.ready()
 
 
@@ -221,13 +221,13 @@ class _Commenting(_Slow):
 
 @dataclass
 class BusyEngine(FakeEngine):
-    """Leaves the first health checks without an answer."""
+    """Leaves the first health checks without an answer, once it has been reached."""
 
     unanswered: int = 0
     answered: anyio.Event = field(default_factory=anyio.Event)
 
     def _answer(self, path: str, asked: dict[str, Any]) -> bytes:
-        if path != "/health":
+        if path != "/health" or len(self.asked) == 1:
             return super()._answer(path, asked)
         self.unanswered -= 1
         if self.unanswered >= 0:

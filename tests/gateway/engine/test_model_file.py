@@ -1,0 +1,124 @@
+"""A file that llama.cpp can't load is named with what is wrong with it, from the file alone."""
+
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from gateway.engine.model_file import memory_needed, model_fault, model_stamp, show_bytes
+from gateway.engine.packaged_model import packaged_model
+from leaf_sdk.testing.gguf import gguf_head, gguf_model
+
+WHOLE = gguf_model({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a", "b"]})
+
+
+def written(folder: Path, data: bytes, name: str = "m.gguf") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def test_whole_model_has_no_fault(tmp_path: Path) -> None:
+    assert model_fault(written(tmp_path, WHOLE)) is None
+    assert model_fault(packaged_model()) is None
+
+
+def test_model_that_lacks_its_last_byte_is_truncated(tmp_path: Path) -> None:
+    fault = model_fault(written(tmp_path, WHOLE[:-1]))
+
+    assert fault is not None
+    assert "m.gguf' is truncated" in fault
+    assert f"{len(WHOLE) - 1} of at least {len(WHOLE)} bytes" in fault
+
+
+@pytest.mark.parametrize("length", [5, 23, 24, 30, 100, 400])
+def test_model_that_ends_inside_its_head_is_truncated(tmp_path: Path, length: int) -> None:
+    fault = model_fault(written(tmp_path, WHOLE[:length]))
+    assert fault is not None
+    assert "is truncated" in fault
+
+
+def test_every_shorter_file_is_a_fault(tmp_path: Path) -> None:
+    drawn = random.Random(1)
+    for length in drawn.sample(range(len(WHOLE)), 60):
+        assert model_fault(written(tmp_path, WHOLE[:length])), length
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is empty"),
+        (b"<!DOCTYPE html><html>sign in</html>", "it is a web page"),
+        (b"\n <html>", "it is a web page"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+        (struct.pack("<Q", 40) + b'{"a": {"dtype": "F16"}}', "it is a safetensors file"),
+        (b"PK\x03\x04archive", "it is a PyTorch or ZIP file"),
+        (b"tjgg\x03\0\0\0", "before August 2023"),
+        (b'{"model": 1}', "it is JSON"),
+        (b"\x1b[31mred", r"it starts with b'\x1b[31'"),
+        (gguf_head({}, version=1), "GGUF version 1 is not read"),
+        (gguf_head({}, version=9), "GGUF version 9 is not read"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**40), "is damaged"),
+    ],
+)
+def test_file_that_is_no_model_is_named_with_what_it_is(tmp_path: Path, data: bytes, words: str) -> None:
+    fault = model_fault(written(tmp_path, data))
+    assert fault is not None
+    assert "m.gguf' " in fault
+    assert words in fault
+    assert "\x1b" not in fault
+
+
+def test_path_without_a_file_is_named(tmp_path: Path) -> None:
+    assert "does not exist" in (model_fault(tmp_path / "missing.gguf") or "")
+    assert "is a directory" in (model_fault(tmp_path) or "")
+
+
+def test_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
+    # A path through a file fails for everybody; permissions do not bind root.
+    assert "m.gguf" in (model_fault(written(tmp_path, b"x") / "m.gguf") or "")
+
+
+def test_split_model_needs_all_its_parts(tmp_path: Path) -> None:
+    first = written(tmp_path, WHOLE, "m-00001-of-00002.gguf")
+    before = model_stamp(first)
+    fault = model_fault(first)
+    assert fault is not None
+    assert "m-00002-of-00002.gguf' does not exist: get all parts" in fault
+
+    second = written(tmp_path, WHOLE[:-1], "m-00002-of-00002.gguf")
+    assert "m-00002-of-00002.gguf' is truncated" in (model_fault(first) or "")
+    assert model_stamp(first) != before
+
+    second.write_bytes(WHOLE)
+    assert model_fault(first) is None
+
+
+def test_split_model_is_named_by_its_first_part(tmp_path: Path) -> None:
+    whole = gguf_model({"split.no": 1, "tokenizer.ggml.tokens": ["a"]})
+    for number in (1, 2):
+        written(tmp_path, whole, f"m-0000{number}-of-00002.gguf")
+    assert "is part 2 of a split model" in (model_fault(tmp_path / "m-00002-of-00002.gguf") or "")
+
+
+def test_stamp_changes_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    missing = model_stamp(path)
+    written(tmp_path, WHOLE[:-1])
+    short = model_stamp(path)
+    assert short != missing
+    assert short == model_stamp(path)
+    written(tmp_path, WHOLE)
+    assert model_stamp(path) != short
+
+
+def test_memory_is_the_weights_and_the_cache_of_the_context() -> None:
+    path = packaged_model()
+    # 30 layers, 3 heads of keys and values, of 64 numbers each, of 2 bytes.
+    assert memory_needed(path, 4096) == path.stat().st_size + 4096 * 30 * 3 * 128 * 2
+    assert memory_needed(path.with_name("missing.gguf"), 4096) is None
+
+
+def test_bytes_are_shown_in_the_unit_that_fits() -> None:
+    assert [show_bytes(n) for n in (98_362_432, 4_100_000_000)] == ["98.4 MB", "4.1 GB"]
