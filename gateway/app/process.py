@@ -42,6 +42,7 @@ from gateway.serve.http.errors import no_such_path
 from gateway.serve.http.forwarded import ForwardedClients
 from gateway.serve.http.server import http_server
 from gateway.serve.http.sockets import url_of_socket
+from gateway.serve.http.spelled_paths import SpelledPaths
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.frames import FramedMcp
 from gateway.serve.messages.endpoint import MessagesEndpoint
@@ -133,7 +134,8 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, ro
         sockets = stack.enter_context(role.listening(config.serve))
         services = await stack.enter_async_context(open_services(config, _START_WAIT))
         inner, mcp = await stack.enter_async_context(open_app(services, config))
-        app = Drain(inner, stopping, app_refuses=_is_mcp, waits=lambda: mcp.unfinished)
+        drained = Drain(inner, stopping, app_refuses=_is_mcp, waits=lambda: mcp.unfinished)
+        app = SpelledPaths(drained)
         await stack.enter_async_context(services.replicas.listening(app, sockets.replicas))
         counted = services.metrics.connections
         clients = _connections(config.serve, counted, limit)
@@ -158,7 +160,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, ro
                 servers[0].send_clients_away()
             services.replicas.leave()
             mcp.stop_listening()
-            cut = await app.drained(config.limits.drain, expire)
+            cut = await drained.drained(config.limits.drain, expire)
             mcp.end_sessions()
             log.info("stopped", requests_cut=cut)
             for server in servers:

@@ -24,6 +24,15 @@ def test_model_is_found_by_its_name_and_no_other(chat):
     assert "gpt/none" in str(missing.value)
 
 
+@pytest.mark.parametrize("base", ["", "/", "/v1/", "//v1//", "/v1/v1"])
+def test_base_address_may_be_spelled_in_several_ways(site, chat, base):
+    client = chat.with_options(base_url=f"{site.url}{base}")
+    answer = client.chat.completions.create(model="any", messages=[{"role": "user", "content": "Hi"}], max_tokens=1)
+
+    assert answer.choices[0].finish_reason == "length"
+    assert client.models.list().data == chat.models.list().data
+
+
 def test_text_is_cut_into_ids_and_put_together_again_its_markers_being_text_unless_asked(post, model_map):
     text = "Hi <|im_end|> there"
     plain = post("/tokenize", {"prompt": text, "return_token_strs": True}).json()

@@ -58,6 +58,10 @@ def _checked_stop(stop: str | list[str] | None) -> str | list[str] | None:
     return stop
 
 
+_UNSET: Final = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "seed"})
+"""Fields for which -1 says the same as null."""
+
+
 class ApiModel(BaseModel):
     """A part of a request. Unknown fields are ignored."""
 
@@ -86,8 +90,9 @@ class RequestModel(ApiModel):
     def _sorted(cls, body: Any) -> Any:
         if not isinstance(body, dict):
             return body
-        # Clients send null for fields that they leave out.
-        given = {name: value for name, value in cast("dict[str, Any]", body).items() if value is not None}
+        # Clients send null for fields that they leave out, those of llama.cpp and LM Studio -1 for some of them.
+        sent = cast("dict[str, Any]", body).items()
+        given = {name: value for name, value in sent if value is not None and not (value == -1 and name in _UNSET)}
         for name, way_out in cls.refused.items():
             if given.get(name):
                 words = PydanticCustomError("refused", "this field is not supported; {way_out}", {"way_out": way_out})

@@ -5,17 +5,27 @@ HTTP. Fields that it shares with chats are in `serve/generation/fields.py`.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from pydantic import BeforeValidator
 
 from gateway.agent import CompletionOptions
 from gateway.serve.generation.fields import HINTS, OTHER_GRAMMARS, GenerationFields, Ids
 from leaf_sdk.vocab import TokenMap
 
 
+def _one_of(prompt: Any) -> Any:
+    """A list of one prompt is that prompt: some clients send nothing else."""
+    kind = type(cast("object", prompt))
+    several = cast("list[Any]", prompt) if kind is list else []
+    is_one = len(several) == 1 and type(several[0]) in (str, list)
+    return several[0] if is_one else prompt
+
+
 class CompletionRequest(GenerationFields):
     """One request, checked."""
 
-    prompt: str | Ids
+    prompt: Annotated[str | Ids, BeforeValidator(_one_of)]
     refused: ClassVar[Mapping[str, str]] = {
         "echo": "put the prompt in front of the text yourself",
         "suffix": "the model only continues a prompt",

@@ -64,7 +64,7 @@ def request_of(**fields: Any) -> ChatRequest:
         ({"logit_bias": {"5": 101}}, "logit_bias.5"),
         ({"logit_bias": [5]}, "logit_bias"),
         ({"logit_bias": {str(n): 1 for n in range(1025)}}, "logit_bias"),
-        ({"seed": -1}, "seed"),
+        ({"seed": -2}, "seed"),
         ({"seed": 2**32}, "seed"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_completion_tokens": -5}, "max_completion_tokens"),
@@ -330,3 +330,27 @@ def test_options_that_the_template_does_not_know_are_named_beside_other_fields_w
     assert request.template_options == {"reasoning_effort": "low", "enable_thinking": False, "x": 1}
     assert request.without_effect({"enable_thinking"}) == ("user", "chat_template_kwargs.x", "reasoning_effort")
     assert request.without_effect(request.template_options) == ("user",)
+
+
+def test_minus_one_is_no_bound_and_no_seed() -> None:
+    body = (
+        b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": -1, "max_completion_tokens": -1, "seed": -1}'
+    )
+    request = ChatRequest.of_body(body)
+
+    assert (request.most, request.sampling.seed, request.ignored) == (None, None, ())
+    with pytest.raises(RequestInvalid, match="max_tokens"):
+        ChatRequest.of_body(body.replace(b'"max_tokens": -1', b'"max_tokens": -2'))
+
+
+@pytest.mark.parametrize(
+    ("sent", "prompt"), [(b'["x"]', "x"), (b"[[1, 2]]", [1, 2]), (b"[1]", [1]), (b'"x"', "x"), (b'[""]', "")]
+)
+def test_list_of_one_prompt_is_that_prompt(sent: bytes, prompt: object) -> None:
+    assert CompletionRequest.of_body(b'{"prompt": %s}' % sent).prompt == prompt
+
+
+@pytest.mark.parametrize("sent", [b'["x", "y"]', b'[["x"]]', b"[[[1]]]", b'[{"a": 1}]'])
+def test_more_than_one_prompt_is_refused(sent: bytes) -> None:
+    with pytest.raises(RequestInvalid, match="prompt"):
+        CompletionRequest.of_body(b'{"prompt": %s}' % sent)

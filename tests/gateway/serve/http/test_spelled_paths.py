@@ -1,0 +1,40 @@
+"""Each way in which clients spell a path of /v1 comes to one; other paths stay as they are."""
+
+import pytest
+
+from gateway.serve.http.spelled_paths import path_as_served
+
+CHAT = "/v1/chat/completions"
+
+
+@pytest.mark.parametrize(
+    ("path", "served"),
+    [
+        ("//v1/chat/completions", CHAT),
+        ("/v1//chat/completions", CHAT),
+        ("/v1/chat/completions/", CHAT),
+        ("/v1/v1/chat/completions", CHAT),
+        ("/v1//v1//chat/completions//", CHAT),
+        ("/chat/completions", CHAT),
+        ("//chat/completions", CHAT),
+        ("/responses", "/v1/responses"),
+        ("/responses/resp_1/input_items", "/v1/responses/resp_1/input_items"),
+        ("/messages/count_tokens", "/v1/messages/count_tokens"),
+        ("/v1/v1/messages", "/v1/messages"),
+        ("/models", "/v1/models"),
+        ("/models/", "/v1/models"),
+        ("/v1/models/org/name", "/v1/models/org/name"),
+        ("//mcp", "/mcp"),
+        ("/mcp/", "/mcp/"),
+        ("/", "/"),
+        ("//", "/"),
+        ("/v1", "/v1"),
+        ("/completions", "/completions"),
+        ("/modelsx", "/modelsx"),
+        ("/tokenize", "/tokenize"),
+        ("/codec/schema", "/codec/schema"),
+    ],
+)
+def test_path_as_served(path: str, served: str) -> None:
+    assert path_as_served(path) == served
+    assert path_as_served(served) == served
