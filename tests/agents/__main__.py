@@ -1,6 +1,6 @@
 """`python -m tests.agents`: each agent does a task through the gateway; ends with 1 where one did not, or lost ids.
 
-`--write` keeps the numbers, and puts them into the page that states them.
+`--write` keeps the numbers, and puts them into the pages that state them.
 """
 
 import argparse
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bench.toolchain import CACHE
 from gateway.engine.packaged_model import packaged_model
+from tests.agents import works_with
 from tests.agents.running import do_task
 from tests.agents.table import AGENTS, result_of, write
 
@@ -23,7 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.agents", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--agent", action="append", choices=AGENTS, help="only this one (may be said several times)")
     parser.add_argument("--log", type=Path, help="keep prompts and what was printed below this folder")
-    parser.add_argument("--write", action="store_true", help="keep the numbers, and put them into the page")
+    parser.add_argument("--write", action="store_true", help="keep the numbers, and put them into the pages")
     chosen = parser.parse_args()
     if not _MODEL.exists():
         cut = str(Path(__file__).with_name("cut_model.py"))
@@ -40,6 +41,9 @@ def main() -> int:
         results[name] = result_of(agent, done)
     if chosen.write:
         write(results)
+        works_with.PAGE.write_text(
+            works_with.filled(works_with.PAGE.read_text(encoding="utf-8"), works_with.results()), encoding="utf-8"
+        )
     return 1 if bad else 0
 
 

@@ -17,7 +17,8 @@ HERE: Final = Path(__file__).parent
 _MODULES: Final = CACHE / "agents" / "node" / "node_modules"
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """Give the version of an npm package that is locked."""
     packages = json.loads((HERE / "package-lock.json").read_text(encoding="utf-8"))["packages"]
     return packages[f"node_modules/{package}"]["version"]
 
@@ -25,7 +26,7 @@ def _version(package: str) -> str:
 def _coding(
     words: str, package: str, api: str, start: Callable[[str], Started], turns: Callable[[Path], Sequence[Turn]]
 ) -> Agent:
-    return Agent(words, _version(package), api, start, lambda folder: turns(greeting(folder)), is_mended, 5)
+    return Agent(words, version_of(package), api, start, lambda folder: turns(greeting(folder)), is_mended, 5)
 
 
 def _claude(url: str) -> Started:

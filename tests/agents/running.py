@@ -54,7 +54,7 @@ def do_task(agent: Agent, model: Path, log: Path | None = None) -> Done:
         folder, home = root / "work", root / "home"
         folder.mkdir()
         home.mkdir()
-        script = Script(agent.begin(folder))
+        script = Script(agent.begin(folder), agent.mark, agent.step)
         servers = {"clock": {"command": sys.executable, "args": [str(_CLOCK), str(folder / "calls")]}}
         with scripted_engine(model, TEMPLATE, open_map(model), script) as engine:
             settings = f'[engine]\nkind = "url"\nurl = "{engine.url}"\n\n[tokens]\nmap = "{model}"\n'
@@ -63,9 +63,9 @@ def do_task(agent: Agent, model: Path, log: Path | None = None) -> Done:
                 report = _report(gateway.admin)
         if log is not None:
             _keep(log, engine, printed, report)
-        return _judged(
-            agent, sum(map(script.is_task, engine.prompts)), report, [*faults, *agent.faults(folder, printed)]
-        )
+        prompts = [prompt for prompt in engine.prompts if script.is_task(prompt)]
+        faults += [f"the last prompt has no {text!r}" for text in agent.results if text not in (prompts or [""])[-1]]
+        return _judged(agent, len(prompts), report, [*faults, *agent.faults(folder, printed)])
 
 
 def _run(started: Started, folder: Path, home: Path) -> tuple[str, list[str]]:
@@ -99,10 +99,11 @@ def _judged(agent: Agent, generations: int, report: dict[str, Any], faults: list
     found = list(faults)
     if generations < agent.requests:
         found.append(f"there were {generations} generations, not {agent.requests}")
-    if len(prompts) < agent.requests - 1:
+    if agent.continues and len(prompts) < agent.requests - 1:
         found.append(f"only {len(prompts)} requests carried the conversation on")
     lost = sum(each["lost"] for each in prompts)
-    found += [f"{each['lost']} ids lost: {each['reason']}" for each in prompts if each["lost"]]
+    if not agent.rewrites:
+        found += [f"{each['lost']} ids lost: {each['reason']}" for each in prompts if each["lost"]]
     whole = sum(not each["lost"] for each in prompts)
     return Done(generations, len(prompts), whole, sum(each["held"] for each in prompts), lost, tuple(found))
 

@@ -5,11 +5,13 @@ from typing import Any, Final
 
 from bench.record import on_lines
 from tests.agents.agents import CODING, HERE
+from tests.agents.command_lines import COMMAND_LINES
 from tests.agents.frameworks import FRAMEWORKS
+from tests.agents.mcp_agents import LIBRARIES
 from tests.agents.running import Done
 from tests.agents.task import Agent
 
-AGENTS: Final[dict[str, Agent]] = {**CODING, **FRAMEWORKS}
+AGENTS: Final[dict[str, Agent]] = {**CODING, **FRAMEWORKS, **LIBRARIES, **COMMAND_LINES}
 FILE: Final = HERE / "results.json"
 PAGE: Final = HERE.parents[1] / "docs" / "agents" / "README.md"
 _BEGIN: Final = "<!-- measured: agents -->\n"
@@ -28,10 +30,15 @@ def result_of(agent: Agent, done: Done) -> dict[str, Any]:
 
 def filled(page: str, results: dict[str, Any]) -> str:
     """Give the page with these results in it."""
-    before, _, rest = page.partition(_BEGIN)
+    rows = "".join(_row(name, result) for name, result in results.items() if AGENTS[name].api)
+    return between(page, _BEGIN, f"{_HEAD}{rows}")
+
+
+def between(page: str, begin: str, text: str) -> str:
+    """Give the page with this text between a mark and the next end."""
+    before, _, rest = page.partition(begin)
     _, _, after = rest.partition(_END)
-    rows = "".join(_row(name, result) for name, result in results.items())
-    return f"{before}{_BEGIN}{_HEAD}{rows}{_END}{after}"
+    return f"{before}{begin}{text}{_END}{after}"
 
 
 def _row(name: str, result: dict[str, Any]) -> str:

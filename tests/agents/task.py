@@ -5,6 +5,7 @@ nothing but files of its folder.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Final
 _BEFORE: Final = 'print("helo, Zürich")\n'
 _AFTER: Final = 'print("hello, Zürich")\n'
 _TITLE: Final = "Mend a greeting"
+_ANY: Final = re.compile(r'"name": "\*(\w+)"')
 _TURN: Final = "<|im_start|>assistant"
 
 
@@ -21,6 +23,7 @@ class Call:
     """A call, by the agent's own name for the tool."""
 
     name: str
+    """With `*` before it: that of the tool in the prompt whose name ends so."""
     arguments: Mapping[str, Any]
 
     @property
@@ -48,17 +51,23 @@ class Script:
     """What is said behind a prompt: the turn whose number the turns in the prompt give."""
 
     turns: Sequence[Turn]
+    mark: str = ""
+    """What a prompt of the task has, where the first turn has no call."""
+    step: str = _TURN
+    """What a prompt has once more for each turn that was said."""
 
     def __call__(self, prompt: str) -> str:
         """Say the next turn, behind the last one that again; a title to whoever has not the tool of the first call."""
         if not self.is_task(prompt):
             return _TITLE
-        said = prompt.count(_TURN) - 1
-        return self.turns[min(said, len(self.turns) - 1)].text
+        said = prompt.count(self.step) - (self.step == _TURN)
+        text = self.turns[min(said, len(self.turns) - 1)].text
+        return _ANY.sub(lambda found: re.findall(rf'"name": "[^"]*{found[1]}"', prompt)[0], text)
 
     def is_task(self, prompt: str) -> bool:
         """Whether a prompt is one of the task, and not of a title for it."""
-        return f'"name": "{self.turns[0].calls[0].name}"' in prompt
+        first = self.turns[0]
+        return (f'"name": "{first.calls[0].name}"' if first.calls else self.mark) in prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,15 @@ class Agent:
     """What is wrong with what it left in the folder and printed."""
     requests: int
     """Those that its task takes, at least."""
+    results: tuple[str, ...] = ()
+    """Texts of tools' results that the last prompt must have."""
+    rewrites: str = ""
+    """How it changes its history, if it does: what it has changed is processed again."""
+    mark: str = ""
+    """As in `Script`; so is `step`."""
+    step: str = _TURN
+    continues: bool = True
+    """Whether each of its requests carries on the one before."""
 
 
 def greeting(folder: Path) -> Path:
