@@ -97,6 +97,7 @@ class Agent:
             placed = await in_their_places(messages, ready.template)
             fmt = ready.tool_format.format
             conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice.may_call)
+            conversation.server_of = self._calls.offers.server_of
             await (begin(conversation, placed) if bare or continues else self.recall.begin(conversation, placed))
             return conversation
 

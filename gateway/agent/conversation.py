@@ -55,6 +55,8 @@ class Conversation:
     """Names of tools that the client runs itself."""
     principal: Principal = ANYBODY
     """On whose behalf the gateway's tools are called."""
+    server_of: Callable[[str], str | None] = lambda name: None
+    """Returns the server of a tool of the gateway, by the tool's name."""
     earlier: tuple[int, ...] = ()
     """Number of calls in each earlier turn that made any; the last turn is left out."""
     turn: LivedTurn = field(default_factory=LivedTurn)

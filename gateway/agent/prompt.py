@@ -13,6 +13,7 @@ from itertools import count
 from typing import Final
 
 from gateway.agent.conversation import Conversation, Spliced, calls_of_turns
+from gateway.agent.definitions import Definitions
 from gateway.agent.history import tool_definitions, with_preamble
 from gateway.agent.memory import Lived, Miss, Recalled, Turn, retold
 from gateway.agent.sources import spans_of_new, spans_of_rendering
@@ -24,7 +25,7 @@ from gateway.engine.shapes import Shape, shape_of
 from gateway.engine.template import Prompt
 from gateway.errors import TemplateRefused
 from gateway.observe.logs import get_logger
-from gateway.toolcalls import CallClosed, Format, parser_for
+from gateway.toolcalls import CallClosed, Format, parser_for, system_preamble
 from leaf_sdk.vocab import TokenMap
 
 log = get_logger("agent")
@@ -60,8 +61,17 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
     placed = {n + moved: each for n, each in known.items()} if moved else known
     prompt = await ready.template.prompt(plain, () if taught else tool_definitions(tools), placed, calls_in)
     if conversation.trail is not None:
-        conversation.trail.rendered(spans_of_rendering(prompt, turns, moved))
+        conversation.trail.rendered(spans_of_rendering(prompt, turns, moved, _definitions(conversation)))
     return prompt
+
+
+def _definitions(conversation: Conversation) -> Definitions | None:
+    tools, ready, theirs = conversation.tools, conversation.ready, conversation.client_tools
+    if not tools:
+        return None
+    servers = {tool.name: conversation.server_of(tool.name) for tool in tools if tool.name not in theirs}
+    taught = system_preamble(conversation.format, tools) if ready.tool_format.preamble else ""
+    return Definitions(tools, ready.token_map, servers, taught)
 
 
 async def begin(conversation: Conversation, messages: Sequence[Message], recalled: Recalled | None = None) -> None:

@@ -1,8 +1,9 @@
 """Where the ids of a prompt come from, and the trajectory's line for an answer.
 
 Turns the parts of a rendering into spans: the template's own text, the messages by their roles, and turns and results
-that keep their ids as they were lived. Where the source is not exact, a rule decides: names, definitions and arguments
-that a template writes count as its own, and so does a whole rendering in which it reads or rewrites contents. Pure.
+that keep their ids as they were lived. Where the source is not exact, a rule decides: names and arguments of calls that
+a template writes count as its own, and so does a whole rendering in which it reads or rewrites contents. Definitions of
+tools are found in it (`definitions.py`). Pure.
 """
 
 from array import array
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from gateway.agent.calls import FinishedCall
 from gateway.agent.conversation import Conversation
+from gateway.agent.definitions import Definitions
 from gateway.agent.memory import Recalled, Turn
 from gateway.agent.trail import spans_of_text
 from gateway.engine.interface import Message
@@ -17,21 +19,31 @@ from gateway.engine.template import Prompt
 from gateway.observe.trajectories import Answer, Span
 
 
-def spans_of_rendering(prompt: Prompt, turns: Sequence[Turn], moved: int) -> list[Span]:
-    """Return the sources of a rendering's ids. `moved`: number of messages that were put before the turns."""
+def spans_of_rendering(
+    prompt: Prompt, turns: Sequence[Turn], moved: int, definitions: Definitions | None
+) -> list[Span]:
+    """Return the sources of a rendering's ids.
+
+    `moved`: number of messages that were put before the turns. `definitions`: of the tools in it, if there are any.
+    """
     names = _tool_names([turn.message for turn in turns])
     spans: list[Span] = []
+    start = 0
     for part in prompt.parts:
-        if part.message is None:
-            spans.append(Span("template", part.ids))
-            continue
-        number, shown = prompt.form[part.message]
+        found: Sequence[Span]
+        number, shown = (None, None) if part.message is None else prompt.form[part.message]
         place = None if number is None else number - moved
-        if place is None or place < 0:
+        if shown is None:
+            found = (Span("template", part.ids),)
+        elif place is None or place < 0:
             # A message that was put before the client's messages, or made of several of them.
-            spans.append(spans_of_text(shown["role"], part.ids, names.get(str(shown.get("tool_call_id")))))
+            found = (spans_of_text(shown["role"], part.ids, names.get(str(shown.get("tool_call_id")))),)
         else:
-            spans += _spans_of_turn(turns[place], part.ids, names, held=part.held)
+            found = _spans_of_turn(turns[place], part.ids, names, held=part.held)
+        if definitions is not None and len(found) == 1 and found[0].source in ("template", "system"):
+            found = definitions.spans(prompt.ids[start : start + part.ids], found[0].source)
+        spans += found
+        start += part.ids
     return spans
 
 

@@ -19,7 +19,7 @@ from gateway.observe.escape import cut_text
 from gateway.observe.json_line import ascii_json, stamp
 from gateway.observe.line_log import LineKind, LineLog
 
-Source = Literal["template", "system", "user", "assistant", "model", "leaf", "shim", "error"]
+Source = Literal["template", "system", "tools", "user", "assistant", "model", "leaf", "shim", "error"]
 _NAME_CUT: Final = 200
 _ID_BYTES: Final = 8
 _LOGPROB_BYTES: Final = 32

@@ -12,7 +12,7 @@ from gateway.toolcalls.formats.registry import UnknownFormat, format_for_templat
 from gateway.toolcalls.grammar.loosened import LooseTools, loosened, too_much
 from gateway.toolcalls.message import Message, ToolCall, join_events, parse, stream
 from gateway.toolcalls.parser import StreamParser, parser_for
-from gateway.toolcalls.preamble import call_text, system_preamble
+from gateway.toolcalls.preamble import call_text, describe_tool, system_preamble
 from gateway.toolcalls.schema.spec import ToolSpec, read_tools
 from gateway.toolcalls.schema.validate import validate_call
 from gateway.toolcalls.stream.calls import is_of_one_turn
@@ -57,6 +57,7 @@ __all__ = [
     "call_text",
     "call_triggers",
     "choose_format",
+    "describe_tool",
     "format_for_template",
     "format_named",
     "format_names",

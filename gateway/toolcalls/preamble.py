@@ -25,7 +25,7 @@ def system_preamble(fmt: Format, tools: Sequence[ToolSpec]) -> str:
     """Return the text for the system message; "" when there are no tools."""
     if not tools:
         return ""
-    return _TEXT.format(tools="\n".join(map(_describe, tools)), shape=fmt.shape)
+    return _TEXT.format(tools="\n".join(map(describe_tool, tools)), shape=fmt.shape)
 
 
 def call_text(fmt: Format, name: str, arguments: str) -> str:
@@ -39,7 +39,8 @@ def call_text(fmt: Format, name: str, arguments: str) -> str:
     return named.replace(json.dumps({"KEY": "VALUE"}), arguments)
 
 
-def _describe(tool: ToolSpec) -> str:
+def describe_tool(tool: ToolSpec) -> str:
+    """Return a definition as the system text lists it."""
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     line = json.dumps(function, ensure_ascii=False, default=dict)
     return line.replace("<", "\\u003c").encode("utf-8", "replace").decode()

@@ -17,7 +17,7 @@ from gateway.serve.console.transcript import Transcript, TranscriptAnswer, Trans
 from gateway.serve.console.transcript_json import ViewOptions
 
 SOURCES: Final = (
-    *("template", "system", "user", "assistant", "model", "reasoning", "leaf", "shim", "error"),
+    *("template", "system", "tools", "user", "assistant", "model", "reasoning", "leaf", "shim", "error"),
     "unknown",
 )
 """All sources, in the order in which they are shown."""

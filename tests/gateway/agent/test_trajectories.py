@@ -72,9 +72,9 @@ async def test_conversation_of_two_tools_and_a_branch_is_joined_to_what_the_engi
     assert blue.ids == held(stage, 3, "It is blue.")
     assert red.answer.before == blue.answer.before == next(iter(found.answers))
     assert len(red.answer.ids) < len(red.ids) / 4
-    sources = [(source, tool, text) for source, tool, text in texts(red) if source != "template"]
+    sources = [(source, tool, text) for source, tool, text in texts(red) if source not in ("template", "tools")]
     system, *rest = sources
-    assert (system[0], "Be kind." in system[2]) == ("system", True)
+    assert (system[0], system[2].strip()) == ("system", "Be kind.")
     assert rest == [
         ("user", None, "What is it?"),
         ("model", None, SAY),
@@ -85,6 +85,57 @@ async def test_conversation_of_two_tools_and_a_branch_is_joined_to_what_the_engi
     ]
     assert [span.server for span in red.spans if span.source == "shim"] == ["up", None]
     assert "".join(text for _, _, text in texts(red)) == TINY.decode(red.ids)
+
+
+@pytest.mark.parametrize("said", ["Be kind.", ""])
+async def test_definitions_that_the_gateway_teaches_are_tools_with_their_servers(
+    open_stage, tmp_path: Path, said: str
+) -> None:
+    path = tmp_path / "lines"
+    asked = [*([{"role": "system", "content": said}] if said else []), QUESTION[1]]
+    async with open_stage("It is red.", trajectories=path) as stage:
+        await answered(stage, asked)
+    (sample,) = read(path).samples()
+
+    shown = [(span.tool, span.server, text) for span, (source, _, text) in zip(sample.spans, texts(sample), strict=True)
+             if source == "tools"]  # fmt: skip
+    preamble = "".join(text for _, _, text in shown)
+    assert preamble.startswith("You are a helpful assistant. You can call these tools:")
+    assert preamble.endswith("from the tool's result.")
+    named = {tool: (server, json.loads(text)["name"]) for tool, server, text in shown if tool is not None}
+    assert named == {"up__say": ("up", "up__say"), "paint": (None, "paint")}
+    others = "".join(text for source, _, text in texts(sample) if source == "system")
+    assert others.strip() == said
+    assert sample.ids == held(stage, 0, "It is red.")
+
+
+LISTED = """{{ tools }} <tool_call>{"name": <name>, "arguments": <arguments>}</tool_call>"""
+
+
+@pytest.mark.parametrize("indent", [None, 4])
+async def test_definitions_that_a_template_writes_are_tools_with_their_servers(
+    open_stage, tmp_path: Path, indent: int | None
+) -> None:
+    path = tmp_path / "lines"
+    async with open_stage("It is red.", trajectories=path, tools_template=LISTED) as stage:
+        plain = stage.engine.apply_template
+
+        async def with_tools(messages: Sequence[Any], tools: Sequence[Any] = ()) -> str:
+            listed = "".join(f"{json.dumps(tool, indent=indent)},\n" for tool in tools)
+            return f"<|im_start|>system\nTools: [{listed}] Call them.<|im_end|>\n{await plain(messages)}"
+
+        stage.engine.apply_template = with_tools
+        await answered(stage, QUESTION)
+    (sample,) = read(path).samples()
+
+    shown = [(span, text) for span, (_, _, text) in zip(sample.spans, texts(sample), strict=True)]
+    tools = {span.tool: (span.server, json.loads(text.rstrip(",\n"))) for span, text in shown if span.source == "tools"}
+    assert [(tool, server) for tool, (server, _) in tools.items()] == [("paint", None), ("up__say", "up")]
+    assert all(tool == definition["function"]["name"] for tool, (_, definition) in tools.items())
+    around = [text for span, text in shown if span.source == "template"]
+    assert around[0].endswith("Tools: [")
+    assert "Call them." in around[1]
+    assert "".join(text for _, text in shown) == TINY.decode(sample.ids)
 
 
 async def test_mask_is_exactly_what_the_model_sampled(open_stage, tmp_path: Path):

@@ -121,6 +121,9 @@ class NoTools:
     def to(self, *_: Any) -> tuple[ToolSpec, ...]:
         return ()
 
+    def server_of(self, _: str) -> None:
+        return None
+
     @asynccontextmanager
     async def running(self, *_: Any) -> AsyncGenerator["NoTools"]:
         yield self

@@ -1,0 +1,101 @@
+"""Where a prompt holds the definitions of tools, and from which server each comes.
+
+Turns the ids of a text that holds definitions into spans: `tools` for each definition and for the words that teach
+calls, another source for the rest. Templates write a definition as JSON; one that writes it in another form is not
+recognised, and its ids keep the other source. Pure.
+"""
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+from gateway.agent.history import tool_definitions
+from gateway.observe.trajectories import Source, Span
+from gateway.toolcalls import ToolSpec, describe_tool
+from leaf_sdk.vocab import TokenMap
+
+_PUNCTUATION = frozenset(b" \t\r\n,;[]")
+"""What stands between two definitions of a list."""
+
+
+class _Place(NamedTuple):
+    """A part of a text, in bytes."""
+
+    start: int
+    end: int
+    tool: str | None = None
+
+
+class Definitions:
+    """The definitions of one conversation's tools."""
+
+    def __init__(
+        self,
+        tools: Sequence[ToolSpec],
+        token_map: TokenMap,
+        servers: Mapping[str, str | None],
+        taught: str = "",
+    ) -> None:
+        """`servers`: by the names of tools; `taught`: the text that teaches the tools, if the gateway does that."""
+        self._map = token_map
+        self._servers = servers
+        self._taught = taught.encode("utf-8", "replace")
+        whole = zip(tools, tool_definitions(tools), strict=True)
+        self._forms = [(tool.name, list(_forms(tool, definition))) for tool, definition in whole]
+
+    def spans(self, ids: Sequence[int], around: Source) -> list[Span]:
+        """Return the spans of such ids. `around`: the source of ids that are not part of a definition."""
+        pieces = [self._map.table.get(token_id) or b"" for token_id in ids]
+        text = b"".join(pieces)
+        ends = [0, *accumulate(map(len, pieces))]
+        spans: list[Span] = []
+        at = 0
+        for place in self._places(text):
+            # An id belongs to where its first byte is.
+            start, end = bisect_left(ends, place.start, 0, len(ids)), bisect_left(ends, place.end, 0, len(ids))
+            server = None if place.tool is None else self._servers.get(place.tool)
+            found = [Span(around, start - at), Span("tools", end - max(start, at), place.tool, server)]
+            spans += [span for span in found if span.count > 0]
+            at = max(end, at)
+        return [*spans, *([Span(around, len(ids) - at)] if at < len(ids) else [])]
+
+    def _places(self, text: bytes) -> list[_Place]:
+        """The definitions in a text in order, and all that belongs to them, without gaps inside what was taught."""
+        found = sorted(self._found(text))
+        start = text.find(self._taught) if self._taught else -1
+        if start >= 0:
+            return list(_filled(found, start, start + len(self._taught)))
+        for number, (place, after) in enumerate(pairwise(found)):
+            if _PUNCTUATION.issuperset(text[place.end : after.start]):
+                found[number] = place._replace(end=after.start)
+        return found
+
+    def _found(self, text: bytes) -> Iterator[_Place]:
+        for name, forms in self._forms:
+            for form in forms:
+                if (start := text.find(form)) >= 0:
+                    yield _Place(start, start + len(form), name)
+                    break
+
+
+def _forms(tool: ToolSpec, definition: dict[str, Any]) -> Iterator[bytes]:
+    """How a definition may be written, the longest forms first."""
+    values: list[Any] = [definition, definition["function"]]
+    for value in values:
+        for indent in (None, 2, 4):
+            yield json.dumps(value, ensure_ascii=False, indent=indent, default=dict).encode("utf-8", "replace")
+    yield describe_tool(tool).encode("utf-8", "replace")
+
+
+def _filled(places: Sequence[_Place], start: int, end: int) -> Iterator[_Place]:
+    """These places, and places without a tool between, before and after them."""
+    at = start
+    for place in places:
+        if place.start > at:
+            yield _Place(at, place.start)
+        yield place
+        at = place.end
+    if at < end:
+        yield _Place(at, end)
