@@ -40,7 +40,7 @@ def test_one_message_names_the_library_and_the_command_that_installs_it(tmp_path
     last = done.stderr.splitlines()[-1]
     assert last.startswith("codec-gateway: the embedded engine can't start: 'libgomp.so.1' is not installed")
     assert "apt-get install libgomp1" in last
-    assert done.stderr.count("libgomp.so.1") == 1
+    assert done.stderr.count("codec-gateway: ") == 1
 
 
 @pytest.mark.parametrize(
