@@ -150,9 +150,12 @@ def write_config(folder: Path, config: Mapping[str, Any], settings: str = "") ->
 def _await_ready(program: Running) -> dict[str, str]:
     deadline = time.monotonic() + START_TIME
     while time.monotonic() < deadline:
-        for line in program.log.read_text(encoding="utf-8", errors="replace").splitlines():
+        text = program.log.read_text(encoding="utf-8", errors="replace")
+        for line in text.splitlines():
             if line.startswith("{") and '"gateway ready"' in line:
-                return cast("dict[str, str]", json.loads(line))
+                told = cast("dict[str, str]", json.loads(line))
+                if told.get("engine") != "starting" or '"engine ready"' in text:
+                    return told
         if program.process.poll() is not None:
             raise program.fail(f"ended with {program.process.returncode} before it was ready")
         time.sleep(_PAUSE)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -185,18 +185,17 @@ def silent_server() -> Iterator[str]:
 
 @contextmanager
 def other_protocol() -> Iterator[str]:
-    """Greets like a mail server."""
+    """Answers like a mail server."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def greet() -> None:
-            while True:
-                try:
+            while listener.fileno() != -1:
+                # A client that hangs up at once, or the end of the test.
+                with suppress(OSError):
                     connection, _ = listener.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.sendall(b"220 mail ready\r\n")
-                    connection.recv(1000)
+                    with connection:
+                        connection.recv(1000)
+                        connection.sendall(b"500 unknown command\r\n")
 
         threading.Thread(target=greet, daemon=True).start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -131,5 +131,6 @@ def test_an_engine_that_never_comes_up_closes_nothing_but_itself(
 
 def test_engines_n_starts_so_many(start_gateway: Callable[..., Any]) -> None:
     gateway = start_gateway({}, "--engines", "2")
+    gateway.log.wait_for("engine ready", count=2)
 
     assert set(pids(gateway)) == {"engine-1", "engine-2"}
