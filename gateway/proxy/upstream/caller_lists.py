@@ -21,8 +21,11 @@ from gateway.proxy.upstream.members import Member
 from gateway.proxy.upstream.selector import Selector
 from gateway.proxy.upstream.supervisor import Supervisor
 
+_FIRST_START: Final = 10.0
+"""Seconds, from the first list on, for which lists wait for a server that is starting for the first time. Many clients
+list once and ignore `list_changed`, and `npx` or `uvx` needs some seconds to start a server."""
 _STARTING: Final = 2.0
-"""Seconds that a list waits for a server that is starting. Clients are told of the change when it is up."""
+"""Seconds that a list waits for a server that is starting later on. Clients are told of the change when it is up."""
 _RELISTING: Final = 3.0
 """Seconds to wait for a list that is already known from an earlier request."""
 
@@ -48,6 +51,8 @@ class CallerLists:
         self._dispatcher = dispatcher
         self._given = given
         self._on_change = on_change
+        self._first_start_until: float | None = None
+        """When lists no longer wait for the first start; None until one has waited."""
 
     def at_hand(self, kind: Kind, caller: Caller) -> tuple[Listed, Member] | None:
         """Like `get`, but without waiting; None: the server would have to be asked."""
@@ -66,7 +71,7 @@ class CallerLists:
             # No need to wake the server for what it listed before it was put to sleep.
             return kept, last
         if self._supervisor.main is None:
-            with anyio.move_on_after(_STARTING) as waiting:
+            with anyio.move_on_after(self._start_wait()) as waiting:
                 await self._supervisor.want()
             if waiting.cancelled_caught:
                 raise self._dispatcher.unavailable(self._supervisor.why_away())
@@ -82,6 +87,13 @@ class CallerLists:
             return await self._list(kind, member, caller)
         except LinkLost as error:
             raise self._dispatcher.unavailable(describe_failure(error, self._config)) from None
+
+    def _start_wait(self) -> float:
+        """Seconds that a list waits for the server to start."""
+        now = anyio.current_time()
+        if self._first_start_until is None:
+            self._first_start_until = now + _FIRST_START
+        return max(self._first_start_until - now, _STARTING)
 
     async def learn(self, kinds: Sequence[Kind], caller: Caller) -> None:
         """Have the server list these for this caller, on a session on which it is told the caller's capabilities.

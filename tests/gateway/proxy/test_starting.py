@@ -81,7 +81,10 @@ async def test_what_servers_offer_is_announced_exactly_once_all_were_up(proxy_of
         assert proxy.capabilities() == {"tools": {"listChanged": True}}
 
 
-async def test_list_holds_the_servers_that_are_up_and_the_change_tells_of_those_that_started_later(starting, upstream):
+async def test_list_holds_the_servers_that_are_up_and_the_change_tells_of_those_that_started_later(
+    starting, upstream, monkeypatch
+):
+    monkeypatch.setattr("gateway.proxy.upstream.caller_lists._FIRST_START", 0)
     async with starting(upstream("echo", name="quick")) as site:
         changed = anyio.Event()
         listed = names(await site.proxy.handle("tools/list", {}, NOBODY))
@@ -94,7 +97,24 @@ async def test_list_holds_the_servers_that_are_up_and_the_change_tells_of_those_
     assert later == ["late__echo", "quick__echo"]
 
 
-async def test_call_of_a_tool_that_is_listed_does_not_wait_for_servers_that_start(starting, upstream):
+async def test_first_list_waits_for_a_server_that_starts_since_many_clients_list_once(starting, monkeypatch):
+    monkeypatch.setattr("gateway.proxy.upstream.caller_lists._STARTING", 0)
+    monkeypatch.setattr("gateway.proxy.upstream.caller_lists._FIRST_START", 600)
+    listed: list[str] = []
+
+    async def ask(proxy: Proxy) -> None:
+        listed.extend(names(await proxy.handle("tools/list", {}, NOBODY)))
+
+    async with starting() as site, anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, site.proxy)
+        await anyio.wait_all_tasks_blocked()
+        await site.let()
+
+    assert listed == ["late__echo"]
+
+
+async def test_call_of_a_tool_that_is_listed_does_not_wait_for_servers_that_start(starting, upstream, monkeypatch):
+    monkeypatch.setattr("gateway.proxy.upstream.caller_lists._FIRST_START", 0)
     async with starting(upstream("echo", name="quick")) as site:
         await site.proxy.handle("tools/list", {}, NOBODY)
         result = await site.proxy.handle("tools/call", {"name": "quick__echo", "arguments": {}}, NOBODY)
