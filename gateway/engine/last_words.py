@@ -44,7 +44,10 @@ def why_ended(status: int, lines: Sequence[str], started: Started, *, was_ready:
     """The sentence for an engine that ended. `lines`: the last that it wrote."""
     when = "" if was_ready else " while it was starting"
     if status == -signal.SIGKILL:
-        return f"the embedded engine was killed by signal 9{when}, probably for lack of memory: {_memory(started)}"
+        killed = f"the embedded engine was killed by signal 9{when}"
+        if started.memory is not None and started.memory < started.free:
+            return f"{killed}: somebody ended it, or the system did for lack of memory ({_need(started)})"
+        return f"{killed}, probably for lack of memory: {_memory(started)}"
     if (line := _telling(lines, _MEMORY)) is not None:
         return f"the embedded engine ran out of memory{when} ({line}): {_memory(started)}"
     if (line := _telling(lines, _PORT)) is not None:
@@ -81,6 +84,10 @@ def _signal(number: int) -> str:
 
 
 def _memory(started: Started) -> str:
-    needs = "" if started.memory is None else f"{started.model!r} with this context needs about "
-    needs += "" if started.memory is None else f"{show_bytes(started.memory)}, {show_bytes(started.free)} are free; "
-    return f"{needs}take a smaller model, lower engine.context, or give the gateway more memory"
+    need = f"{_need(started)}; " if started.memory is not None else ""
+    return f"{need}take a smaller model, lower engine.context, or give the gateway more memory"
+
+
+def _need(started: Started) -> str:
+    needed = "an unknown amount" if started.memory is None else show_bytes(started.memory)
+    return f"{started.model!r} with this context needs about {needed}, {show_bytes(started.free)} are free"

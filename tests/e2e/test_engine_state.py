@@ -345,7 +345,7 @@ def test_killed_engine_is_named_and_started_again(launch) -> None:
         down = gateway.log.wait_for("engine down")
         again = gateway.log.wait_for("engine ready", count=2)
 
-    assert "was killed by signal 9, probably for lack of memory: " in down["reason"]
+    assert "was killed by signal 9: somebody ended it, or " in down["reason"]
     assert "with this context needs about " in down["reason"]
     assert again["failed_attempts"] >= 1
 
