@@ -10,14 +10,19 @@ import re
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, metadata
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.documentation.pages import Pages
 from gateway.documentation.spelling import Spelling
 
+if TYPE_CHECKING:
+    from markdown_it.rules_inline import StateInline
+
 _FENCE: Final = re.compile(r"(^ {0,3}```.*?^ {0,3}```$)", re.MULTILINE | re.DOTALL)
 _COMMENT: Final = re.compile(r"^[ \t]*<!--.*?-->[ \t]*\n", re.MULTILINE | re.DOTALL)
 _LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
+_BREAK: Final = "<br>"
+_CODE_OR_BREAK: Final = re.compile(rf"(`+)[^`\n]*\1(?!`)|{_BREAK}")
 _NOT_A_WORD: Final = re.compile(r"[^\w\- ]")
 
 Address = Callable[[str], str]
@@ -26,7 +31,13 @@ Address = Callable[[str], str]
 
 def print_form(pages: Pages, name: str, spelling: Spelling) -> str:
     """The Markdown that the command prints; links give names that it takes."""
-    return _prepared(pages, name, spelling, lambda target: target)
+    text = _prepared(pages, name, spelling, lambda target: target)
+    if not pages.files[name].endswith(".md"):
+        return text
+    pieces = _FENCE.split(text)
+    for at in range(0, len(pieces), 2):
+        pieces[at] = _CODE_OR_BREAK.sub(lambda found: "; " if found[0] == _BREAK else found[0], pieces[at])
+    return "".join(pieces)
 
 
 def html_form(pages: Pages, name: str, spelling: Spelling) -> str:
@@ -37,11 +48,21 @@ def html_form(pages: Pages, name: str, spelling: Spelling) -> str:
     folder = posixpath.dirname(name) or "."
     text = _prepared(pages, name, spelling, lambda target: posixpath.relpath(target, folder))
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    parser.inline.ruler.before("html_inline", "br", _line_break)
     tokens = parser.parse(text)
     for opening, inline in pairwise(tokens):
         if opening.type == "heading_open":
             opening.attrs["id"] = anchor_of(inline.content)
     return parser.renderer.render(tokens, parser.options, {})
+
+
+def _line_break(state: "StateInline", silent: bool) -> bool:  # noqa: FBT001
+    if not state.src.startswith(_BREAK, state.pos):
+        return False
+    if not silent:
+        state.push("hardbreak", "br", 0)
+    state.pos += len(_BREAK)
+    return True
 
 
 def anchor_of(heading: str) -> str:

@@ -87,6 +87,25 @@ def test_html_of_a_page_holds_no_markup_of_the_page(tmp_path: Path, monkeypatch:
     assert 'href="javascript' not in html
 
 
+def test_line_break_in_a_cell_takes_effect_and_no_other_markup_does(tmp_path: Path) -> None:
+    (tmp_path / "x.md").write_text(
+        "| a |\n|---|\n| `x`<br>`y` <br onclick=e> <b>z</b> `<br>` |\n\n```\n<br>\n```\n", encoding="utf-8"
+    )
+    pages = type(PAGES)(tmp_path, {"x": "x.md"})
+    html = html_form(pages, "x", PIP)
+
+    assert re.search(r"<code>x</code><br ?/?>\s*<code>y</code> &lt;br onclick=e&gt; &lt;b&gt;z&lt;/b&gt;", html)
+    assert html.count("&lt;br&gt;") == 2
+    assert "| `x`; `y` <br onclick=e> <b>z</b> `<br>` |\n\n```\n<br>\n```" in print_form(pages, "x", PIP)
+
+
+@pytest.mark.parametrize("name", MARKDOWN)
+def test_no_page_shows_a_line_break_as_text(name: str) -> None:
+    shown = re.sub(r"<(code|pre)>.*?</\1>", "", html_form(PAGES, name, PIP), flags=re.DOTALL)
+
+    assert "&lt;br" not in shown
+
+
 @pytest.mark.parametrize(
     ("url", "words"),
     [
