@@ -29,6 +29,8 @@ PATTERNS: Final = (
     "tools/*/README.md",
 )
 _PACKED: Final = Path(__file__).parent / "repository"
+_NEAR: Final = 0.7
+"""How alike (by `difflib`) a word and a page's name are if it may be that name misspelled."""
 _TITLE: Final = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
@@ -67,9 +69,20 @@ class Pages:
         ends = [name for name in self.files if name.endswith(f"/{asked}")]
         if len(ends) == 1:
             return ends[0]
-        near = ends or difflib.get_close_matches(asked, self.files, n=3, cutoff=0.5)
+        near = ends or self._near(asked.lower())
         hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
         raise ConfigError(f"no page is called {word!r}: {hint}codec-gateway docs lists all pages")
+
+    def _near(self, asked: str) -> list[str]:
+        """At most three names that a person may have meant: of which this is a part, or almost the whole."""
+        if not asked:
+            return []
+        pages = [name for name, path in self.files.items() if path.endswith(".md")]
+        parts = [name for name in pages if re.search(rf"(?<![a-z]){re.escape(asked)}", name.lower())]
+        parts.sort(key=lambda name: name.startswith("adr/"))
+        short = {posixpath.basename(name).lower(): name for name in reversed(pages)}
+        close = [short[each] for each in difflib.get_close_matches(asked, short, n=3, cutoff=_NEAR)]
+        return list(dict.fromkeys([*close, *parts]))[:3]
 
 
 @cache

@@ -53,6 +53,28 @@ def test_word_for_no_page_or_for_several_is_refused_with_the_next_step(word: str
         PAGES.find(word)
 
 
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [
+        ("opperate", "'operate'"),
+        ("becnh", "'bench'"),
+        ("mcp", "'mcp-clients' or 'mcp-speed'"),
+        ("security", "'SECURITY'"),
+        ("desktop", "'clients/claude-desktop'"),
+        ("nosuch", None),
+        ("", None),
+        ("(", None),
+        ("zz" * 5000, None),
+    ],
+)
+def test_only_pages_of_a_similar_name_are_suggested(word: str, names: str | None) -> None:
+    with pytest.raises(ConfigError) as caught:
+        PAGES.find(word)
+
+    assert ("did you mean" in str(caught.value)) == (names is not None)
+    assert names is None or f"did you mean {names}? " in str(caught.value)
+
+
 @pytest.mark.parametrize("name", MARKDOWN)
 def test_links_of_every_page_lead_to_pages_or_are_words(name: str) -> None:
     text = print_form(PAGES, name, PIP)
