@@ -62,11 +62,6 @@ class Row:
     """The reason for the latest of those; None where nothing was recomputed."""
 
     @property
-    def cached_percent(self) -> int | None:
-        """Percentage of the latest request's prompt tokens that were cached."""
-        return None if self.figures is None else percent_cached(self.figures)
-
-    @property
     def reason_words(self) -> str | None:
         """The reason as a sentence."""
         return None if self.reason is None else WORDS[self.reason]
@@ -128,13 +123,6 @@ class Listings:
             models=_names(row.model for row in rows),
             reasons=_names(row.reason for row in rows),
         )
-
-
-def percent_cached(figures: RequestFigures) -> int:
-    """How many percent of a request's prompt tokens were cached: 100 only for all of them, 0 only for none."""
-    if figures.cached in (0, figures.prompt):
-        return 100 if figures.cached else 0
-    return min(max(round(100 * figures.cached / figures.prompt), 1), 99)
 
 
 def date_of(made: float | None) -> datetime | None:

@@ -18,7 +18,6 @@ from gateway.config.show import secrets_of
 from gateway.engine.left_behind import shared_prefix
 from gateway.observe.escape import escape_text
 from gateway.serve.admin.losses import WORDS, advice_on_loss
-from gateway.serve.console.listing import percent_cached
 from gateway.serve.console.render import PreparedText
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.visit import Page, Visit, unless_shown
@@ -54,9 +53,13 @@ class Row:
     """None where nothing was changed, or where text may not be shown."""
 
     @property
-    def cached_percent(self) -> int:
-        """Percentage of the prompt tokens that were cached."""
-        return percent_cached(self.figures)
+    def cached_percent(self) -> str:
+        """Percentage of the prompt tokens that were cached: 100 only for all of them, 0 only for none."""
+        cached, prompt = self.figures.cached, self.figures.prompt
+        if cached in (0, prompt):
+            return "100" if cached else "0"
+        share = 100 * cached / prompt
+        return "<1" if share < 1 else ">99" if share > 99 else str(round(share))
 
 
 class Why:

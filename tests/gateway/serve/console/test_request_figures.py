@@ -272,7 +272,6 @@ class World:
             assert row.figures == chain[-1].figures
             assert row.recomputed == sum(each.figures.recomputed for each in chain if each.figures is not None)
             assert (row.reason is None) == (row.recomputed == 0)
-            assert row.cached_percent is None or 0 <= row.cached_percent <= 100
             assert row.when is not None
             assert row.when.utcoffset() is not None
             speed = row.figures.tokens_per_second if row.figures is not None else None

@@ -8,6 +8,7 @@ from gateway.agent.memory import Miss, RequestFigures
 from gateway.agent.recall import Comparison
 from gateway.config.console import ConsoleConfig
 from gateway.config.model import ServeConfig
+from gateway.serve.console.why import Row
 
 pytestmark = pytest.mark.anyio
 SECRET = "t0ken-t0ken-t0ken"
@@ -43,11 +44,24 @@ async def test_each_request_is_a_row_with_its_figures_and_what_mends_it(
     assert "60 of 1,600 prompt tokens cached" in first.text
     assert "engine.volatile" in first.one(class_="advice").text
     assert "message 3 changes at character 41" in first.text
-    assert first.one("progress").attributes["value"] == "4"
+    bar = first.one("progress").attributes
+    assert (bar["value"], bar["max"]) == ("60", "1600")
+    assert first.one("progress").text == "4 %"
     assert "nothing recomputed" in second.text
     assert second.all(class_="advice") == []
     assert page.one(class_="figures").one("dt").text == "client_changed"
     assert page.one(class_="figures").one("dd").text == "1,440 tokens"
+
+
+@pytest.mark.parametrize(
+    ("cached", "shown"),
+    [(0, "0"), (3, "<1"), (8, "<1"), (9, "1"), (404, "50"), (799, "99"), (805, ">99"), (808, "100")],
+)
+async def test_share_of_cached_tokens_is_never_rounded_to_none_or_all(cached: int, shown: str) -> None:
+    figures = RequestFigures(808, cached, 0, 0, 0)
+    row = Row(datetime(2026, 11, 23, tzinfo=UTC), "c", None, "a", figures, None, None, None)
+
+    assert row.cached_percent == shown
 
 
 async def test_page_is_made_anew_only_where_a_request_came(run_console, settings_of) -> None:
