@@ -56,7 +56,7 @@ def html_form(pages: Pages, name: str, spelling: Spelling) -> str:
     return parser.renderer.render(tokens, parser.options, {})
 
 
-def _line_break(state: "StateInline", silent: bool) -> bool:  # noqa: FBT001
+def _line_break(state: "StateInline", silent: bool) -> bool:
     if not state.src.startswith(_BREAK, state.pos):
         return False
     if not silent:

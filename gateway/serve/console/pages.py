@@ -3,7 +3,7 @@
 Turns a request into a page. A browser that is not signed in gets the sign-in form and the static files only.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from math import ceil
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from gateway.config.model import ServeConfig
+from gateway.documentation.spelling import ANYWHERE
 from gateway.errors import ConfigError, GatewayError
 from gateway.observe.audit_line import AuditLine
 from gateway.observe.logs import get_logger
@@ -213,13 +214,15 @@ class Console:
 
     def _sign_in_page(self, request: Request, key: str, problem: str = "", status: int = 200) -> Response:
         values = _signed_out(key=key, problem=problem, admin=_admin_url(request))
+        if request.scope[SCHEME] == "https":
+            values |= {"program": ANYWHERE.program}  # anybody may read it; no folder of this machine
         return self._renderer.page("sign_in.html", values, status)
 
     def _refused(self, status: int, words: str) -> Response:
         return self._renderer.page("refused.html", _signed_out(status=status, words=words), status)
 
 
-def _signed_out(**values: Any) -> Mapping[str, Any]:
+def _signed_out(**values: Any) -> dict[str, Any]:
     """Values for a page shown to somebody who is not signed in."""
     return {"path": "", "section": "", "navigation": (), "csrf": "", "engine": None, **values}
 

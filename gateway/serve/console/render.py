@@ -17,6 +17,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from gateway.config.masking import mask_text
+from gateway.documentation.spelling import own_spelling
 from gateway.observe.escape import escape_text
 
 _FOLDER: Final = Path(__file__).parent
@@ -57,6 +58,7 @@ class Renderer:
         # The library's type for the table allows only its own filters.
         filters = cast("dict[str, Callable[..., object]]", self._templates.filters)
         filters.update(_FILTERS)
+        cast("dict[str, object]", self._templates.globals)["program"] = own_spelling().program
 
     def page(self, template: str, values: Mapping[str, Any], status: int = 200) -> Response:
         """Render a template as a page."""

@@ -5,6 +5,7 @@ are as many as there are files. What is asked for is looked up among their names
 same for everybody, so no credential is needed.
 """
 
+from html import escape
 from typing import Final
 
 import anyio.to_thread
@@ -40,13 +41,21 @@ class DocPages:
             await send(start)
             await send({"type": "http.response.body", "body": b""})
         elif name not in open_pages().files:
-            words = f"no page is called {name!r}: see {ROOT}/"
-            await error_response(404, words, code="not_found")(scope, receive, send)
+            await self._refuse(scope, receive, send, name, as_html=as_html)
         else:
             if (name, as_html) not in self._made:
                 self._made[name, as_html] = await anyio.to_thread.run_sync(self._make, name, as_html)
             body, kind = self._made[name, as_html]
             await send_answer(scope, send, body, kind, _PICTURE_POLICY if kind.startswith("image/") else POLICY)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, name: str, *, as_html: bool) -> None:
+        words = f"no page is called {name!r:.100}: see {ROOT}/"
+        if as_html:
+            link = f'<p><a href="{ROOT}/">all pages</a></p>'
+            body = page_bytes("codec-gateway", f"<h1>No such page</h1><p>{escape(words)}</p>{link}")
+            await send_answer(scope, send, body, HTML, status=404)
+        else:
+            await error_response(404, words, code="not_found")(scope, receive, send)
 
     def _make(self, name: str, as_html: bool) -> tuple[bytes, str]:
         pages = open_pages()

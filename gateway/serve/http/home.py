@@ -1,7 +1,7 @@
 """`GET /`: what this is and where things are, for a person who opened the address in a browser; and `/docs`.
 
 One page, and the same content as JSON, made once. It reveals nothing about this gateway but, to people on the same
-machine, where its admin port is, so it asks for no credential.
+machine, where its admin port and so the console is, so it asks for no credential.
 """
 
 import json
@@ -15,9 +15,11 @@ from gateway.config.address import is_loopback
 from gateway.config.model import ServeConfig
 from gateway.documentation.spelling import ANYWHERE, own_spelling
 from gateway.serve.http.doc_pages import ROOT, DocPages
+from gateway.serve.http.errors import error_response
 from gateway.serve.http.plain_page import HTML, page_bytes, send_answer
 
 _JSON: Final = "application/json"
+_CONSOLE: Final = "/console"
 _PLACES: Final = {
     "/mcp": "MCP over Streamable HTTP: the tools of all servers behind this gateway",
     "/v1/chat/completions": "OpenAI's chat completions; the gateway runs the calls of its own tools",
@@ -32,7 +34,7 @@ _PLACES: Final = {
     f"{ROOT}/": "the documentation of this version",
 }
 _ADMIN: Final = {
-    "/console": "conversations as the model sees them, servers and tools, for people",
+    _CONSOLE: "conversations as the model sees them, servers and tools, for people",
     "/status": "the state of servers, tools and engine, as JSON; the command {status} prints it",
     "/healthz/ready": "whether requests can be served, and if not, why; /healthz/live: whether it runs",
     "/metrics": "metrics for Prometheus",
@@ -49,7 +51,9 @@ class Home:
         self._app = app
         is_local = is_loopback(serve.host)
         spelling = own_spelling() if is_local else ANYWHERE
-        admin = _admin_places(serve, spelling.message("codec-gateway status"), is_local=is_local)
+        origin = _admin_origin(serve) if is_local else ""
+        admin = _admin_places(serve, origin, f"{spelling.program} status{_admin_option(serve, origin)}")
+        self._console = f"{origin}{_CONSOLE}" if origin and serve.workers == 1 else ""
         self._page = page_bytes("codec-gateway", _body(admin))
         self._json = json.dumps(
             {"name": "codec-gateway", "description": _WORDS, "paths": _PLACES, "admin": admin}
@@ -66,16 +70,37 @@ class Home:
             return send_answer(scope, send, self._page, HTML)
         if scope["path"] == ROOT or scope["path"].startswith(f"{ROOT}/"):
             return self._docs.answer(scope, receive, send, as_html=_accepts(scope, "text/html"))
+        if self._console and f"{scope['path']}/".startswith(f"{_CONSOLE}/"):
+            return self._name_console(scope, receive, send)
         return self._app(scope, receive, send)
 
+    def _name_console(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if _accepts(scope, "text/html"):
+            link = _linked(f"<code>{escape(self._console)}</code>", self._console)
+            body = f"<h1>Not here</h1><p>The console is on the admin port: {link}</p>"
+            return send_answer(scope, send, page_bytes("codec-gateway", body), HTML, status=404)
+        words = f"the console is on the admin port: {self._console}"
+        return error_response(404, words, code="not_found")(scope, receive, send)
 
-def _admin_places(serve: ServeConfig, status: str, *, is_local: bool) -> dict[str, str]:
-    """The pages of the admin port: with its address only for readers who can reach it, and if it is known."""
+
+def _admin_origin(serve: ServeConfig) -> str:
+    """The admin port's address; empty if it can't be reached from this machine alone, or is not known."""
     host = f"[{serve.admin_host}]" if ":" in serve.admin_host else serve.admin_host
-    is_known = is_local and is_loopback(serve.admin_host) and serve.admin_port
-    origin = f"http://{host}:{serve.admin_port}" if is_known else ""
+    is_known = is_loopback(serve.admin_host) and serve.admin_port
+    return f"http://{host}:{serve.admin_port}" if is_known else ""
+
+
+def _admin_option(serve: ServeConfig, origin: str) -> str:
+    """The option by which a command finds this admin port; empty where the command's default is right."""
+    usual = ServeConfig()
+    is_usual = (serve.admin_host, serve.admin_port) == (usual.admin_host, usual.admin_port)
+    return "" if is_usual else f" --admin {origin or 'URL'}"
+
+
+def _admin_places(serve: ServeConfig, origin: str, status: str) -> dict[str, str]:
+    """The pages of the admin port: with its address only for readers who can reach it, and if it is known."""
     # Several workers share one admin port, which has no console.
-    shown = {path: words for path, words in _ADMIN.items() if path != "/console" or serve.workers == 1}
+    shown = {path: words for path, words in _ADMIN.items() if path != _CONSOLE or serve.workers == 1}
     return {f"{origin}{path}": words.format(status=status) for path, words in shown.items()}
 
 

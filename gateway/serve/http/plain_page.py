@@ -35,8 +35,10 @@ def page_bytes(title: str, body: str) -> bytes:
     ).encode()
 
 
-async def send_answer(scope: Scope, send: Send, body: bytes, kind: str, policy: str = POLICY) -> None:
-    """Answer with 200; a HEAD request gets no body."""
+async def send_answer(
+    scope: Scope, send: Send, body: bytes, kind: str, policy: str = POLICY, status: int = 200
+) -> None:
+    """Answer; a HEAD request gets no body."""
     headers = [
         (b"content-type", kind.encode()),
         (b"content-length", str(len(body)).encode()),
@@ -45,5 +47,5 @@ async def send_answer(scope: Scope, send: Send, body: bytes, kind: str, policy: 
         (b"referrer-policy", b"no-referrer"),
         (b"vary", b"accept"),
     ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

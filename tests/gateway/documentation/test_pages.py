@@ -58,7 +58,7 @@ def test_word_for_no_page_or_for_several_is_refused_with_the_next_step(word: str
     [
         ("opperate", "'operate'"),
         ("becnh", "'bench'"),
-        ("mcp", "'mcp-clients' or 'mcp-speed'"),
+        ("mcp", "'mcp-clients' or 'mcp-speed' or 'examples/leaf_mcp/README'"),
         ("security", "'SECURITY'"),
         ("desktop", "'clients/claude-desktop'"),
         ("nosuch", None),

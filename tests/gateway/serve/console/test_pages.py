@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+from gateway.documentation.spelling import Spelling
+from gateway.serve.console import render
+
 pytestmark = pytest.mark.anyio
 TOKEN = "an-operators-token-of-40-characters-here"
 CURRENT = {"/console/pins": "/console/servers"}
@@ -29,6 +32,16 @@ async def test_signed_out_page_names_the_command_that_lets_one_in(site, page_of)
         "http://127.0.0.1:8601": "codec-gateway console",
         "http://127.0.0.1:8701": "codec-gateway console --admin http://127.0.0.1:8701",
     }
+
+
+async def test_signed_out_page_spells_the_command_for_the_reader(
+    run_console, settings_of, page_of, monkeypatch
+) -> None:
+    monkeypatch.setattr(render, "own_spelling", lambda: Spelling("e/bin/"))
+    async with run_console(settings_of()) as site:
+        page = page_of((await site.browser.http.get("/console/sign-in")).text)
+
+    assert page.one("pre").text == "e/bin/codec-gateway console"
 
 
 async def test_address_of_the_start_signs_in_by_a_form_and_looking_at_it_does_not_use_it_up(site) -> None:

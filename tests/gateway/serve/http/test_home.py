@@ -80,6 +80,60 @@ async def test_console_is_named_with_its_address_only_to_readers_on_the_same_mac
     assert any(path.endswith("/metrics") for path in admin)
 
 
+@pytest.mark.parametrize(
+    ("serve", "command"),
+    [
+        ({}, "codec-gateway status"),
+        ({"host": "0.0.0.0"}, "codec-gateway status"),
+        ({"admin_port": 9}, "codec-gateway status --admin http://127.0.0.1:9"),
+        ({"admin_host": "::1", "admin_port": 9}, "codec-gateway status --admin http://[::1]:9"),
+        ({"admin_port": 0}, "codec-gateway status --admin URL"),
+        ({"host": "0.0.0.0", "admin_port": 9}, "codec-gateway status --admin URL"),
+    ],
+)
+async def test_status_command_names_an_admin_port_that_it_would_not_ask(serve, command):
+    async with client(home(**serve)) as http:
+        admin = (await http.get("/", headers={"Accept": "application/json"})).json()["admin"]
+
+    assert f"the command {command} prints it" in " ".join(admin.values())
+
+
+@pytest.mark.parametrize("path", ["/console", "/console/", "/console/why"])
+async def test_console_is_not_here_and_its_address_is_named_on_the_same_machine(path):
+    url = "http://127.0.0.1:9/console"
+    async with client(home(admin_port=9)) as http:
+        page, answer = await http.get(path, headers=BROWSER), await http.get(path)
+        posted = await http.post(path)
+
+    assert (page.status_code, answer.status_code, posted.text) == (404, 404, "else")
+    assert f'<a href="{url}">' in page.text
+    assert answer.json()["error"]["message"] == f"the console is on the admin port: {url}"
+
+
+@pytest.mark.parametrize(
+    ("path", "serve"),
+    [
+        ("/console", {"host": "0.0.0.0"}),
+        ("/console", {"workers": 2}),
+        ("/console", {"admin_port": 0}),
+        ("/consoles", {}),
+    ],
+)
+async def test_console_without_an_address_for_the_reader_is_a_path_like_others(path, serve):
+    async with client(home(**serve)) as http:
+        assert (await http.get(path, headers=BROWSER)).text == "else"
+
+
+async def test_browser_that_asks_for_an_unknown_page_of_the_documentation_gets_a_page():
+    async with client(home()) as http:
+        page, answer = await http.get("/docs/<b>no", headers=BROWSER), await http.get("/docs/no")
+
+    assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "no page is called &#x27;&lt;b&gt;no&#x27;" in page.text
+    assert '<a href="/docs/">' in page.text
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+
+
 async def test_program_that_asks_for_json_gets_json():
     async with client(home()) as http:
         answer = await http.get("/", headers={"Accept": "application/json"})
