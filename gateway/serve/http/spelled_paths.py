@@ -13,13 +13,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 _SLASHES: Final = re.compile("/{2,}")
 _BARE: Final = re.compile(r"/(chat/completions|responses|messages|models)(/|$)")
 _ROOT: Final = "/v1"
+_ROOTS: Final = re.compile(r"(?:/v1)+(?=/v1/)")
 
 
 def path_as_served(path: str) -> str:
     """Give the path that is meant."""
     one = _SLASHES.sub("/", path) if "//" in path else path
-    while one.startswith(f"{_ROOT}{_ROOT}/"):
-        one = one.removeprefix(_ROOT)
+    # All at once: a head may hold thousands.
+    if repeated := _ROOTS.match(one):
+        one = one[repeated.end() :]
     if _BARE.match(one):
         one = f"{_ROOT}{one}"
     return one.rstrip("/") if one.startswith(f"{_ROOT}/") else one

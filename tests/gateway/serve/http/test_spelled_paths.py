@@ -1,5 +1,7 @@
 """Each way in which clients spell a path of /v1 comes to one; other paths stay as they are."""
 
+import sys
+
 import pytest
 
 from gateway.serve.http.spelled_paths import path_as_served
@@ -38,3 +40,21 @@ CHAT = "/v1/chat/completions"
 def test_path_as_served(path: str, served: str) -> None:
     assert path_as_served(path) == served
     assert path_as_served(served) == served
+
+
+def test_repeated_root_is_taken_off_at_once() -> None:
+    steps = 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    path = "/v1" * 20_000 + "/models"
+    sys.setprofile(count)
+    try:
+        served = path_as_served(path)
+    finally:
+        sys.setprofile(None)
+
+    assert served == "/v1/models"
+    assert steps < 50
