@@ -89,13 +89,22 @@ class Pages:
 def open_pages() -> Pages:
     """Find the pages. Raises `ConfigError` if this installation has none."""
     root = _PACKED if _PACKED.is_dir() else Path(__file__).parents[2]
-    paths = [
-        str(path.relative_to(root))
-        for pattern in PATTERNS
-        for path in sorted(root.glob(pattern))
-        if path.is_file() and "__pycache__" not in path.parts
-    ]
+    paths = paths_of_pages(root)
     if not paths:
         raise ConfigError(f"this installation has no pages: there are none in {str(_PACKED)!r}; install it again")
     files = {path.removeprefix("docs/").removesuffix(".md"): path for path in paths}
     return Pages(root, MappingProxyType(files))
+
+
+def paths_of_pages(root: Path) -> list[str]:
+    """The files of pages below a folder. Hidden files and links are none: in a clone, those are somebody's own."""
+    return [
+        str(path.relative_to(root))
+        for pattern in PATTERNS
+        for path in sorted(root.glob(pattern))
+        if path.is_file() and not path.is_symlink() and not _is_foreign(path.relative_to(root))
+    ]
+
+
+def _is_foreign(path: Path) -> bool:
+    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.documentation import render
-from gateway.documentation.pages import PATTERNS, open_pages
+from gateway.documentation.pages import PATTERNS, open_pages, paths_of_pages
 from gateway.documentation.render import html_form, print_form
 from gateway.documentation.spelling import ANYWHERE, Spelling, _spelling
 from gateway.errors import ConfigError
@@ -27,6 +27,15 @@ def test_every_file_has_a_name_of_its_own_and_is_packed() -> None:
     assert len(PAGES.files) == len(set(PAGES.files.values())) > 80
     assert all(into == f"gateway/documentation/repository/{path}" for path, into in packed.items())
     assert [path for path in PAGES.files.values() if not any(Path(path).is_relative_to(each) for each in packed)] == []
+
+
+def test_hidden_files_and_links_of_a_clone_are_no_pages(tmp_path: Path) -> None:
+    for path in ("examples/a/.env", "examples/.venv/lib/x.py", "examples/a/x.py", "docs/x.md", "key.md"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x")
+    (tmp_path / "examples/a/link.md").symlink_to(tmp_path / "key.md")
+
+    assert paths_of_pages(tmp_path) == ["docs/x.md", "examples/a/x.py"]
 
 
 @pytest.mark.parametrize(
