@@ -4,11 +4,13 @@ Turns a written address into a yes or no. No name is ever resolved here: what a 
 check and the use.
 """
 
+import re
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
 _LONGEST_NAME: Final = 253
+_BRACKETS: Final = re.compile(r"\[[0-9A-Fa-f:.]+\](?::\d*)?")
 
 
 def is_loopback(host: str) -> bool:
@@ -18,6 +20,19 @@ def is_loopback(host: str) -> bool:
         return name == "localhost" or ip_address(name).is_loopback
     except ValueError:
         return False
+
+
+def host_name(netloc: str) -> str | None:
+    """The name in `name:port`; None if there is anything else (a path, a user) or nothing."""
+    # `urlsplit` takes `[::1].evil` for ::1.
+    if netloc.startswith("[") and _BRACKETS.fullmatch(netloc) is None:
+        return None
+    try:
+        parts = urlsplit(f"//{netloc}")
+        exact = parts.netloc == netloc and "@" not in netloc and (parts.port is None or parts.port > 0)
+        return parts.hostname if exact else None
+    except ValueError:
+        return None
 
 
 def is_http_url(url: str) -> bool:

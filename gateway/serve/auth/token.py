@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Collection, Iterable
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.config.address import is_loopback
+from gateway.config.address import host_name, is_loopback
 from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.config.state import state_folder
 from gateway.errors import ConfigError
@@ -170,13 +169,3 @@ def names_us(netloc: str, allowed: Collection[str]) -> bool:
     """Whether a `Host` is one of the gateway's names: a loopback one, or one of `allowed` (in lower case)."""
     name = host_name(netloc)
     return name is not None and (is_loopback(name) or name in allowed or netloc.lower() in allowed)
-
-
-def host_name(netloc: str) -> str | None:
-    """The name in `name:port`; None if there is anything else (a path, a user) or nothing."""
-    try:
-        parts = urlsplit(f"//{netloc}")
-        exact = parts.netloc == netloc and "@" not in netloc and (parts.port is None or parts.port > 0)
-        return parts.hostname if exact else None
-    except ValueError:
-        return None

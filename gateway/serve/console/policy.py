@@ -11,11 +11,11 @@ from typing import Final
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.config.address import is_loopback
+from gateway.config.address import host_name, is_loopback
 from gateway.config.model import ServeConfig
 from gateway.observe.escape import escape_text
-from gateway.serve.auth.token import host_name, names_us, own_hosts
-from gateway.serve.http.client_address import TrustedProxies
+from gateway.serve.auth.token import names_us, own_hosts
+from gateway.serve.http.client_address import FORWARDED, TrustedProxies
 
 SCHEME: Final = "console.scheme"
 """Key in the ASGI scope: the scheme that the browser uses, `http` (on this machine) or `https`."""
@@ -35,7 +35,6 @@ HEADERS: Final[Mapping[bytes, bytes]] = {
     b"x-frame-options": b"DENY",
     b"cache-control": b"no-store",
 }
-_FORWARDED: Final = frozenset({b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded"})
 _ONCE: Final = (b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode")
 _SHOWN: Final = 100
 _NO_TLS: Final = (
@@ -89,7 +88,7 @@ class Policy:
 
     def _place(self, peer: str, host: str, scope: Scope) -> tuple[str, str] | None:
         headers = scope["headers"]
-        if not any(name in _FORWARDED for name, _ in headers):
+        if not any(name in FORWARDED for name, _ in headers):
             here = is_loopback(peer) and is_loopback(host_name(host) or "")
             return ("http", peer) if here else None
         schemes = {value.strip().lower() for name, value in headers if name == b"x-forwarded-proto"}

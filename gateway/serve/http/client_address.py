@@ -9,6 +9,8 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
 _FORWARDED: Final = b"x-forwarded-for"
+FORWARDED: Final = frozenset({_FORWARDED, b"x-forwarded-proto", b"x-forwarded-host", b"forwarded"})
+"""Headers by which a proxy says that it forwards a request."""
 
 
 class TrustedProxies:

@@ -1,7 +1,8 @@
 """`GET /`: what this is and where things are, for a person who opened the address in a browser; and `/docs`.
 
 One page, and the same content as JSON, made once. It reveals nothing about this gateway but, to people on the same
-machine, where its admin port and so the console is, so it asks for no credential.
+machine, where its admin port, and so the console, and its programs are, so it asks for no credential. A request that a
+proxy forwarded, or that names another host, comes from elsewhere.
 """
 
 import json
@@ -11,9 +12,10 @@ from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.config.address import is_loopback
+from gateway.config.address import host_name, is_loopback
 from gateway.config.model import ServeConfig
-from gateway.documentation.spelling import ANYWHERE, own_spelling
+from gateway.documentation.spelling import ANYWHERE, Spelling, own_spelling
+from gateway.serve.http.client_address import FORWARDED
 from gateway.serve.http.doc_pages import ROOT, DocPages
 from gateway.serve.http.errors import error_response
 from gateway.serve.http.plain_page import HTML, page_bytes, send_answer
@@ -49,38 +51,57 @@ class Home:
 
     def __init__(self, app: ASGIApp, serve: ServeConfig) -> None:
         self._app = app
-        is_local = is_loopback(serve.host)
-        spelling = own_spelling() if is_local else ANYWHERE
-        origin = _admin_origin(serve) if is_local else ""
-        admin = _admin_places(serve, origin, f"{spelling.program} status{_admin_option(serve, origin)}")
-        self._console = f"{origin}{_CONSOLE}" if origin and serve.workers == 1 else ""
-        self._page = page_bytes("codec-gateway", _body(admin))
-        self._json = json.dumps(
-            {"name": "codec-gateway", "description": _WORDS, "paths": _PLACES, "admin": admin}
-        ).encode()
-        self._docs = DocPages(spelling)
+        self._far = _Shown(serve, ANYWHERE, is_local=False)
+        self._near = _Shown(serve, own_spelling(), is_local=True) if is_loopback(serve.host) else None
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one ASGI connection. Not `async`: another coroutine here would cost every request time."""
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             return self._app(scope, receive, send)
         if scope["path"] == "/":
+            shown = self._shown_to(scope)
             if _accepts(scope, _JSON) and not _accepts(scope, "text/html"):
-                return send_answer(scope, send, self._json, _JSON)
-            return send_answer(scope, send, self._page, HTML)
+                return send_answer(scope, send, shown.json, _JSON)
+            return send_answer(scope, send, shown.page, HTML)
         if scope["path"] == ROOT or scope["path"].startswith(f"{ROOT}/"):
-            return self._docs.answer(scope, receive, send, as_html=_accepts(scope, "text/html"))
-        if self._console and f"{scope['path']}/".startswith(f"{_CONSOLE}/"):
-            return self._name_console(scope, receive, send)
+            return self._shown_to(scope).docs.answer(scope, receive, send, as_html=_accepts(scope, "text/html"))
+        if f"{scope['path']}/".startswith(f"{_CONSOLE}/") and (console := self._shown_to(scope).console):
+            return _name_console(console, scope, receive, send)
         return self._app(scope, receive, send)
 
-    def _name_console(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if _accepts(scope, "text/html"):
-            link = _linked(f"<code>{escape(self._console)}</code>", self._console)
-            body = f"<h1>Not here</h1><p>The console is on the admin port: {link}</p>"
-            return send_answer(scope, send, page_bytes("codec-gateway", body), HTML, status=404)
-        words = f"the console is on the admin port: {self._console}"
-        return error_response(404, words, code="not_found")(scope, receive, send)
+    def _shown_to(self, scope: Scope) -> "_Shown":
+        return self._near if self._near is not None and _is_from_here(scope) else self._far
+
+
+class _Shown:
+    """What readers on this machine get, or those elsewhere."""
+
+    def __init__(self, serve: ServeConfig, spelling: Spelling, *, is_local: bool) -> None:
+        origin = _admin_origin(serve) if is_local else ""
+        admin = _admin_places(serve, origin, f"{spelling.program} status{_admin_option(serve, origin)}")
+        self.console = f"{origin}{_CONSOLE}" if origin and serve.workers == 1 else ""
+        self.page = page_bytes("codec-gateway", _body(admin))
+        self.json = json.dumps(
+            {"name": "codec-gateway", "description": _WORDS, "paths": _PLACES, "admin": admin}
+        ).encode()
+        self.docs = DocPages(spelling)
+
+
+def _is_from_here(scope: Scope) -> bool:
+    """Whether the request names this machine, and no proxy says that it comes from elsewhere."""
+    if any(name in FORWARDED for name, _ in scope["headers"]):
+        return False
+    hosts = [host_name(value.decode("latin-1")) for name, value in scope["headers"] if name == b"host"]
+    return all(host is not None and is_loopback(host) for host in hosts)
+
+
+def _name_console(console: str, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    if _accepts(scope, "text/html"):
+        link = _linked(f"<code>{escape(console)}</code>", console)
+        body = f"<h1>Not here</h1><p>The console is on the admin port: {link}</p>"
+        return send_answer(scope, send, page_bytes("codec-gateway", body), HTML, status=404)
+    words = f"the console is on the admin port: {console}"
+    return error_response(404, words, code="not_found")(scope, receive, send)
 
 
 def _admin_origin(serve: ServeConfig) -> str:

@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.documentation.spelling import Spelling
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.http.home import Home
@@ -132,6 +133,36 @@ async def test_browser_that_asks_for_an_unknown_page_of_the_documentation_gets_a
     assert "no page is called &#x27;&lt;b&gt;no&#x27;" in page.text
     assert '<a href="/docs/">' in page.text
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Forwarded-For": "203.0.113.9"},
+        {"X-Forwarded-Proto": "https"},
+        {"Forwarded": "for=203.0.113.9"},
+        {"Host": "gateway.example"},
+        {"Host": "[::1].example"},
+    ],
+)
+async def test_reader_behind_a_proxy_learns_neither_the_admin_port_nor_a_folder(headers, monkeypatch):
+    monkeypatch.setattr("gateway.serve.http.home.own_spelling", lambda: Spelling("/home/ada/bin/", "/home/ada/bin"))
+    app = home()
+    async with client(app) as http:
+        here = [(await http.get(path)).text for path in ("/", "/docs/mcp-clients")]
+        there = [(await http.get(path, headers=headers)).text for path in ("/", "/docs/mcp-clients")]
+
+    assert "127.0.0.1:8601" in here[0]
+    assert "/home/ada/bin" in here[1]
+    assert "127.0.0.1:8601" not in there[0]
+    assert "/home/ada" not in "".join(there)
+
+
+async def test_name_of_a_missing_page_is_cut_in_the_answer():
+    async with client(home()) as http:
+        answer = await http.get("/docs/" + "a" * 30_000)
+
+    assert (answer.status_code, len(answer.content) < 500) == (404, True)
 
 
 async def test_program_that_asks_for_json_gets_json():
