@@ -4,19 +4,22 @@ Turns a path into a sentence about what is wrong with the file (none: nothing is
 needs, and a stamp by which a change of the file is noticed. Only the head of the file is read.
 """
 
-import mmap
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from leaf_sdk.errors import CodecError, MapTruncated, MapUnsupported
-from leaf_sdk.vocab.gguf_head import MAGIC, GgufHead, read_head
+from leaf_sdk.vocab.gguf_head import HEAD_BYTES, MAGIC, GgufHead, read_head
 from leaf_sdk.vocab.gguf_tensors import least_size
 
+T = TypeVar("T")
 Stamp = tuple[tuple[int, ...] | None, ...]
 """Changes when one of a model's files does."""
 
 _BEGINNING: Final = 512
+_HEAD_READS: Final = (8 << 20, HEAD_BYTES + 1)
+"""How much of a file is read for its head: the first is enough for most."""
 _PART: Final = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 _MEGA: Final = 1_000_000
 _GIGA: Final = 1_000_000_000
@@ -28,22 +31,32 @@ _CACHE_BYTES: Final = 2
 def model_fault(path: Path) -> str | None:
     """Why llama.cpp can't load this file; None: nothing is known against it. Reads the disk."""
     try:
-        return next(filter(None, map(_fault_of_part, _parts(path) or [path])), None) or _fault_of_split(path)
+        return next(filter(None, map(_fault_of_part, _parts(path))), None) or _fault_of_split(path)
     except OSError as error:
         return f"model {path.name!r} can't be read: {error.strerror}; check its path and its permissions"
+    except (CodecError, ValueError):
+        return f"model {path.name!r} can't be read: it changed meanwhile, or no file can have this name; {_AGAIN}"
 
 
 def model_stamp(path: Path) -> Stamp:
-    """What to compare later to notice that a model's file has changed, or one of its parts. Reads the disk."""
-    return tuple(_stamp(each) for each in _parts(path) or [path])
+    """What to compare later to notice that a model's file has changed, or one of its parts. Reads the disk.
+
+    It ends with the first part that is missing, so that a name that claims 99999 parts costs nothing.
+    """
+    stamps: list[tuple[int, ...] | None] = []
+    for each in _parts(path):
+        stamps.append(_stamp(each))
+        if stamps[-1] is None:
+            break
+    return tuple(stamps)
 
 
 def memory_needed(path: Path, context: int) -> int | None:
     """Bytes for the weights of a model and a KV cache of `context` tokens, roughly; None: it can't be read."""
     try:
-        weights = sum(each.stat().st_size for each in _parts(path) or [path])
+        weights = sum(each.stat().st_size for each in _parts(path))
         return weights + context * _cache_per_token(_head(path))
-    except (OSError, CodecError):
+    except (OSError, CodecError, ValueError):
         return None
 
 
@@ -59,6 +72,8 @@ def _fault_of_part(path: Path) -> str | None:
         split = _PART.fullmatch(path.name)
         more = "get all parts of the split model, in one directory" if split else "correct the path"
         return f"model {path.name!r} does not exist: {more}"
+    if not path.is_file():
+        return f"model {path.name!r} is not a regular file: name a GGUF file (--model, engine.model)"
     size = path.stat().st_size
     if not size:
         return f"model {path.name!r} is empty: {_AGAIN}"
@@ -67,7 +82,7 @@ def _fault_of_part(path: Path) -> str | None:
     if not beginning.startswith(MAGIC):
         return f"model {path.name!r} is not a GGUF file: {_what_instead(beginning)}"
     try:
-        needed = least_size(_head(path))
+        needed = _read(path, least_size)
     except MapTruncated:
         return f"model {path.name!r} is truncated: it ends after {show_bytes(size)}, inside its head; {_AGAIN}"
     except MapUnsupported as error:
@@ -87,19 +102,32 @@ def _fault_of_split(path: Path) -> str | None:
     return f"model {path.name!r} is part {number + 1} of a split model: name its first part (--model, engine.model)"
 
 
-def _parts(path: Path) -> list[Path]:
-    """The files of a split model, by the name of one of them; empty: it is not split."""
+def _parts(path: Path) -> Iterator[Path]:
+    """The files of a split model, by the name of one of them; the path itself if it is not split."""
     named = _PART.fullmatch(path.name)
     if named is None or not 1 <= int(named["number"]) <= int(named["count"]):
-        return []
+        yield path
+        return
     count = named["count"]
-    return [path.with_name(f"{named['stem']}-{number:05}-of-{count}.gguf") for number in range(1, int(count) + 1)]
+    for number in range(1, int(count) + 1):
+        yield path.with_name(f"{named['stem']}-{number:05}-of-{count}.gguf")
 
 
 def _head(path: Path) -> GgufHead:
+    return _read(path, lambda head: head)
+
+
+def _read(path: Path, use: Callable[[GgufHead], T]) -> T:
+    """What `use` makes of the head. The file is not mapped: it may be cut short meanwhile, which would be a SIGBUS."""
     with path.open("rb") as file:
-        # It is closed with the head's cursor, which reads from it.
-        return read_head(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+        first, most = _HEAD_READS
+        data = file.read(first)
+        try:
+            return use(read_head(data))
+        except MapTruncated:
+            if len(data) < first:
+                raise
+        return use(read_head(data + file.read(most - first)))
 
 
 def _what_instead(beginning: bytes) -> str:
@@ -137,6 +165,6 @@ def _cache_per_token(head: GgufHead) -> int:
 def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
         told = path.stat()
-    except OSError:
+    except (OSError, ValueError):
         return None
     return told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns

@@ -1,7 +1,7 @@
 """The head of a GGUF file to its key-value pairs, and a cursor at the description of the tensors that follows.
 
-Every length that the file claims is checked against the bytes that are there before anything is allocated for it. The
-caller passes the file as a memory map. Knows no tokenizer and no tensor.
+Every length that the file claims is checked against the bytes that are there before anything is allocated for it, and
+no head is read beyond `HEAD_BYTES`. The caller may pass a memory map. Knows no tokenizer and no tensor.
 
 Source: the GGUF specification, versions 2 and 3 (little-endian).
 """
@@ -13,6 +13,8 @@ from typing import cast
 from leaf_sdk.errors import MapTruncated, MapUnsupported, NotAMap
 
 MAGIC = b"GGUF"
+HEAD_BYTES = 64 << 20
+"""Maximum bytes of a head. A vocabulary of 262,144 tokens takes 20 MB; a sparse file can claim any number."""
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
@@ -41,7 +43,7 @@ def read_head(data: bytes | memoryview) -> GgufHead:
         MapTruncated: the bytes end inside the head.
         MapUnsupported: a version of GGUF that we don't read (1, or big-endian).
     """
-    view = memoryview(data)
+    view = memoryview(data)[: HEAD_BYTES + 1]
     if bytes(view[:4]) != MAGIC:
         raise NotAMap(f"the file starts with {bytes(view[:4])!r}, expected {MAGIC!r}: it is not a GGUF file")
     cursor = Cursor(view, len(MAGIC))
@@ -144,7 +146,11 @@ class Cursor:
         self._at = start + size
         return start
 
-    def _short(self, start: int, size: int) -> MapTruncated:
+    def _short(self, start: int, size: int) -> MapTruncated | NotAMap:
+        if len(self._view) > HEAD_BYTES:
+            return NotAMap(
+                f"the GGUF head is larger than {HEAD_BYTES} bytes: it claims {size} more bytes at byte {start}"
+            )
         return MapTruncated(
             f"the GGUF head ends at byte {len(self._view)}, expected {size} more bytes at byte {start}; "
             "the download may be incomplete: get the file again",

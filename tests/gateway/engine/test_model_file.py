@@ -1,5 +1,6 @@
 """A file that llama.cpp can't load is named with what is wrong with it, from the file alone."""
 
+import os
 import random
 import struct
 from pathlib import Path
@@ -73,6 +74,40 @@ def test_file_that_is_no_model_is_named_with_what_it_is(tmp_path: Path, data: by
 def test_path_without_a_file_is_named(tmp_path: Path) -> None:
     assert "does not exist" in (model_fault(tmp_path / "missing.gguf") or "")
     assert "is a directory" in (model_fault(tmp_path) or "")
+
+
+def test_path_that_is_no_regular_file_is_named_and_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.gguf")
+    assert "is not a regular file" in (model_fault(tmp_path / "m.gguf") or "")
+    assert "is not a regular file" in (model_fault(Path("/dev/zero")) or "")
+    assert "does not exist" in (model_fault(tmp_path / "a\0b.gguf") or "")
+    assert model_stamp(tmp_path / "a\0b.gguf") == (None,)
+
+
+def test_head_of_a_sparse_file_is_read_within_a_bound(tmp_path: Path) -> None:
+    # An array of 2**36 numbers, in a file that has as many bytes, none of which is stored.
+    pair = struct.pack("<QsIIQ", 1, b"a", 9, 0, 2**36)
+    path = written(tmp_path, gguf_head({})[:16] + struct.pack("<Q", 1) + pair)
+    with path.open("r+b") as file:
+        file.truncate(2**37)
+
+    assert "m.gguf' is damaged" in (model_fault(path) or "")
+    assert memory_needed(path, 4096) is None
+
+
+def test_head_larger_than_the_first_read_is_read(tmp_path: Path) -> None:
+    whole = gguf_model({"tokenizer.ggml.tokens": ["a" * (9 << 20)]})
+    assert model_fault(written(tmp_path, whole)) is None
+    assert "is truncated" in (model_fault(written(tmp_path, whole[: 9 << 20])) or "")
+
+
+def test_model_that_is_emptied_meanwhile_needs_no_known_memory(tmp_path: Path) -> None:
+    assert memory_needed(written(tmp_path, b""), 4096) is None
+
+
+def test_stamp_of_a_split_model_ends_with_the_first_part_that_is_missing(tmp_path: Path) -> None:
+    first = written(tmp_path, WHOLE, "m-00001-of-99999.gguf")
+    assert len(model_stamp(first)) == 2
 
 
 def test_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
