@@ -115,9 +115,9 @@ class Timings:
     generate_seconds: float
 
     def within(self, prompt: int) -> "Timings":
-        """The same, with no more reused ids than the prompt has and no negative count, whatever the engine reported."""
+        """The same, with no more ids than the prompt has and no negative count, whatever the engine reported."""
         cached = min(max(self.cache_n, 0), prompt)
-        if cached == self.cache_n and self.prompt_n >= 0:
+        if cached == self.cache_n and 0 <= self.prompt_n <= prompt - cached:
             return self
         return replace(self, prompt_n=prompt - cached, cache_n=cached)
 

@@ -6,13 +6,16 @@ Turns our requests into bodies, and answers into facts and ends; `http/answers.p
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.engine.http.answers import count_of, model_name, text_of
+from gateway.engine.http.answers import IDS, count_of, model_name, text_of
 from gateway.engine.interface import EngineFacts, GenerateRequest, GenerationEnd, Sampling, Timings
 from gateway.engine.llama_cpp.repair import IdRepair, Repaired
 
 _SLOTS: Final = 4096
 """Most slots of one engine: a larger number is not believed."""
 _CONTEXT: Final = 2**31
+_SHORTEST: Final = 1e-3
+_LONGEST: Final = 1e10
+"""Milliseconds that a generation may take: a microsecond to four months."""
 KIND: Final = "llama.cpp"
 _TOKEN_TRIGGER = 0
 """llama.cpp's number for a trigger that is a token (`common_grammar_trigger_type`); an unknown number crashes its
@@ -115,6 +118,12 @@ def tops_of(message: dict[str, Any], ids: Sequence[int], most: int) -> list[tupl
     return found
 
 
+def _seconds(milliseconds: Any) -> float:
+    """A time in seconds; 0, which counts as not reported, for what no clock shows."""
+    told = float(milliseconds or 0)
+    return told / 1000 if _SHORTEST <= told <= _LONGEST else 0.0
+
+
 def read_end(message: dict[str, Any], last: int | None, counts: list[int]) -> GenerationEnd:
     """The end in the final message. `last`: the last id before it; `counts`: ids repaired, ambiguous and missed."""
     timings: dict[str, Any] = message.get("timings") or {}
@@ -125,9 +134,9 @@ def read_end(message: dict[str, Any], last: int | None, counts: list[int]) -> Ge
         timings=Timings(
             prompt_n=int(timings.get("prompt_n") or 0),
             cache_n=int(timings.get("cache_n") or 0),
-            generated_n=int(message["tokens_predicted"]),
-            prompt_seconds=float(timings.get("prompt_ms") or 0) / 1000,
-            generate_seconds=float(timings.get("predicted_ms") or 0) / 1000,
+            generated_n=min(max(int(message["tokens_predicted"]), 0), IDS),
+            prompt_seconds=_seconds(timings.get("prompt_ms")),
+            generate_seconds=_seconds(timings.get("predicted_ms")),
         ),
         slot=message.get("id_slot"),
         repaired=counts[0],
