@@ -176,7 +176,16 @@ def _settle_engine(values: Mapping[str, Any], folder: Path) -> Layer:
 
 
 def _absolute(path: str, folder: Path) -> str:
-    return str((folder / Path(path).expanduser()).resolve())
+    return str(absolute_path(Path(path), folder))
+
+
+def absolute_path(path: Path, folder: Path) -> Path:
+    """A written path, as it is seen from a folder. Raises `ConfigError` where it leads nowhere."""
+    try:
+        return (folder / path.expanduser()).resolve()
+    except (RuntimeError, ValueError) as error:
+        # A loop of links, an unknown user's home, a NUL character.
+        raise ConfigError(f"the path {str(path)!r} leads nowhere ({error}): correct it") from error
 
 
 def _expand(value: object, path: tuple[str, ...], origin: str, expander: Expander) -> object:

@@ -17,7 +17,14 @@ from gateway.config.connections import ConnectionsConfig, read_networks
 from gateway.config.console import ConsoleConfig
 from gateway.config.engines import build_engines, refuse_own_ports
 from gateway.config.expand import Expander
-from gateway.config.layers import Layer, layer_from_environ, layer_from_flags, layer_from_toml, merge_layers
+from gateway.config.layers import (
+    Layer,
+    absolute_path,
+    layer_from_environ,
+    layer_from_flags,
+    layer_from_toml,
+    merge_layers,
+)
 from gateway.config.manifests import manifest_paths
 from gateway.config.model import (
     AgentConfig,
@@ -140,7 +147,7 @@ def _find_files(config_file: Path | None, cwd: Path) -> _Files:
     if config_file is None:
         own = cwd / OWN_FILE
         return _Files(None, own if own.is_file() else None)
-    named = (cwd / config_file.expanduser()).resolve()
+    named = absolute_path(config_file, cwd)
     if named.suffix.lower() == ".toml":
         return _Files(None, named)
     beside = [folder / OWN_FILE for folder in (named.parent, cwd)]

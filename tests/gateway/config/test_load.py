@@ -539,3 +539,13 @@ def test_other_workers_are_refused_by_their_key_alone(tmp_path: Path, written: s
 
     assert set(re.findall(r"key ['\"](\S+)['\"]:", message)) == {"serve.workers"}
     assert "expected 'auto'" in message
+
+
+def test_path_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.toml"
+    loop.symlink_to(loop)
+    with pytest.raises(ConfigError, match=r"loop\.toml"):
+        load_config(loop, environ={}, cwd=tmp_path)
+
+    assert "leads nowhere" in refuse(tmp_path, 'engine.model = "a\\u0000b"')
+    assert "leads nowhere" in refuse(tmp_path, 'engine.model = "~nobody-of-this-name/m.gguf"')
