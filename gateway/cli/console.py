@@ -10,6 +10,7 @@ from typing import Final
 
 import typer
 
+from gateway.cli.admin_port import ask_admin
 from gateway.cli.probe import url_of
 from gateway.cli.status import AdminPort, ConfigOfServe, not_a_gateway, refusal_of
 from gateway.config.address import is_http_url
@@ -18,7 +19,6 @@ from gateway.errors import ConfigError, UpstreamUnavailable
 from gateway.serve.console.keys import make_key
 from gateway.serve.console.mount import operator_token, sign_in_url
 
-_TIMEOUT: Final = 10.0
 _TITLE: Final = "· codec-gateway</title>"
 
 
@@ -43,19 +43,9 @@ def console_url(admin: str | None, config: Path | None) -> str:
 
 
 def _must_answer(address: str) -> None:
-    # An HTTP client takes 0.2 s to import, and few commands need it.
-    import httpx2
-
-    try:
-        answer = httpx2.get(f"{address.rstrip('/')}/console/sign-in", timeout=_TIMEOUT, trust_env=False)
-    except httpx2.HTTPError as error:
-        raise UpstreamUnavailable(
-            f"no gateway answers at {address!r} ({error}): start it with codec-gateway serve, or name its admin port "
-            "with --admin",
-            server="",
-        ) from None
-    reason = refusal_of(answer.status_code, answer.content)
-    if answer.status_code != 200 and reason:
+    answer = ask_admin(address, "/console/sign-in")
+    reason = refusal_of(*answer)
+    if answer.status != 200 and reason:
         raise UpstreamUnavailable(f"{address!r} shows no console: {reason}", server="")
-    if answer.status_code != 200 or _TITLE not in answer.text:
-        raise not_a_gateway(address, answer.status_code)
+    if answer.status != 200 or _TITLE.encode() not in answer.body:
+        raise not_a_gateway(address, answer.status)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 from rich.console import Console
 
+from gateway.cli.admin_port import ask_admin
 from gateway.cli.bolt_ons import print_bolt_ons
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.cli.probe import url_of
@@ -19,7 +20,6 @@ from gateway.config.address import is_http_url
 from gateway.config.load import load_config
 from gateway.errors import ConfigError, UpstreamUnavailable
 
-_TIMEOUT: Final = 10.0
 _REASON: Final = 400
 _STYLES: Final = {"up": "green", "idle": "dim", "starting": "yellow", "restarting": "red"}
 _SERVERS: Final = (
@@ -73,25 +73,15 @@ def fetch_report(admin: str) -> dict[str, Any]:
     """Fetch the report of the gateway with this admin port. Raises `UpstreamUnavailable`, `ConfigError`."""
     if not is_http_url(admin):
         raise ConfigError(f"--admin {admin!r}: expected the admin port's address, such as http://127.0.0.1:8601")
-    # An HTTP client takes 0.2 s to import, and few commands need it.
-    import httpx2
-
-    try:
-        answer = httpx2.get(f"{admin.rstrip('/')}/status", timeout=_TIMEOUT, trust_env=False)
-    except httpx2.HTTPError as error:
-        raise UpstreamUnavailable(
-            f"no gateway answers at {admin!r} ({error}): start it with codec-gateway serve, or name its admin port "
-            "with --admin",
-            server="",
-        ) from None
-    if reason := refusal_of(answer.status_code, answer.content):
+    answer = ask_admin(admin, "/status")
+    if reason := refusal_of(*answer):
         raise UpstreamUnavailable(f"{admin!r} gives no report: {reason}", server="")
     try:
-        report: object = answer.json()
-    except ValueError:
+        report: object = jsonlib.loads(answer.body)
+    except (ValueError, RecursionError):
         report = None
-    if answer.status_code != 200 or not isinstance(report, dict) or "servers" not in report:
-        raise not_a_gateway(admin, answer.status_code)
+    if answer.status != 200 or not isinstance(report, dict) or "servers" not in report:
+        raise not_a_gateway(admin, answer.status)
     return cast("dict[str, Any]", report)
 
 
@@ -108,7 +98,7 @@ def refusal_of(status: int, body: bytes) -> str | None:
     """The gateway's own words, if the admin port refuses; None for a report, a page, or a path that is not there."""
     try:
         words: object = None if status == 404 else jsonlib.loads(body)["error"]["message"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return None
     return words[:_REASON] if isinstance(words, str) else None
 
