@@ -7,15 +7,17 @@ recognised, and its ids keep the other source. Pure.
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gateway.agent.history import tool_definitions
 from gateway.observe.trajectories import Source, Span
 from gateway.toolcalls import ToolSpec, describe_tool
 from leaf_sdk.vocab import TokenMap
 
+_MOST_MISSES: Final = 8
+"""Definitions that may be missing from a text before the rest is not looked for: each costs a walk through it."""
 _PUNCTUATION = frozenset(b" \t\r\n,;[]")
 """What stands between two definitions of a list."""
 
@@ -42,8 +44,7 @@ class Definitions:
         self._map = token_map
         self._servers = servers
         self._taught = taught.encode("utf-8", "replace")
-        whole = zip(tools, tool_definitions(tools), strict=True)
-        self._forms = [(tool.name, list(_forms(tool, definition))) for tool, definition in whole]
+        self._tools = list(zip(tools, tool_definitions(tools), strict=True))
 
     def spans(self, ids: Sequence[int], around: Source) -> list[Span]:
         """Return the spans of such ids. `around`: the source of ids that are not part of a definition."""
@@ -73,20 +74,47 @@ class Definitions:
         return found
 
     def _found(self, text: bytes) -> Iterator[_Place]:
-        for name, forms in self._forms:
+        """The definitions in a text. A template writes all of them in the form of the first one that is found."""
+        forms, at, misses = _FORMS, 0, 0
+        for tool, definition in self._tools:
             for form in forms:
-                if (start := text.find(form)) >= 0:
-                    yield _Place(start, start + len(form), name)
+                written = form(tool, definition)
+                # They usually stand in order.
+                start = text.find(written, at)
+                if start < 0 and at:
+                    start = text.find(written)
+                if start >= 0:
+                    forms, at = (form,), start + len(written)
+                    yield _Place(start, at, tool.name)
                     break
+            else:
+                misses += 1
+            if misses == _MOST_MISSES:
+                return
 
 
-def _forms(tool: ToolSpec, definition: dict[str, Any]) -> Iterator[bytes]:
-    """How a definition may be written, the longest forms first."""
-    values: list[Any] = [definition, definition["function"]]
-    for value in values:
-        for indent in (None, 2, 4):
-            yield json.dumps(value, ensure_ascii=False, indent=indent, default=dict).encode("utf-8", "replace")
-    yield describe_tool(tool).encode("utf-8", "replace")
+_Form = Callable[[ToolSpec, dict[str, Any]], bytes]
+
+
+def _json(value: object, indent: int | None) -> bytes:
+    return json.dumps(value, ensure_ascii=False, indent=indent, default=dict).encode("utf-8", "replace")
+
+
+def _whole(indent: int | None) -> _Form:
+    return lambda _, definition: _json(definition, indent)
+
+
+def _function(indent: int | None) -> _Form:
+    return lambda _, definition: _json(definition["function"], indent)
+
+
+def _described(tool: ToolSpec, _: dict[str, Any]) -> bytes:
+    return describe_tool(tool).encode("utf-8", "replace")
+
+
+_INDENTS: Final = (None, 2, 4)
+_FORMS: Final[Sequence[_Form]] = (*map(_whole, _INDENTS), *map(_function, _INDENTS), _described)
+"""How a definition may be written, the longest forms first."""
 
 
 def _filled(places: Sequence[_Place], start: int, end: int) -> Iterator[_Place]:
