@@ -30,6 +30,8 @@ from gateway.observe.slot_file_metrics import SlotFileMetrics
 _KV_TYPES: Final = "f16/f16"
 """The types of keys and values: llama.cpp's defaults, which we don't change."""
 
+_NOT_KEPT: Final = "the KV caches of idle conversations are not kept in files"
+
 log = get_logger("engine")
 
 
@@ -51,7 +53,7 @@ class SlotFiles:
     async def adopt(self, swapper: Swapper, facts: EngineFacts) -> None:
         """Tell a swapper which engine it serves."""
         if self.model is None and facts.start_marker is None:
-            log.warning("slots are not kept in files: the engine does not report whether it has been restarted")
+            log.warning(_NOT_KEPT, reason="the engine does not report whether it has been restarted")
             return
         about = {
             "start": facts.start_marker if self.model is None else None,
@@ -64,9 +66,13 @@ class SlotFiles:
         try:
             await swapper.adopt(self.model, about)
         except OSError as error:
-            log.warning("slots are not kept in files: it is not known which of them fit the engine", reason=str(error))
+            log.warning(_NOT_KEPT, reason=f"it is not known which of them fit the engine: {error}")
             return
-        log.info("slots are kept in files", path=str(self.directory.path), bytes=self.directory.limit)
+        log.info(
+            "the KV caches of idle conversations are kept in files",
+            path=str(self.directory.path),
+            size=f"up to {self.directory.limit / 2**30:.1f} GiB (engine.slot_files_bytes)",
+        )
 
 
 @contextmanager

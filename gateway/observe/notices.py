@@ -38,26 +38,27 @@ class TokenNotices:
         """The tool's ids were good: nothing was tokenized here."""
         if self._is_new("leaf", tool, map_id):
             self._log.info(
-                f"[Codec][leaf] downstream tool returned pre-tokenized result for map sha256:{_short(map_id)}… "
-                "— gateway shim bypassed.",
+                "the results of this tool come with token ids; the gateway checks and uses them",
                 tool=tool,
+                map=_short(map_id),
             )
 
     def shim(self, tool: str, map_id: str) -> None:
         """The tool sent text only: the gateway tokenizes for it."""
         if self._is_new("shim", tool, map_id):
-            self._log.warning(
-                f"[Codec][shim] tokenizing tool result for map {_short(map_id)}… "
-                "— a leaf-mode MCP server would skip this.",
+            self._log.info(
+                "the gateway tokenizes the results of this tool; a server with codec-leaf sends their token ids",
                 tool=tool,
+                map=_short(map_id),
             )
 
     def rejected(self, tool: str, map_id: str, reason: str, detail: str) -> None:
         """The tool sent ids that failed the checks: they were replaced by ids made from its text."""
         if self._is_new("rejected", tool, map_id):
             self._log.warning(
-                f"[Codec][leaf] ids refused for map {_short(map_id)}… — the text is tokenized here instead.",
+                "the token ids of this tool's result are refused; the gateway tokenizes its text instead",
                 tool=tool,
+                map=_short(map_id),
                 reason=reason,
                 detail=detail,
             )

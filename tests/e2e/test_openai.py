@@ -334,15 +334,17 @@ def test_metrics_tell_of_the_engine_and_of_requests_of_each_outcome(site, leaf_a
 @pytest.mark.usefixtures("leaf_answer", "shim_answer", "leaf_stream")
 def test_log_says_once_of_each_tool_whether_it_ships_ids(site, model_map):
     short = model_map.map_id.removeprefix("sha256:")[:12]
-    for words in ("[Codec][leaf] downstream tool", "[Codec][shim] tokenizing tool"):
+    says_ids, says_none = (
+        "the results of this tool come with token ids",
+        "the gateway tokenizes the results of this tool",
+    )
+    for words in (says_ids, says_none):
         site.log.wait_for(words)
-    leaf = site.log.events("[Codec][leaf] downstream tool returned pre-tokenized result")
-    shim = site.log.events("[Codec][shim] tokenizing tool result")
+    leaf, shim = site.log.events(says_ids), site.log.events(says_none)
 
     assert [entry["tool"] for entry in leaf] == ["time_leaf__get_current_time"]
     assert [entry["tool"] for entry in shim] == ["plain_time__get_time"]
-    assert f"sha256:{short}" in leaf[0]["event"]
-    assert leaf[0]["event"].endswith("gateway shim bypassed.")
+    assert [entry["map"] for entry in (*leaf, *shim)] == [short, short]
 
 
 def test_ready_gateway_says_so_of_every_part(site):

@@ -26,26 +26,23 @@ def recorder() -> Recorder:
     return Recorder()
 
 
-def test_leaf_line_says_that_the_shim_was_bypassed(recorder: Recorder) -> None:
+def test_leaf_line_says_that_the_tool_sends_token_ids(recorder: Recorder) -> None:
     TokenNotices(recorder.log).leaf("time__now", MAP)
 
     (entry,) = recorder.entries
-    assert entry["event"] == (
-        "[Codec][leaf] downstream tool returned pre-tokenized result for map sha256:0123456789ab… "
-        "— gateway shim bypassed."
-    )
+    assert entry["event"] == "the results of this tool come with token ids; the gateway checks and uses them"
     assert entry["log_level"] == "info"
     assert entry["tool"] == "time__now"
 
 
-def test_shim_line_warns_that_a_leaf_would_skip_this(recorder: Recorder) -> None:
+def test_shim_line_is_no_warning_and_names_the_tool(recorder: Recorder) -> None:
     TokenNotices(recorder.log).shim("time__now", MAP)
 
     (entry,) = recorder.entries
     assert entry["event"] == (
-        "[Codec][shim] tokenizing tool result for map 0123456789ab… — a leaf-mode MCP server would skip this."
+        "the gateway tokenizes the results of this tool; a server with codec-leaf sends their token ids"
     )
-    assert entry["log_level"] == "warning"
+    assert (entry["log_level"], entry["tool"], entry["map"]) == ("info", "time__now", "0123456789ab")
 
 
 def test_rejected_line_gives_the_reason(recorder: Recorder) -> None:
