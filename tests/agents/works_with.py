@@ -23,6 +23,7 @@ _HEAD: Final = """\
 """
 _PAGE: Final = "the entry of [its page](clients/{}.md), without the application"
 _NO: Final = "–"
+_CODING: Final = {"Claude Code": "claude_code", "Codex CLI": "codex", "opencode": "opencode", "Qwen Code": "qwen_code"}
 STDIO: Final = "codec-gateway stdio --config /path/to/servers.json"
 """What an entry of the pages of applications starts."""
 
@@ -69,11 +70,14 @@ def rows() -> Iterator[Row]:
     yield _own_page("Codex CLI", "codex", "Responses", "codex")
     yield _own_page("opencode", "opencode", "chat completions", "opencode")
     settings = json.dumps({"mcpServers": command_lines.QWEN["mcpServers"]})
-    yield Row(
-        "Qwen Code", "qwen_code", "chat completions", "yes", (f"{qwen} qwen", f"~/.qwen/settings.json: {settings}")
-    )
+    lines = (f"{qwen} qwen", f"~/.qwen/settings.json: {settings}")
+    yield Row("Qwen Code", "qwen_code", "chat completions", "yes", lines)
     text = command_lines.CONTINUE
-    yield Row("Continue (`cn`)", "continue", "chat completions", "yes", (_line(text, "/v1"), _line(text, "/mcp")))
+    lines = (
+        f"~/.continue/config.yaml: models: [{_line(text, '/v1')}]",
+        f"~/.continue/config.yaml: mcpServers: [{_line(text, '/mcp')}]",
+    )
+    yield Row("Continue (`cn`)", "continue", "chat completions", "yes", lines)
     yield Row("aider", "aider", "chat completions, no calls", _NO, (" ".join(("aider", *command_lines.AIDER)),))
     gemini = _line(text_of("gemini_call.py"), "/mcp").replace("True", "true")
     yield Row(
@@ -111,10 +115,21 @@ def results() -> dict[str, dict[str, Any]]:
 
 def filled(page: str, kept: dict[str, dict[str, Any]]) -> str:
     """Give the page with these results in it."""
-    return between(page, _BEGIN, _HEAD + "".join(_cells(row, kept) for row in rows()))
+    return between(page, _BEGIN, _HEAD + "".join(_cells(row, kept) for row in rows()) + _sizes(kept))
+
+
+def _sizes(kept: dict[str, dict[str, Any]]) -> str:
+    """Say how long the prompts of coding agents were: what was cached of each conversation, over its later requests."""
+    means = {words: round(kept[run]["held"] / kept[run]["later"], -2) for words, run in _CODING.items()}
+    listed = [f"{words} {mean:,.0f}" for words, mean in sorted(means.items(), key=lambda each: each[1])]
+    head = "Tokens in a conversation of these runs, on average, before the agent's next request:"
+    return f"\n{head}\n{', '.join(listed)}.\n"
 
 
 def _cells(row: Row, kept: dict[str, dict[str, Any]]) -> str:
     version = _NO if row.run is None else kept[row.run]["version"]
-    lines = "<br>".join(f"`{line.replace('|', chr(92) + '|')}`" for line in row.lines)
+    codes = [f"`{line.replace('|', chr(92) + '|')}`" for line in row.lines]
+    if len(codes) > 1:
+        codes = [f"{label}: {code}" for label, code in zip(("model", "tools"), codes, strict=True)]
+    lines = "<br>".join(codes)
     return f"| {' | '.join((row.words, version, row.api, row.mcp, lines))} |\n"
