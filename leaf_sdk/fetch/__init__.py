@@ -119,12 +119,9 @@ def build_from(
     """
     if _first_bytes(_regular_file(path)) != _GGUF:
         return build_map(read_source(path), id=id, cut=cut, special_tokens=special_tokens)
-    with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages,
-        memoryview(pages) as view,
-    ):
-        return build_map(view, id=id)
+    with path.open("rb") as file:
+        # It is closed with the last view of it: an error's traceback may still refer to one, so closing it here fails.
+        return build_map(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), id=id)
 
 
 def read_source(

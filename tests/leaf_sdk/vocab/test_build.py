@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaf_sdk.errors import CodecError, MapUnsupported, NotAMap
+from leaf_sdk.errors import CodecError, MapTruncated, MapUnsupported, NotAMap
+from leaf_sdk.fetch import map_bytes
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.testing.gguf import gguf_head
 from leaf_sdk.vocab import build_map, load_map
@@ -268,3 +269,11 @@ def test_garbage_raises_our_own_error(data):
 def test_the_tiny_map_of_the_test_kit_is_stable():
     assert tiny_map().map_id == load_map(tiny_map_bytes()).map_id
     assert TINY["vocab_size"] == len(TINY["vocab"])
+
+
+def test_gguf_file_cut_anywhere_in_its_head_is_truncated(tmp_path):
+    whole, path = gguf_head(GGUF), tmp_path / "cut.gguf"
+    for length in range(4, len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(MapTruncated, match="the download may be incomplete"):
+            map_bytes(path)
