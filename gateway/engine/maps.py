@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.engine.embedded import embedded_model
+from gateway.engine.model_file import model_fault
 from gateway.errors import ConfigError
 from leaf_sdk.errors import CodecError
 from leaf_sdk.fetch import MAX_BYTES, MapCache, default_cache, map_bytes, open_map
@@ -75,8 +76,9 @@ def resolve_maps(config: GatewayConfig, *, engine_model: str | None = None, know
         return maps
     # The proof of an engine's maps encodes at once, so the compiled form, which is fast only to decode, gains nothing.
     cache = None if config.has_engine else default_cache()
+    model = _engine_of(config).model
     for path in (_session_source(config, engine_model), *config.tokens.maps):
-        token_map = (known.of_file(path) if known is not None else None) or _open(path, cache)
+        token_map = (known.of_file(path) if known is not None else None) or _open(path, cache, is_model=path == model)
         maps.add(token_map, _file_hash(path))
         maps.files[token_map.map_id] = path
     return maps
@@ -137,8 +139,10 @@ def _file_hash(path: Path) -> list[str]:
     return [map_digest(path.read_bytes())] if is_small else []
 
 
-def _open(path: Path, cache: MapCache | None) -> TokenMap:
+def _open(path: Path, cache: MapCache | None, *, is_model: bool) -> TokenMap:
     try:
         return open_map(path, cache=cache)
     except CodecError as error:
+        if is_model:
+            raise ConfigError(model_fault(path) or f"model {path.name!r}: {error}") from error
         raise ConfigError(f"token map {str(path)!r}: {error}") from error

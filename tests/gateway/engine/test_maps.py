@@ -120,6 +120,29 @@ def test_auto_that_finds_nothing_names_the_ways_out(named):
     assert all(way in refused.value.message for way in ("--map PATH", "--model PATH", "--map none"))
 
 
+@pytest.mark.parametrize("kind", ["none", "embedded", "url"])
+@pytest.mark.parametrize(("content", "words"), [(bytes(range(128, 255)), "is not a GGUF file"), (b"", "is empty")])
+def test_model_that_is_no_model_is_named_as_one(tmp_path, kind, content, words):
+    path = tmp_path / "noise.gguf"
+    path.write_bytes(content)
+    engine = EngineConfig(kind=kind, url=REMOTE.url if kind == "url" else None, model=path)
+    with pytest.raises(ConfigError) as refused:
+        resolve_maps(config_of("auto", engine=engine))
+
+    assert refused.value.message.startswith(f"model 'noise.gguf' {words}")
+
+
+def test_model_cut_anywhere_is_named_as_truncated(tmp_path):
+    whole = packaged_model().read_bytes()[:2_000_000]
+    path = tmp_path / "cut.gguf"
+    for length in (4, 9, 24, 100, 4000, 100_000, 900_000, 1_500_000):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ConfigError) as refused:
+            resolve_maps(config_of("auto", engine=EngineConfig(kind="embedded", model=path)))
+
+        assert refused.value.message.startswith("model 'cut.gguf' is truncated"), length
+
+
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"not a map", b"\xff\xfe"])
 def test_file_that_is_no_map_is_refused_by_its_path(tmp_path, content):
     path = tmp_path / "broken.json"
