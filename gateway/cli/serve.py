@@ -22,7 +22,10 @@ def serve(
         Path | None, typer.Option("--config", "-c", help="mcpServers JSON (Claude Desktop, Cursor, VS Code) or TOML.")
     ] = None,
     engine: Annotated[
-        str | None, typer.Option(help="embedded, none, or the URL of a llama.cpp or vLLM server.", show_default="none")
+        str | None,
+        typer.Option(
+            help="embedded, none, or the URL of a llama.cpp or vLLM server.", show_default="none; embedded with --model"
+        ),
     ] = None,
     engines: Annotated[
         int | None,

@@ -94,7 +94,9 @@ def build_engine(values: Values, key: str) -> EngineConfig:
         "volatile": volatile,
         "aliases": tuple(values.get("aliases", ())),
     }
-    engine = replace(defaults, **{**values, **built})
+    # A model is named to be loaded; with a URL, or with kind = "none", it only says where the token map is.
+    kind = {"kind": "embedded"} if built["model"] and "kind" not in values else {}
+    engine = replace(defaults, **{**values, **built, **kind})
     for number, pattern in enumerate(volatile):
         try:
             re.compile(pattern)

@@ -61,9 +61,15 @@ class EngineSection(Section):
     api_key: str | None = Field(
         default=_ENGINE.api_key, description="API key to send to the server at `url`, if it requires one."
     )
-    model: str | None = Field(default=None, description="GGUF file of the model; unset: the packaged SmolLM2-135M.")
+    model: str | None = Field(
+        default=None,
+        description="GGUF file of the model; unset: the packaged SmolLM2-135M. If neither `kind` nor `url` is set, "
+        "setting it sets `kind` to `embedded`.",
+    )
     context: Annotated[int, Field(ge=256)] = Field(
-        default=_ENGINE.context, description="Context length of the embedded engine in tokens, shared by its slots."
+        default=_ENGINE.context,
+        description="Context length of the embedded engine in tokens, shared by its slots. No slot gets "
+        "more than the model was trained on: a larger share is lowered to that, with a warning at the start.",
     )
     slots: Count = Field(
         default=_ENGINE.slots, description="Slots of the embedded engine: generations that it can run at a time."

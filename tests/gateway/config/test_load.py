@@ -302,6 +302,31 @@ def test_home_is_expanded_in_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
 
 
+@pytest.mark.parametrize("source", ["flag", "file", "variable"])
+def test_model_without_an_engine_is_loaded_by_the_embedded_one(tmp_path: Path, source: str) -> None:
+    model = tmp_path / "m.gguf"
+    model.write_bytes(b"GGUF")
+    if source == "file":
+        (tmp_path / "codec-gateway.toml").write_text('[engine]\nmodel = "m.gguf"\n')
+    flags = {"engine.model": model} if source == "flag" else {}
+    variables = {"CODEC_GATEWAY_ENGINE__MODEL": str(model)} if source == "variable" else {}
+
+    engine = load_config(None, flags, environ=variables, cwd=tmp_path).engine
+
+    assert (engine.kind, engine.model) == ("embedded", model)
+
+
+@pytest.mark.parametrize(("engine", "kind"), [("none", "none"), ("http://127.0.0.1:8080", "url")])
+@pytest.mark.parametrize("is_flag", [True, False])
+def test_model_beside_another_engine_changes_no_kind(tmp_path: Path, engine: str, kind: str, is_flag: bool) -> None:
+    model = tmp_path / "m.gguf"
+    model.write_bytes(b"GGUF")
+    flags = {"engine": engine} if is_flag else {}
+    variables = {} if is_flag else {"CODEC_GATEWAY_ENGINE": engine}
+
+    assert load_config(None, {**flags, "engine.model": model}, environ=variables, cwd=tmp_path).engine.kind == kind
+
+
 def test_map_none_is_no_map(tmp_path: Path) -> None:
     assert load_config(None, {"tokens.map": "none"}, environ={}, cwd=tmp_path).tokens.map is None
 
