@@ -23,7 +23,7 @@ from anyio.to_thread import run_sync
 from gateway.config import EngineConfig
 from gateway.engine.free_memory import usable_mib
 from gateway.engine.last_words import Started, is_about_model, why_ended
-from gateway.engine.model_file import memory_needed, model_fault
+from gateway.engine.model_file import memory_needed, model_fault, trained_context
 from gateway.engine.native import PACKAGE, UNUSABLE
 from gateway.engine.packaged_model import packaged_model
 from gateway.errors import ConfigError, EngineUnavailable, ModelUnusable
@@ -72,6 +72,17 @@ def _cache_mib(config: EngineConfig) -> int:
     return min(usable_mib() // 4, _CACHE_MOST) if config.cache_mib is None else config.cache_mib
 
 
+def _lowered(config: EngineConfig, trained: int | None) -> str | None:
+    """The warning that slots get less context than the settings say, as their model was trained on less."""
+    wanted = config.context // config.slots
+    if trained is None or wanted <= trained:
+        return None
+    return (
+        f"the model has a context of {trained} tokens: each slot gets that, not {wanted} "
+        f"(engine.context {config.context} / engine.slots {config.slots})"
+    )
+
+
 def threads_of(config: EngineConfig) -> int:
     """Threads that it computes with; by default one less than there are cores, for the gateway and its tools."""
     return config.threads or max((os.cpu_count() or 1) - 1, 1)
@@ -112,6 +123,8 @@ async def embedded_server(
     model = config.model or packaged_model()
     if (fault := await run_sync(model_fault, model)) is not None:
         raise ModelUnusable(fault)
+    if (lowered := _lowered(config, await run_sync(trained_context, model))) is not None:
+        log.warning(lowered)
     memory = await run_sync(memory_needed, model, config.context)
     started = Started(
         model.name, memory, usable_mib() * 1024 * 1024, f"{there.host}:{there.port}" if there.port else ""

@@ -60,6 +60,16 @@ def memory_needed(path: Path, context: int) -> int | None:
         return None
 
 
+def trained_context(path: Path) -> int | None:
+    """Tokens of context that a model was trained on; None: its file does not say. llama.cpp gives no slot more."""
+    try:
+        pairs = _head(path).pairs
+    except (OSError, CodecError):
+        return None
+    value = pairs.get(f"{pairs.get('general.architecture')}.context_length")
+    return value if type(value) is int and value > 0 else None
+
+
 def show_bytes(count: int) -> str:
     """Bytes for people: `98 MB`, `4.1 GB`."""
     return f"{count / _GIGA:.1f} GB" if count >= _GIGA else f"{count / _MEGA:.3g} MB"

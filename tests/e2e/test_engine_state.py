@@ -325,6 +325,20 @@ def test_file_that_is_no_model(launch, tmp_path: Path, data: bytes, words: str) 
     assert_same_everywhere(told, "model 'model.gguf' ", words)
 
 
+@pytest.mark.parametrize(("context", "warns"), [(20_480, True), (16_384, False)])
+def test_context_beyond_the_model_s_is_lowered_with_one_warning(launch, context: int, warns: bool) -> None:
+    env = {"CODEC_GATEWAY_ENGINE__CONTEXT": str(context)}
+    with launch({}, "--model", str(packaged_model()), env=env) as (_, log):
+        ready = log.wait_for("engine ready")
+        lowered = log.events(
+            "the model has a context of 8192 tokens: each slot gets that, not 10240 "
+            "(engine.context 20480 / engine.slots 2)"
+        )
+
+    assert ready["context"] == 8192
+    assert len(lowered) == int(warns)
+
+
 def test_too_little_memory(launch) -> None:
     env = {"CODEC_GATEWAY_ENGINE__CONTEXT": "400000"}
     launched = launch({}, "--engine", "embedded", env=env)

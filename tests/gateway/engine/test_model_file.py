@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.engine.model_file import memory_needed, model_fault, model_stamp, show_bytes
+from gateway.engine.model_file import memory_needed, model_fault, model_stamp, show_bytes, trained_context
 from gateway.engine.packaged_model import packaged_model
 from leaf_sdk.testing.gguf import gguf_head, gguf_model
 
@@ -38,6 +38,15 @@ def test_model_that_ends_inside_its_head_is_truncated(tmp_path: Path, length: in
     fault = model_fault(written(tmp_path, WHOLE[:length]))
     assert fault is not None
     assert "is truncated" in fault
+
+
+def test_context_that_a_model_was_trained_on(tmp_path: Path) -> None:
+    named = {"general.architecture": "llama", "llama.context_length": 2048, "gpt2.context_length": 9}
+
+    assert trained_context(written(tmp_path, gguf_head(named))) == 2048
+    assert trained_context(written(tmp_path, gguf_head({}))) is None
+    assert trained_context(written(tmp_path, WHOLE[:30])) is None
+    assert trained_context(packaged_model()) == 8192
 
 
 def test_every_shorter_file_is_a_fault(tmp_path: Path) -> None:
