@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gateway.agent.calls import CallRunner
 from gateway.agent.choice import FREE, ToolChoice, check_choice
+from gateway.agent.context_advice import larger_context
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, ToolFinished
 from gateway.agent.history import begun_text, check_size, tool_definitions, without_volatile
@@ -160,16 +161,28 @@ class Agent:
 
 
 def _too_long(conversation: Conversation) -> str:
-    context, tools = conversation.ready.facts.context, conversation.tools
-    written = json.dumps(tool_definitions(tools), ensure_ascii=False).encode("utf-8", "replace").decode()
-    taken = len(conversation.ready.token_map.encode(written)) if tools else 0
-    words = f"the conversation has {len(conversation.ids)} tokens; the engine's context holds {context}"
-    if not is_heavy(taken, context):
-        return words
-    return (
-        f"{words}. The definitions of {len(tools)} tools take about {taken} of them: send fewer, offer fewer "
-        '(`include`, `exclude`), or let the model search for the gateway\'s tools (`tool_search = "auto"`)'
+    ready = conversation.ready
+    words = (
+        f"the conversation has {len(conversation.ids)} tokens; the engine's context holds {ready.facts.context}: "
+        f"{larger_context(ready)}"
     )
+    ours = [tool for tool in conversation.tools if tool.name not in conversation.client_tools]
+    theirs = [tool for tool in conversation.tools if tool.name in conversation.client_tools]
+    if taken := _heavy(theirs, ready):
+        words += f". The definitions of the client's tools take about {taken} tokens: send fewer"
+    if taken := _heavy(ours, ready):
+        words += (
+            f". The definitions of the gateway's tools take about {taken} tokens: offer fewer (`include`, `exclude`), or let "
+            'the model search for them (`tool_search = "auto"`)'
+        )
+    return words
+
+
+def _heavy(tools: Sequence[ToolSpec], ready: ReadyEngine) -> int:
+    """Tokens of these definitions if they take much of the context, else 0."""
+    written = json.dumps(tool_definitions(tools), ensure_ascii=False).encode("utf-8", "replace").decode()
+    taken = len(ready.token_map.encode(written)) if tools else 0
+    return taken if is_heavy(taken, ready.facts.context) else 0
 
 
 def _merged(ours: Sequence[ToolSpec], theirs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gateway.agent.context_advice import larger_context
 from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
 from gateway.agent.history import check_length
@@ -81,7 +82,9 @@ class Completer:
             raise RequestInvalid("prompt: expected a text or token ids, got none", param="prompt")
         if len(ids) >= ready.facts.context:
             raise RequestInvalid(
-                f"the prompt has {len(ids)} tokens; the engine's context holds {ready.facts.context}", param="prompt"
+                f"the prompt has {len(ids)} tokens; the engine's context holds {ready.facts.context}: "
+                f"{larger_context(ready)}",
+                param="prompt",
             )
         return Prompt(ready, ids, principal)
 

@@ -69,13 +69,23 @@ async def test_call_of_what_no_search_would_find_is_an_error_that_names_the_sear
     assert called.is_error
 
 
-async def test_conversation_that_does_not_fit_says_that_definitions_take_its_room(open_stage):
+async def test_conversation_that_does_not_fit_says_whose_definitions_take_its_room(open_stage):
     heavy = ToolSpec("paint", "Paint it. " * 400, {"type": "object"})
     async with open_stage(context=1000) as stage:
-        with pytest.raises(RequestInvalid, match="definitions of 2 tools take about") as raised:
+        with pytest.raises(
+            RequestInvalid, match=r"larger context.* The definitions of the client's tools take about"
+        ) as clients:
             await stage.agent.open(QUESTION, client_tools=[heavy])
+    async with open_stage(context=20) as stage:
+        with pytest.raises(
+            RequestInvalid, match=r"larger context.* The definitions of the gateway's tools take about"
+        ) as ours:
+            await stage.agent.open(QUESTION)
 
-    assert "tool_search" in raised.value.message
+    # What the operator can do about the gateway's tools does not help against the client's.
+    assert not any(word in clients.value.message for word in ("include", "tool_search"))
+    assert all(word in ours.value.message for word in ("include", "tool_search"))
+    assert "client's" not in ours.value.message
 
 
 @pytest.mark.parametrize(
