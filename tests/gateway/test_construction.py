@@ -30,6 +30,7 @@ LIBRARIES = {
     "app/process.py": {"server"},
     "cli": {"console"},
     "cli/demo/plain_server.py": {"params", "params.cpuparams", "params.cpuparams_batch", "params.model"},
+    "documentation/render.py": {"state"},
     "engine/embedded_server.py": {"params", "params.cpuparams", "params.cpuparams_batch", "params.model"},
     "observe": {"foreign", "metric"},
     "workers/parent.py": {"admin"},
