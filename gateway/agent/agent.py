@@ -172,8 +172,8 @@ def _too_long(conversation: Conversation) -> str:
         words += f". The definitions of the client's tools take about {taken} tokens: send fewer"
     if taken := _heavy(ours, ready):
         words += (
-            f". The definitions of the gateway's tools take about {taken} tokens: offer fewer (`include`, `exclude`), or let "
-            'the model search for them (`tool_search = "auto"`)'
+            f". The definitions of the gateway's tools take about {taken} tokens: offer fewer (`include`, `exclude`), "
+            'or let the model search for them (`tool_search = "auto"`)'
         )
     return words
 
