@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli.exit_codes import CONFIG, FAILED, OK
+from gateway.config.foreign import LISTS
 from gateway.config.load import load_config, written_keys
 from gateway.config.masking import mask_text
 from gateway.config.model import GatewayConfig
@@ -36,6 +37,7 @@ _SECTIONS: Final = (
     "shared",
     "console",
 )
+_SERVERS: Final = "upstreams"
 _BESIDE: Final = ("serve", "keys")
 """A path whose default is a file beside the configuration."""
 _WHAT_TO_DO: Final = (
@@ -75,11 +77,19 @@ def check(
     if json:
         typer.echo(jsonlib.dumps(shown, indent=2))
     else:
-        _print(shown, None if everything else written_keys(config))
+        _print(shown, None if everything else written_keys(config), _list_of_servers(config))
     raise typer.Exit(CONFIG if broken else FAILED if missing else OK)
 
 
-def _print(shown: dict[str, Any], written: frozenset[str] | None) -> None:
+def _list_of_servers(config: Path | None) -> str:
+    """What the list of servers is called in the file that was named."""
+    if config is None or config.suffix.lower() == ".toml":
+        return _SERVERS
+    text = config.expanduser().read_text(encoding="utf-8", errors="replace")
+    return next((name for name in LISTS if f'"{name}"' in text), _SERVERS)
+
+
+def _print(shown: dict[str, Any], written: frozenset[str] | None, servers: str) -> None:
     if written is not None:
         shown = chosen(shown, written)
     # No markup and no emoji codes: names and paths come from files, and are printed as they are.
@@ -87,7 +97,7 @@ def _print(shown: dict[str, Any], written: frozenset[str] | None) -> None:
     if console.is_terminal:
         print_sections(console, shown)
     else:
-        typer.echo("\n".join(list_lines(shown)))
+        typer.echo("\n".join(list_lines(shown, servers)))
 
 
 def chosen(shown: dict[str, Any], written: frozenset[str]) -> dict[str, Any]:
@@ -109,12 +119,24 @@ def chosen(shown: dict[str, Any], written: frozenset[str]) -> dict[str, Any]:
     return kept
 
 
-def list_lines(shown: dict[str, Any]) -> list[str]:
-    """One `key = value` line for each setting, the value as JSON; then one line for each warning and each problem."""
-    settings = {key: value for key, value in shown.items() if key not in ("warnings", "problems")}
+def list_lines(shown: dict[str, Any], servers: str = _SERVERS) -> list[str]:
+    """One `key = value` line for each setting, the value as JSON; then warnings, problems, and the result.
+
+    `servers`: what the list of servers is called in the user's file.
+    """
+    keys = {key: servers if key == _SERVERS else key for key in shown if key not in ("warnings", "problems")}
+    settings = {name: shown[key] for key, name in keys.items()}
     lines = [f"{key} = {jsonlib.dumps(value)}" for key, value in _flatten(settings, "")]
     lines += [f"# warning: {escape_text(warning)}" for warning in shown["warnings"]]
-    return lines + [f"# problem: {escape_text(problem)}" for problem in shown["problems"]]
+    lines += [f"# problem: {escape_text(problem)}" for problem in shown["problems"]]
+    return [*lines, f"# {_result(shown)}"]
+
+
+def _result(shown: dict[str, Any]) -> str:
+    if shown["problems"]:
+        return f"problems: {len(shown['problems'])}"
+    number = len(shown[_SERVERS])
+    return f"ok: {number} server{'' if number == 1 else 's'}"
 
 
 def print_sections(console: Console, shown: dict[str, Any]) -> None:
@@ -135,6 +157,7 @@ def print_sections(console: Console, shown: dict[str, Any]) -> None:
         console.print(Text(f"! {escape_text(warning)}", style="yellow"))
     for problem in shown["problems"]:
         console.print(Text(f"✗ {escape_text(problem)}", style="red"))
+    console.print(Text(_result(shown), style="red" if shown["problems"] else "green"))
 
 
 def _print_section(console: Console, title: str, values: dict[str, Any], usual: dict[str, Any]) -> None:

@@ -55,8 +55,8 @@ def test_pipe_gets_one_line_a_setting_and_the_warnings() -> None:
 
     assert result.exit_code == 0
     assert "serve.port = 9000\n" in result.stdout
-    assert 'upstreams.near.command = "cat"\n' in result.stdout
-    assert 'upstreams.near.args = ["--password", "****", "[bold]x"]\n' in result.stdout
+    assert 'servers.near.command = "cat"\n' in result.stdout
+    assert 'servers.near.args = ["--password", "****", "[bold]x"]\n' in result.stdout
     assert "# warning: " in result.stdout
     assert "'near': 'x'" in result.stdout
     parsed = tomllib.loads("\n".join(line for line in result.stdout.splitlines() if "= null" not in line))
@@ -128,11 +128,43 @@ def test_commands_of_servers_are_looked_for_and_each_that_is_missing_is_named(fo
     words = ["expected http://", "is not a folder", "not on PATH", "does not exist", "is a folder", "not executable"]
     assert [word for word, line in zip(words, problems, strict=True) if word not in line] == []
     assert result.exit_code == 3
-    assert 'upstreams.ok.command = "cat"\n' in result.stdout
+    assert 'mcpServers.ok.command = "cat"\n' in result.stdout
 
     del servers["web"], servers["cwd"]
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     assert run("check", "--config", "mcp.json").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.json", '{"mcpServers": {"a": {"command": "cat"}}}', 'mcpServers.a.command = "cat"'),
+        ("a.json", '{"servers": {"a": {"command": "cat"}}}', 'servers.a.command = "cat"'),
+        ("a.toml", '[upstreams.a]\ncommand = "cat"\n', 'upstreams.a.command = "cat"'),
+    ],
+)
+def test_servers_are_listed_by_the_name_that_their_list_has_in_the_file(
+    name: str, text: str, line: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+
+    assert line in run("check", "--config", str(tmp_path / name)).stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("servers", "last"),
+    [
+        ({}, "# ok: 0 servers"),
+        ({"a": {"command": "cat"}}, "# ok: 1 server"),
+        ({"a": {"command": "cat"}, "b": {"command": "cat"}}, "# ok: 2 servers"),
+        ({"a": {"command": "cat"}, "b": {"command": "no-such-command"}}, "# problems: 1"),
+        ({"a": {"x": 1}, "b": {"command": "no-such-command"}}, "# problems: 2"),
+    ],
+)
+def test_last_line_is_the_result(servers: dict[str, object], last: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"mcpServers": servers}))
+
+    assert run("check", "--config", str(tmp_path / "a.json")).stdout.splitlines()[-1] == last
 
 
 @pytest.mark.usefixtures("folder")
