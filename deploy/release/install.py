@@ -19,7 +19,11 @@ _ROOT: Final = Path(__file__).parents[2]
 _PAGES: Final = ("*.md", "docs/**/*.md", "examples/**/*.md", "leaf_sdk/*.md", "tools/*/*.md")
 _BLOCK: Final = re.compile(r"(<!-- install: ([\w-]+) -->\n).*?(<!-- /install -->)", re.DOTALL)
 _GIT: Final = f"git+{REPOSITORY or 'REPOSITORY'}"
-_WHERE: Final = "" if REPOSITORY else "\n`REPOSITORY` stands for the address that you would clone from.\n"
+_WHERE: Final = (
+    ""
+    if REPOSITORY
+    else "\n`REPOSITORY` stands for the URL that you would clone from, such as `https://git.example/ada/codec-gateway`.\n"
+)
 _COMMANDS: Final = "codec-leaf,codec-time-leaf,codec-plain-time"
 _LEAF: Final = f"{_GIT}#subdirectory=leaf_sdk"
 _TOOLS: Final = (
