@@ -6,8 +6,10 @@ recognised, and its ids keep the other source. Pure.
 """
 
 import json
+from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
@@ -22,12 +24,38 @@ _PUNCTUATION = frozenset(b" \t\r\n,;[]")
 """What stands between two definitions of a list."""
 
 
+_LEAST: Final = 16
+"""Fewest tokens of a part that may hold a definition."""
+_KEPT: Final = 32
+
+
 class _Place(NamedTuple):
     """A part of a text, in bytes."""
 
     start: int
     end: int
     tool: str | None = None
+
+
+class DefinitionCache:
+    """Spans of parts of prompts that were searched before: most conversations begin with the same definitions."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Hashable, Sequence[Span]] = OrderedDict()
+
+    def spans(
+        self, ids: Sequence[int], around: Source, tools: Hashable, definitions: "Callable[[], Definitions]"
+    ) -> Sequence[Span]:
+        """Return `Definitions.spans`. `tools`: equal only for equal tools of equal servers under equal maps."""
+        if len(ids) < _LEAST:
+            return (Span(around, len(ids)),)
+        key = (tools, around, array("I", ids).tobytes())
+        if key not in self._known:
+            self._known[key] = definitions().spans(ids, around)
+            if len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return self._known[key]
 
 
 class Definitions:

@@ -16,7 +16,8 @@ from gateway.agent.conversation import Conversation, Spliced, calls_of_turns
 from gateway.agent.definitions import Definitions
 from gateway.agent.history import tool_definitions, with_preamble
 from gateway.agent.memory import Lived, Miss, Recalled, Turn, retold
-from gateway.agent.sources import spans_of_new, spans_of_rendering
+from gateway.agent.sources import DefinitionsIn, spans_of_new, spans_of_rendering
+from gateway.agent.trail import Trail
 from gateway.engine.foreign import is_json_result
 from gateway.engine.interface import Message
 from gateway.engine.left_behind import shared_prefix
@@ -61,17 +62,27 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
     placed = {n + moved: each for n, each in known.items()} if moved else known
     prompt = await ready.template.prompt(plain, () if taught else tool_definitions(tools), placed, calls_in)
     if conversation.trail is not None:
-        conversation.trail.rendered(spans_of_rendering(prompt, turns, moved, _definitions(conversation)))
+        conversation.trail.rendered(
+            spans_of_rendering(prompt, turns, moved, _definitions(conversation, conversation.trail))
+        )
     return prompt
 
 
-def _definitions(conversation: Conversation) -> Definitions | None:
-    tools, ready, theirs = conversation.tools, conversation.ready, conversation.client_tools
-    if not tools:
+def _definitions(conversation: Conversation, trail: Trail) -> DefinitionsIn | None:
+    """What finds the definitions of the conversation's tools."""
+    tools, ready, history = conversation.tools, conversation.ready, conversation.history
+    if not tools or history is None:
         return None
-    servers = {tool.name: conversation.server_of(tool.name) for tool in tools if tool.name not in theirs}
-    taught = system_preamble(conversation.format, tools) if ready.tool_format.preamble else ""
-    return Definitions(tools, ready.token_map, servers, taught)
+    ours = (tool.name for tool in tools if tool.name not in conversation.client_tools)
+    servers = {name: conversation.server_of(name) for name in ours}
+
+    def definitions() -> Definitions:
+        taught = system_preamble(conversation.format, tools) if ready.tool_format.preamble else ""
+        return Definitions(tools, ready.token_map, servers, taught)
+
+    # The root is a digest of the map and the tools, among others.
+    key = (history.root, tuple(servers.items()))
+    return lambda ids, around: trail.definitions.spans(ids, around, key, definitions)
 
 
 async def begin(conversation: Conversation, messages: Sequence[Message], recalled: Recalled | None = None) -> None:

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.agent.conversation import Conversation
+from gateway.agent.definitions import DefinitionCache
 from gateway.agent.history import tool_definitions
 from gateway.agent.memory import (
     AnswerRecord,
@@ -89,6 +90,7 @@ class Recall:
         self._shared = shared
         self._keys = [secrets.token_bytes(32)] if shared is None else shared.keys
         self._last: deque[Comparison] = deque(maxlen=_LINES)
+        self._definitions = DefinitionCache()
         self._watched: Callable[[], bool] = lambda: False
         """Whether somebody is watching; until `watch` is called, nobody is."""
 
@@ -103,7 +105,9 @@ class Recall:
             conversation.recall_miss = self._miss(conversation, history)
         watched = self.is_watched
         if self._trajectories is not None or watched:
-            conversation.trail = Trail(self._trajectories is not None and self._trajectories.logprobs)
+            conversation.trail = Trail(
+                self._definitions, self._trajectories is not None and self._trajectories.logprobs
+            )
             conversation.notes = Notes() if watched else None
         await begin(conversation, history.messages, recalled)
 

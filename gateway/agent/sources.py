@@ -7,24 +7,26 @@ tools are found in it (`definitions.py`). Pure.
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gateway.agent.calls import FinishedCall
 from gateway.agent.conversation import Conversation
-from gateway.agent.definitions import Definitions
 from gateway.agent.memory import Recalled, Turn
 from gateway.agent.trail import spans_of_text
 from gateway.engine.interface import Message
 from gateway.engine.template import Prompt
-from gateway.observe.trajectories import Answer, Span
+from gateway.observe.trajectories import Answer, Source, Span
+
+DefinitionsIn = Callable[[Sequence[int], Source], Sequence[Span]]
+"""Returns the spans of ids that may hold definitions of tools, given the source of the other ids."""
 
 
 def spans_of_rendering(
-    prompt: Prompt, turns: Sequence[Turn], moved: int, definitions: Definitions | None
+    prompt: Prompt, turns: Sequence[Turn], moved: int, definitions: DefinitionsIn | None
 ) -> list[Span]:
     """Return the sources of a rendering's ids.
 
-    `moved`: number of messages that were put before the turns. `definitions`: of the tools in it, if there are any.
+    `moved`: number of messages that were put before the turns. `definitions`: finds those of tools, if there are any.
     """
     names = _tool_names([turn.message for turn in turns])
     spans: list[Span] = []
@@ -41,7 +43,7 @@ def spans_of_rendering(
         else:
             found = _spans_of_turn(turns[place], part.ids, names, held=part.held)
         if definitions is not None and len(found) == 1 and found[0].source in ("template", "system"):
-            found = definitions.spans(prompt.ids[start : start + part.ids], found[0].source)
+            found = definitions(prompt.ids[start : start + part.ids], found[0].source)
         spans += found
         start += part.ids
     return spans

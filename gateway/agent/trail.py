@@ -6,6 +6,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from gateway.agent.definitions import DefinitionCache
 from gateway.observe.trajectories import Sampled, Span
 
 
@@ -13,6 +14,8 @@ from gateway.observe.trajectories import Sampled, Span
 class Trail:
     """The sources of one conversation's ids."""
 
+    definitions: DefinitionCache
+    """Where the definitions of tools were found before."""
     logprobs: bool = False
     """Whether the engine is asked how probable its ids were."""
     before: str | None = None

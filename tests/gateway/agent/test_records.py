@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.agent import AnswerOptions
+from gateway.agent.definitions import Definitions
 from gateway.agent.memory import Remembered
 from gateway.engine.interface import Message
 from gateway.proxy.caller import Principal
@@ -158,3 +159,17 @@ async def test_records_take_of_the_bound_of_memory(open_stage):
         assert 0 < len(nodes) < 40
         assert stage.agent.recall._memory.size <= 100_000
         assert all(node.size >= node.record.size for node in nodes)
+
+
+async def test_definitions_are_searched_once_for_conversations_with_the_same_tools(open_stage, monkeypatch):
+    searched: list[int] = []
+    search = Definitions.spans
+    monkeypatch.setattr(Definitions, "spans", lambda *asked: searched.append(1) or search(*asked))
+    async with open_stage("One.", "Two.", "Three.") as stage:
+        stage.agent.recall.watch(lambda: True)
+        for word in ("this", "that", "those"):
+            await answered(stage, [QUESTION[0], {"role": "user", "content": word}])
+        sources = [[run.source for run in transcript_of(node).runs] for node in stage.agent.recall.conversations(10)]
+
+    assert len(searched) == 1
+    assert all("tools" in each for each in sources)
