@@ -31,7 +31,7 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the transcript.")] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error; the log goes to stderr.")] = "error",
 ) -> None:
-    """Ask a real model the time, through a leaf tool and a plain one, and show where the ids of the context came from.
+    """Ask a real model the time, through a tool that sends token ids and one that does not, and show the prompt's ids.
 
     Then an agent that runs its own tools sends the same requests through the gateway and to a plain llama-server.
 
@@ -67,7 +67,10 @@ def _run(page: Console, *, short: bool, json: bool) -> None:
     act = None
     if not short:
         with _progress() as progress:
-            progress("starting the gateway and a plain llama-server for the second part")
+            progress(
+                "second part: starting the gateway and a plain llama-server; it takes minutes "
+                "(codec-gateway demo --short leaves it out)"
+            )
             act = anyio.run(play, progress, backend_options={"use_uvloop": True})
     if json:
         told = story_as_json(story) | ({} if act is None else {"agent": second_act_as_json(act)})

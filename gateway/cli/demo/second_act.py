@@ -69,26 +69,24 @@ async def play(progress: Callable[[str], None], steps: "Sequence[Step] | None" =
     """Start both servers and hold the conversations. Raises the gateway's own errors if something does not start."""
     if importlib.util.find_spec("openai") is None:
         raise ConfigError("the demo needs the package openai; install it with: pip install 'codec-gateway[demo]'")
+    # Here, since the package openai takes a second to load, and the first act does not need it.
+    from gateway.cli.demo.agent_loop import STEPS, Server, hold_conversations
+
+    steps = steps or STEPS
     failure: GatewayError | None = None
     exchanges: list[Exchange] = []
     try:
         async with _gateway() as through, _plain_server() as plain:
-            async for each in _exchanges(through, plain, steps, tools):
+            servers = (Server(GATEWAY, through), Server(PLAIN, plain))
+            async for each in hold_conversations(servers, steps, tools):
                 exchanges.append(each)
-                progress(f"request {each.number} to {each.server}: answered")
+                progress(f"request {each.number} of {len(steps)} to {each.server}: answered")
     # A context that runs a server in the background raises errors from inside it in a group.
     except* GatewayError as group:
         failure = first_of_ours(group)
     if failure is not None:
         raise failure
     return count(exchanges)
-
-
-def _exchanges(through: str, plain: str, steps: "Sequence[Step] | None", tools: int) -> "AsyncIterator[Exchange]":
-    # Here, since the package openai takes a second to load, and the first act does not need it.
-    from gateway.cli.demo.agent_loop import STEPS, Server, hold_conversations
-
-    return hold_conversations((Server(GATEWAY, through), Server(PLAIN, plain)), steps or STEPS, tools)
 
 
 def count(exchanges: "Sequence[Exchange]") -> SecondAct:

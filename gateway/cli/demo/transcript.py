@@ -20,9 +20,9 @@ _WIDTH = 100
 _TABLE_WIDTH = 76
 """Columns that the table of turns needs; on a narrower terminal it becomes a list."""
 _SOURCES = {
-    "leaf": ("leaf", "green", "the tool shipped these ids; the gateway checked them and passed them on"),
-    "shim": ("shim", "yellow", "the tool ships text only; the gateway tokenized it"),
-    "gateway": ("gateway", "red", "the call failed; this is the gateway's own message"),
+    "leaf": ("from the tool", "green", "it uses codec-leaf and sent these ids with its text; the gateway checked them"),
+    "shim": ("from the gateway", "yellow", "the tool sent text only; the gateway tokenized it"),
+    "gateway": ("from the gateway", "red", "the call failed; this is the gateway's own message"),
 }
 
 
@@ -68,9 +68,11 @@ def _show_turns(story: Story, console: Console) -> None:
     else:
         console.print(_turn_table(turns))
     meaning = (
-        "new: ids the engine had to process; reused: ids its KV cache still held; ms: to the next token. Both paths "
-        "ran the same questions on the same engine, without sampling at random, each in a slot of its own; they took "
-        "turns in going first. The text path keeps the history as text, renders it and tokenizes it again."
+        "new: ids the engine had to process; reused: ids its KV cache still held; ms: to the next token. As ids: the "
+        "gateway keeps the conversation in token ids, and adds those of tool results and of the chat template. As "
+        "text: what a program does that keeps messages as text, applies the template and tokenizes all of it for each "
+        "turn. Both ran the same questions on the same engine at temperature 0, each in a slot of its own; they took "
+        "turns in going first."
     )
     console.print(Padding(Text(meaning, style="dim"), (0, 0, 1, 0)))
 
@@ -79,26 +81,26 @@ def _turn_table(turns: Sequence[tuple[GenerationFinished, TextTurn]]) -> Table:
     table = Table(pad_edge=False, box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("turn")
     table.add_column("wrote", justify="right")
-    table.add_column("spliced in")
-    for path, style in (("token path", "green"), ("text path", "")):
+    table.add_column("added")
+    for path, style in (("as ids", "green"), ("as text", "")):
         table.add_column(f"{path}\nnew", justify="right", style=style)
         table.add_column("\nreused", justify="right", style=style)
         table.add_column("\nms", justify="right", style=style)
     for n, (turn, text) in enumerate(turns, start=1):
-        table.add_row(str(n), str(turn.generated), _spliced(turn), *_cost(turn), *_cost(text))
+        table.add_row(str(n), str(turn.generated), _added(turn), *_cost(turn), *_cost(text))
     return table
 
 
 def _list_turns(turns: Sequence[tuple[GenerationFinished, TextTurn]], console: Console) -> None:
     for n, (turn, text) in enumerate(turns, start=1):
-        console.print(f"turn {n}: wrote {turn.generated}, spliced in {_spliced(turn)}")
-        for path, one in (("token", turn), ("text", text)):
+        console.print(f"turn {n}: wrote {turn.generated}, added {_added(turn)}")
+        for path, one in (("ids", turn), ("text", text)):
             new, reused, wait = _cost(one)
-            console.print(f"  {path} path: {new} new, {reused} reused, {wait} ms")
+            console.print(f"  as {path}: {new} new, {reused} reused, {wait} ms")
 
 
-def _spliced(turn: GenerationFinished) -> str:
-    parts = [("leaf", turn.reinjected_leaf), ("shim", turn.reinjected_shim), ("scaffold", turn.scaffold)]
+def _added(turn: GenerationFinished) -> str:
+    parts = [("tool", turn.reinjected_leaf + turn.reinjected_shim), ("template", turn.scaffold)]
     return " + ".join(f"{count} {name}" for name, count in parts if count) or "nothing"
 
 
@@ -111,9 +113,7 @@ def _show_drift(story: Story, console: Console) -> None:
     drifted = [(n, t.drift) for n, t in enumerate(story.text.turns, start=1) if t.drift.first is not None]
     if not drifted:
         return
-    console.print(
-        Text("Drift of the text path: the history came back as different ids than the model wrote", style="bold")
-    )
+    console.print(Text("As text, the history came back as other ids than the model wrote (drift)", style="bold"))
     for turn, drift in drifted:
         console.print(f"  turn {turn}: {drift.positions} positions, the first at {drift.first}")
         console.print(Text.assemble("    wrote      ", (_visible(drift.wrote), "green")))
@@ -133,15 +133,15 @@ def _show_sums(story: Story, console: Console) -> None:
     reused = "every id" if worst >= 1 else f"at least {worst:.1%} of the ids"
     console.print(
         Text.assemble(
-            "After the first turn the token path processed ",
+            "After the first turn the engine processed ",
             (f"{token} prompt ids", "bold green"),
-            f" and the text path {text}. On the token path each turn reused ",
+            f" for the conversation as ids, and {text} for the one as text. As ids, each turn reused ",
             (reused, "bold green"),
             " of the turn before.",
         )
     )
-    bypasses, calls = story.shim_metrics["leaf_bypasses"], story.shim_metrics["tokenize_calls"]
-    console.print(f"Shim metrics: {bypasses} leaf bypass, {calls} shim tokenization.")
+    shipped, made = story.shim_metrics["leaf_bypasses"], story.shim_metrics["tokenize_calls"]
+    console.print(f"Ids of tool results: {shipped} sent by the tool, {made} made by the gateway.")
 
 
 def story_as_json(story: Story) -> dict[str, Any]:
