@@ -26,6 +26,8 @@ from gateway.serve.console.transcript_json import RANGE, ViewOptions, difference
 from gateway.serve.console.turns import TurnTable
 from gateway.serve.console.visit import Page, Visit, unless_shown
 
+_BEGINNING: Final = 8192
+"""Characters of a message that are looked at for the line that shows it."""
 _QUESTION: Final = 160
 """Characters shown of a conversation's last user message."""
 T = TypeVar("T")
@@ -81,7 +83,7 @@ class Conversations:
     def _last_question(self, number: int) -> PreparedText | None:
         """The last user message of a conversation on one line, without secrets; None where it is no longer kept."""
         text = self._sources.agent.recall.last_user_text(number) or ""
-        line = " ".join(mask_text(text, secrets_of(self._sources.config)).split())
+        line = " ".join(masked_beginning(text, secrets_of(self._sources.config)).split())
         shown = line if len(line) <= _QUESTION else f"{line[:_QUESTION]}…"
         return PreparedText(escape_text(shown, 2 * _QUESTION)) if shown else None
 
@@ -168,3 +170,14 @@ def _number(visit: Visit, name: str, default: int) -> int:
 def _whole(given: str, default: int) -> int:
     """The text as a number; the default unless it is a decimal number of fewer than 10 digits."""
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 10 else default
+
+
+def masked_beginning(text: str, secrets: frozenset[str]) -> str:
+    """The beginning of a text, without secrets: a message may be long, and every row of the list shows a line of one.
+
+    What is cut off may hold the end of a secret, so the last word goes too, and as many characters as a secret has.
+    """
+    if len(text) <= _BEGINNING:
+        return mask_text(text, secrets)
+    begun = mask_text(text[:_BEGINNING], secrets).rpartition(" ")[0]
+    return begun[: max(len(begun) - max(map(len, secrets), default=0), 0)]

@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.agent.memory import (
     AnswerRecord,
@@ -26,6 +28,7 @@ from gateway.config.console import ConsoleConfig
 from gateway.config.model import ServeConfig
 from gateway.observe.trajectories import Span
 from gateway.serve.console import listing
+from gateway.serve.console.conversations import masked_beginning
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio
@@ -271,6 +274,14 @@ async def test_last_user_message_names_a_conversation_only_where_text_is_shown(o
     assert len(name) < 200
     assert "conversation 7" in pages[0].one("li", class_="card talk").text
     assert name in pages[1].one(class_="question").text
+
+
+@given(before=st.integers(8100, 8200), secret=st.text("ab ", min_size=16, max_size=64).map(lambda text: f"x{text}y"))
+def test_beginning_of_a_long_message_holds_no_part_of_a_secret_that_is_cut(before: int, secret: str) -> None:
+    begun = masked_beginning(f"{'w ' * (before // 2)}{secret}{' w' * 500_000}", frozenset({secret}))
+
+    assert set(begun) <= set("w *")
+    assert 8000 < len(begun) <= 8192
 
 
 async def test_list_says_how_many_prompt_tokens_were_not_recomputed(open_pages) -> None:
