@@ -225,8 +225,8 @@ def test_leaf_of_another_map_is_tokenized_here_and_the_log_says_why_once(start_g
     )
     named = {"X-Codec-Map": model_map.map_id, "Mcp-Session-Id": initialize(gateway).headers["mcp-session-id"]}
     answers = [ask(gateway, "tools/call", {"name": "say", "arguments": {}}, **named) for _ in range(2)]
-    gateway.log.wait_for("ids refused")
-    said = gateway.log.events("ids refused")
+    gateway.log.wait_for("are refused")
+    said = gateway.log.events("are refused")
 
     assert [str(model_map.encode("hello")).replace(" ", "") in answer.text for answer in answers] == [True, True]
     assert [(entry["tool"], entry["reason"]) for entry in said] == [("say", "map")]
