@@ -23,7 +23,7 @@ from anyio.to_thread import run_sync
 from gateway.config import EngineConfig
 from gateway.engine.free_memory import usable_mib
 from gateway.engine.last_words import Started, is_about_model, why_ended
-from gateway.engine.model_file import memory_needed, model_fault, trained_context
+from gateway.engine.model_file import examine_model
 from gateway.engine.native import PACKAGE, UNUSABLE
 from gateway.engine.packaged_model import packaged_model
 from gateway.errors import ConfigError, EngineUnavailable, ModelUnusable
@@ -121,14 +121,13 @@ async def embedded_server(
         raise ConfigError(f"engine.kind 'embedded' needs the package {PACKAGE}; {_EXTRA}")
     there = listening or Listening()
     model = config.model or packaged_model()
-    if (fault := await run_sync(model_fault, model)) is not None:
-        raise ModelUnusable(fault)
-    if (lowered := _lowered(config, await run_sync(trained_context, model))) is not None:
+    facts = await run_sync(examine_model, model)
+    if facts.fault is not None:
+        raise ModelUnusable(facts.fault)
+    if (lowered := _lowered(config, facts.trained_context)) is not None:
         log.warning(lowered)
-    memory = await run_sync(memory_needed, model, config.context)
-    started = Started(
-        model.name, memory, usable_mib() * 1024 * 1024, f"{there.host}:{there.port}" if there.port else ""
-    )
+    address = f"{there.host}:{there.port}" if there.port else ""
+    started = Started(model.name, facts.memory(config.context), usable_mib() * 1024 * 1024, address)
     settings = {
         "host": there.host,
         "port": there.port,

@@ -1,19 +1,19 @@
 """Whether llama.cpp can load a model file at all, judged by the file alone, before a server is started for it.
 
-Turns a path into a sentence about what is wrong with the file (none: nothing is), an estimate of the memory that it
-needs, and a stamp by which a change of the file is noticed. Only the head of the file is read.
+Turns a path into a sentence about what is wrong with the file (none: nothing is) and figures from its head, and into a
+stamp by which a change of the file is noticed. Only the head of a file is read, and once.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from leaf_sdk.errors import CodecError, MapTruncated, MapUnsupported
-from leaf_sdk.vocab.gguf_head import HEAD_BYTES, MAGIC, GgufHead, read_head
+from leaf_sdk.vocab.gguf_head import HEAD_BYTES, MAGIC, Value, read_head
 from leaf_sdk.vocab.gguf_tensors import least_size
 
-T = TypeVar("T")
 Stamp = tuple[tuple[int, ...] | None, ...]
 """Changes when one of a model's files does."""
 
@@ -24,18 +24,58 @@ _PART: Final = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.
 _MEGA: Final = 1_000_000
 _GIGA: Final = 1_000_000_000
 _AGAIN: Final = "get the file again"
-_CACHE_BYTES: Final = 2
+_BYTES: Final = 2
 """Bytes of a number in the KV cache (f16)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What the files of a model tell. Where there is a fault, the figures are not known."""
+
+    fault: str | None = None
+    """Why llama.cpp can't load it; None: nothing is known against it."""
+    trained_context: int | None = None
+    """Tokens of context that it was trained on; None: its file does not say. llama.cpp gives no slot more."""
+    weights: int | None = None
+    """Bytes of all its files."""
+    cache_per_token: int = 0
+    """Bytes that one token takes in the KV cache of every layer; 0: its head does not say enough."""
+
+    def memory(self, context: int) -> int | None:
+        """Bytes for the weights and a KV cache of `context` tokens, roughly; None: they are not known."""
+        return None if self.weights is None else self.weights + context * self.cache_per_token
+
+
+class _Fault(Exception):
+    """The sentence that says why llama.cpp can't load a file."""
+
+
+def examine_model(path: Path) -> ModelFacts:
+    """Read the head of a model's file, and of each part if it is split. Reads the disk."""
+    pairs: Mapping[str, Value] = {}
+    weights = 0
+    try:
+        for part in _parts(path):
+            found, size = _read_sound(part)
+            weights += size
+            if part == path:
+                pairs = found
+        _check_is_first(path, pairs)
+    except _Fault as fault:
+        return ModelFacts(str(fault))
+    except OSError as error:
+        return ModelFacts(f"model {path.name!r} can't be read: {error.strerror}; check its path and its permissions")
+    except (CodecError, ValueError):
+        return ModelFacts(
+            f"model {path.name!r} can't be read: it changed meanwhile, or no file can have this name; {_AGAIN}"
+        )
+    trained = _number(pairs, "context_length")
+    return ModelFacts(None, trained if trained > 0 else None, weights, _cache_per_token(pairs))
 
 
 def model_fault(path: Path) -> str | None:
     """Why llama.cpp can't load this file; None: nothing is known against it. Reads the disk."""
-    try:
-        return next(filter(None, map(_fault_of_part, _parts(path))), None) or _fault_of_split(path)
-    except OSError as error:
-        return f"model {path.name!r} can't be read: {error.strerror}; check its path and its permissions"
-    except (CodecError, ValueError):
-        return f"model {path.name!r} can't be read: it changed meanwhile, or no file can have this name; {_AGAIN}"
+    return examine_model(path).fault
 
 
 def model_stamp(path: Path) -> Stamp:
@@ -51,65 +91,51 @@ def model_stamp(path: Path) -> Stamp:
     return tuple(stamps)
 
 
-def memory_needed(path: Path, context: int) -> int | None:
-    """Bytes for the weights of a model and a KV cache of `context` tokens, roughly; None: it can't be read."""
-    try:
-        weights = sum(each.stat().st_size for each in _parts(path))
-        return weights + context * _cache_per_token(_head(path))
-    except (OSError, CodecError, ValueError):
-        return None
-
-
-def trained_context(path: Path) -> int | None:
-    """Tokens of context that a model was trained on; None: its file does not say. llama.cpp gives no slot more."""
-    try:
-        pairs = _head(path).pairs
-    except (OSError, CodecError):
-        return None
-    value = pairs.get(f"{pairs.get('general.architecture')}.context_length")
-    return value if type(value) is int and value > 0 else None
-
-
 def show_bytes(count: int) -> str:
     """Bytes for people: `98 MB`, `4.1 GB`."""
     return f"{count / _GIGA:.1f} GB" if count >= _GIGA else f"{count / _MEGA:.3g} MB"
 
 
-def _fault_of_part(path: Path) -> str | None:
+def _read_sound(path: Path) -> tuple[Mapping[str, Value], int]:
+    """The pairs in the head of one file, and its size. Raises `_Fault`, and like `examine_model` catches."""
+    name = path.name
     if path.is_dir():
-        return f"model {path.name!r} is a directory: name the GGUF file in it (--model, engine.model)"
+        raise _Fault(f"model {name!r} is a directory: name the GGUF file in it (--model, engine.model)")
     if not path.exists():
-        split = _PART.fullmatch(path.name)
+        split = _PART.fullmatch(name)
         more = "get all parts of the split model, in one directory" if split else "correct the path"
-        return f"model {path.name!r} does not exist: {more}"
+        raise _Fault(f"model {name!r} does not exist: {more}")
     if not path.is_file():
-        return f"model {path.name!r} is not a regular file: name a GGUF file (--model, engine.model)"
+        raise _Fault(f"model {name!r} is not a regular file: name a GGUF file (--model, engine.model)")
     size = path.stat().st_size
     if not size:
-        return f"model {path.name!r} is empty: {_AGAIN}"
+        raise _Fault(f"model {name!r} is empty: {_AGAIN}")
     with path.open("rb") as file:
         beginning = file.read(_BEGINNING)
     if not beginning.startswith(MAGIC):
-        return f"model {path.name!r} is not a GGUF file: {_what_instead(beginning)}"
+        raise _Fault(f"model {name!r} is not a GGUF file: {_what_instead(beginning)}")
     try:
-        needed = _read(path, least_size)
+        pairs, needed = _read(path)
     except MapTruncated:
-        return f"model {path.name!r} is truncated: it ends after {show_bytes(size)}, inside its head; {_AGAIN}"
+        raise _Fault(
+            f"model {name!r} is truncated: it ends after {show_bytes(size)}, inside its head; {_AGAIN}"
+        ) from None
     except MapUnsupported as error:
-        return f"model {path.name!r} can't be read: {error}; {_AGAIN} in a current format"
+        raise _Fault(f"model {name!r} can't be read: {error}; {_AGAIN} in a current format") from None
     except CodecError as error:
-        return f"model {path.name!r} is damaged: {error}; {_AGAIN}"
+        raise _Fault(f"model {name!r} is damaged: {error}; {_AGAIN}") from None
     if needed > size:
-        return f"model {path.name!r} is truncated: it has {size} of at least {needed} bytes; {_AGAIN}"
-    return None
+        raise _Fault(f"model {name!r} is truncated: it has {size} of at least {needed} bytes; {_AGAIN}")
+    return pairs, size
 
 
-def _fault_of_split(path: Path) -> str | None:
+def _check_is_first(path: Path, pairs: Mapping[str, Value]) -> None:
     """A split model is loaded by its first part."""
-    number = _head(path).pairs.get("split.no")
-    if type(number) is not int or number == 0:
-        return None
-    return f"model {path.name!r} is part {number + 1} of a split model: name its first part (--model, engine.model)"
+    number = pairs.get("split.no")
+    if type(number) is int and number != 0:
+        raise _Fault(
+            f"model {path.name!r} is part {number + 1} of a split model: name its first part (--model, engine.model)"
+        )
 
 
 def _parts(path: Path) -> Iterator[Path]:
@@ -123,21 +149,25 @@ def _parts(path: Path) -> Iterator[Path]:
         yield path.with_name(f"{named['stem']}-{number:05}-of-{count}.gguf")
 
 
-def _head(path: Path) -> GgufHead:
-    return _read(path, lambda head: head)
+def _read(path: Path) -> tuple[Mapping[str, Value], int]:
+    """The pairs in a head, and the bytes that the file has at least.
 
-
-def _read(path: Path, use: Callable[[GgufHead], T]) -> T:
-    """What `use` makes of the head. The file is not mapped: it may be cut short meanwhile, which would be a SIGBUS."""
+    The file is not mapped: it may be cut short meanwhile, which would be a SIGBUS.
+    """
     with path.open("rb") as file:
         first, most = _HEAD_READS
         data = file.read(first)
         try:
-            return use(read_head(data))
+            return _parsed(data)
         except MapTruncated:
             if len(data) < first:
                 raise
-        return use(read_head(data + file.read(most - first)))
+        return _parsed(data + file.read(most - first))
+
+
+def _parsed(data: bytes) -> tuple[Mapping[str, Value], int]:
+    head = read_head(data)
+    return head.pairs, least_size(head)
 
 
 def _what_instead(beginning: bytes) -> str:
@@ -157,19 +187,18 @@ def _what_instead(beginning: bytes) -> str:
     return f"it starts with {beginning[:4]!r}, expected {MAGIC!r}; name the model's GGUF file (--model, engine.model)"
 
 
-def _cache_per_token(head: GgufHead) -> int:
-    """Bytes that one token takes in the KV cache of every layer, where the head says enough to know."""
+def _cache_per_token(pairs: Mapping[str, Value]) -> int:
+    heads = _number(pairs, "attention.head_count")
+    width = _number(pairs, "embedding_length") // heads if heads else 0
+    key, value = _number(pairs, "attention.key_length") or width, _number(pairs, "attention.value_length") or width
+    return _number(pairs, "block_count") * (_number(pairs, "attention.head_count_kv") or heads) * (key + value) * _BYTES
 
-    def number(key: str) -> int:
-        value = head.pairs.get(f"{head.pairs.get('general.architecture')}.{key}")
-        # One number per layer in models whose layers differ.
-        value = max((each for each in value if type(each) is int), default=0) if isinstance(value, list) else value
-        return value if type(value) is int else 0
 
-    heads = number("attention.head_count")
-    width = number("embedding_length") // heads if heads else 0
-    key, value = number("attention.key_length") or width, number("attention.value_length") or width
-    return number("block_count") * (number("attention.head_count_kv") or heads) * (key + value) * _CACHE_BYTES
+def _number(pairs: Mapping[str, Value], key: str) -> int:
+    """A number that the model's architecture has; 0 if the head does not say. The largest, if layers differ in it."""
+    value = pairs.get(f"{pairs.get('general.architecture')}.{key}")
+    value = max((each for each in value if type(each) is int), default=0) if isinstance(value, list) else value
+    return value if type(value) is int else 0
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

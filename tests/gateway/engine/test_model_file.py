@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.engine.model_file import memory_needed, model_fault, model_stamp, show_bytes, trained_context
+from gateway.engine.model_file import examine_model, model_fault, model_stamp, show_bytes
 from gateway.engine.packaged_model import packaged_model
 from leaf_sdk.testing.gguf import gguf_head, gguf_model
 
@@ -43,10 +43,10 @@ def test_model_that_ends_inside_its_head_is_truncated(tmp_path: Path, length: in
 def test_context_that_a_model_was_trained_on(tmp_path: Path) -> None:
     named = {"general.architecture": "llama", "llama.context_length": 2048, "gpt2.context_length": 9}
 
-    assert trained_context(written(tmp_path, gguf_head(named))) == 2048
-    assert trained_context(written(tmp_path, gguf_head({}))) is None
-    assert trained_context(written(tmp_path, WHOLE[:30])) is None
-    assert trained_context(packaged_model()) == 8192
+    assert examine_model(written(tmp_path, gguf_head(named))).trained_context == 2048
+    assert examine_model(written(tmp_path, gguf_head({}))).trained_context is None
+    assert examine_model(written(tmp_path, WHOLE[:30])).trained_context is None
+    assert examine_model(packaged_model()).trained_context == 8192
 
 
 def test_every_shorter_file_is_a_fault(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_head_of_a_sparse_file_is_read_within_a_bound(tmp_path: Path) -> None:
         file.truncate(2**37)
 
     assert "m.gguf' is damaged" in (model_fault(path) or "")
-    assert memory_needed(path, 4096) is None
+    assert examine_model(path).memory(4096) is None
 
 
 def test_head_larger_than_the_first_read_is_read(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_head_larger_than_the_first_read_is_read(tmp_path: Path) -> None:
 
 
 def test_model_that_is_emptied_meanwhile_needs_no_known_memory(tmp_path: Path) -> None:
-    assert memory_needed(written(tmp_path, b""), 4096) is None
+    assert examine_model(written(tmp_path, b"")).memory(4096) is None
 
 
 def test_stamp_of_a_split_model_ends_with_the_first_part_that_is_missing(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_stamp_changes_with_the_file(tmp_path: Path) -> None:
 def test_memory_is_the_weights_and_the_cache_of_the_context() -> None:
     path = packaged_model()
     # 30 layers, 3 heads of keys and values, of 64 numbers each, of 2 bytes.
-    assert memory_needed(path, 4096) == path.stat().st_size + 4096 * 30 * 3 * 128 * 2
-    assert memory_needed(path.with_name("missing.gguf"), 4096) is None
+    assert examine_model(path).memory(4096) == path.stat().st_size + 4096 * 30 * 3 * 128 * 2
+    assert examine_model(path.with_name("missing.gguf")).memory(4096) is None
 
 
 def test_bytes_are_shown_in_the_unit_that_fits() -> None:
