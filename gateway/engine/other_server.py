@@ -8,7 +8,6 @@ import json
 from typing import Any, Final
 
 _START: Final = 4096
-_MISREAD: Final = (KeyError, TypeError, ValueError, RecursionError)
 _PAGES: Final = (b"<!doctype", b"<html", b"<?xml", b"<head")
 _NEEDS_KEY: Final = (401, 403)
 _SETTING: Final = "engine.url (--engine)"
@@ -49,9 +48,17 @@ def other_server(url: str, root: Answer, models: Answer) -> str:
     )
 
 
-def _lists_models(models: Answer) -> bool:
+def json_of(body: bytes) -> Any:
+    """The JSON value of a body; None if it is no JSON."""
     try:
-        told: Any = json.loads(models[1])
-        return isinstance(told["data"], list)
-    except _MISREAD:
-        return False
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _lists_models(models: Answer) -> bool:
+    match json_of(models[1]):
+        case {"data": list()}:
+            return True
+        case _:
+            return False

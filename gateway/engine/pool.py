@@ -193,16 +193,18 @@ class EnginePool:
     def statuses(self) -> list[MemberStatus]:
         """The state of each engine."""
         opened = {member.name: ready for member, ready in self._open()}
-        reasons = {member.name: why_down(member) for member in self._members if member.name not in opened}
-        return [
-            MemberStatus(
-                *(name := member.name, opened.get(name), state_of(why := reasons.get(name))),
-                None if why is None else why.message,
-                member.running,
-                member.breaker.state(self.now()),
-            )
-            for member in self._members
-        ]
+        return [self._status(member, opened.get(member.name)) for member in self._members]
+
+    def _status(self, member: Member, ready: ReadyEngine | None) -> MemberStatus:
+        why = why_down(member) if ready is None else None
+        return MemberStatus(
+            name=member.name,
+            ready=ready,
+            state=state_of(why),
+            reason=None if why is None else why.message,
+            running=member.running,
+            breaker=member.breaker.state(self.now()),
+        )
 
     async def open(self, first: ReadyEngine, home: bytes, make: Callable[[ReadyEngine], Awaitable[T]]) -> T:
         """Call `make` with an engine like `first`, preferably the home of a key; if it is lost, with the next one.

@@ -6,18 +6,17 @@ Nothing that another service sends is quoted (`other_server.py`).
 """
 
 import asyncio
-import json
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from gateway.config.masking import mask_text
-from gateway.engine.http.answers import MISREAD, error_of_answer
+from gateway.engine.http.answers import error_of_answer
 from gateway.engine.http.connections import Connections
 from gateway.engine.http.event_stream import StreamSilent
-from gateway.engine.other_server import is_page, other_server
+from gateway.engine.other_server import is_page, json_of, other_server
 from gateway.errors import EngineRefused, EngineStarting, EngineUnavailable
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer
@@ -141,27 +140,24 @@ def _is_llama_cpp(status: int, body: bytes) -> bool:
         return False
     if status != _OK:
         return not is_page(body)
-    try:
-        props: Any = json.loads(body)
-    except MISREAD:
-        return False
+    props = json_of(body)
     return isinstance(props, dict) and any(key in props for key in _PROPS)
 
 
 def _is_vllm(status: int, body: bytes) -> bool:
-    try:
-        models: Any = json.loads(body) if status == _OK else {}
-        return "max_model_len" in models["data"][0]
-    except MISREAD:
-        return False
+    match json_of(body) if status == _OK else None:
+        case {"data": [{"max_model_len": _}, *_]}:
+            return True
+        case _:
+            return False
 
 
 def _has_version(status: int, body: bytes) -> bool:
-    try:
-        told: Any = json.loads(body) if status == _OK else {}
-        return isinstance(told["version"], str)
-    except MISREAD:
-        return False
+    match json_of(body) if status == _OK else None:
+        case {"version": str()}:
+            return True
+        case _:
+            return False
 
 
 async def _anybody(connection: Connection, *, doubted: bool) -> None:

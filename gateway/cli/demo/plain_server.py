@@ -5,11 +5,11 @@ JSON: `model` and `threads`; where they are not to be llama-server's defaults, `
 `cache_mib` (of the prompt cache in host memory), `unified` (whether the slots share one KV cache) and `template`.
 """
 
-import importlib
 import json
 import os
 import sys
-from typing import Any
+
+from gateway.engine.native import load
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     address = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    native: Any = importlib.import_module("xllamacpp")
+    native = load()
     params = native.CommonParams()
     params.model.path = settings["model"]
     params.hostnames, params.port = ["127.0.0.1"], 0
