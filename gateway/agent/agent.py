@@ -96,9 +96,8 @@ class Agent:
 
         async def begun_with(ready: ReadyEngine) -> Conversation:
             placed = await in_their_places(messages, ready.template)
-            fmt = ready.tool_format.format
-            conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice.may_call)
-            conversation.server_of = self._calls.offers.server_of
+            fmt, server_of = ready.tool_format.format, self._calls.offers.server_of
+            conversation = Conversation(ready, fmt, tools, [], names, principal, server_of, may_call=choice.may_call)
             await (begin(conversation, placed) if bare or continues else self.recall.begin(conversation, placed))
             return conversation
 
@@ -142,7 +141,7 @@ class Agent:
             *(self._calls, self._limits, self._metrics, conversation, options, emit),
             show_calls=shows,
         )
-        ended, shared = "broken", None
+        ended, shared, figures = "broken", None, None
         before = None if conversation.before is None else conversation.before.engine
         try:
             with self._pool.stay(conversation.ready, conversation.home, before) as conversation.stay:
@@ -151,11 +150,12 @@ class Agent:
             ended = finished.reason
         finally:
             # Before anybody learns that the answer is complete: the next request may arrive at once.
-            shared = self.recall.keep(conversation, ended, answer.figures)
+            figures = answer.figures
+            shared = self.recall.keep(conversation, ended, figures)
         if shared is not None:
             await shared
-        if conversation.continues and answer.figures is not None:
-            await emit(answer.figures)
+        if conversation.continues and figures is not None:
+            await emit(figures)
         await emit(finished)
         return finished
 

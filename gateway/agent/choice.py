@@ -130,14 +130,13 @@ def hold_for(
     ready = conversation.ready
     # Shows whether reasoning may come first: a model that does not reason would start to if a grammar allowed it.
     tail, template = prompt_tail(conversation), ready.facts.chat_template
-    # With the vocabulary, markers are written as the template writes them: as single ids.
-    forced = partial(
-        call_grammar, fmt, choice="required", vocabulary=ready.token_map, prompt_tail=tail, template=template
-    )
     if choice.mode != "required" and form is not None:
-        either = partial(answer_grammar, fmt, form, vocabulary=ready.token_map, prompt_tail=tail, template=template)
-        return Hold(tools, partial(either, parallel=parallel is not False), formed=True).loosening(too_much)
-    return Hold(tools, partial(forced, parallel=parallel is True)).loosening(too_much)
+        grammar, several = partial(answer_grammar, fmt, form), parallel is not False
+    else:
+        grammar, several, form = partial(call_grammar, fmt, choice="required"), parallel is True, None
+    # With the vocabulary, markers are written as the template writes them: as single ids.
+    made = partial(grammar, parallel=several, vocabulary=ready.token_map, prompt_tail=tail, template=template)
+    return Hold(tools, made, formed=form is not None).loosening(too_much)
 
 
 def _hold_of_calls(conversation: Conversation, tools: tuple[ToolSpec, ...], *, parallel: bool | None) -> Hold | None:

@@ -20,13 +20,12 @@ from leaf_sdk.vocab import TokenMap
 
 _MOST_MISSES: Final = 8
 """Definitions that may be missing from a text before the rest is not looked for: each costs a walk through it."""
-_PUNCTUATION = frozenset(b" \t\r\n,;[]")
+_PUNCTUATION: Final = frozenset(b" \t\r\n,;[]")
 """What stands between two definitions of a list."""
-
-
 _LEAST: Final = 16
 """Fewest tokens of a part that may hold a definition."""
 _KEPT: Final = 32
+"""Parts of prompts whose spans are kept."""
 
 
 class _Place(NamedTuple):

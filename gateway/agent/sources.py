@@ -14,6 +14,7 @@ from gateway.agent.conversation import Conversation
 from gateway.agent.memory import Recalled, Turn
 from gateway.agent.trail import spans_of_text
 from gateway.engine.interface import Message
+from gateway.engine.rendered import Part
 from gateway.engine.template import Prompt
 from gateway.observe.trajectories import Answer, Source, Span
 
@@ -32,21 +33,24 @@ def spans_of_rendering(
     spans: list[Span] = []
     start = 0
     for part in prompt.parts:
-        found: Sequence[Span]
-        number, shown = (None, None) if part.message is None else prompt.form[part.message]
-        place = None if number is None else number - moved
-        if shown is None:
-            found = (Span("template", part.ids),)
-        elif place is None or place < 0:
-            # A message that was put before the client's messages, or made of several of them.
-            found = (spans_of_text(shown["role"], part.ids, names.get(str(shown.get("tool_call_id")))),)
-        else:
-            found = _spans_of_turn(turns[place], part.ids, names, held=part.held)
+        found = _spans_of_part(part, prompt, turns, moved, names)
         if definitions is not None and len(found) == 1 and found[0].source in ("template", "system"):
             found = definitions(prompt.ids[start : start + part.ids], found[0].source)
         spans += found
         start += part.ids
     return spans
+
+
+def _spans_of_part(
+    part: Part, prompt: Prompt, turns: Sequence[Turn], moved: int, names: Mapping[str, str]
+) -> Sequence[Span]:
+    if part.message is None:
+        return (Span("template", part.ids),)
+    number, shown = prompt.form[part.message]
+    if number is None or number < moved:
+        # A message that was put before the client's messages, or made of several of them.
+        return (spans_of_text(shown["role"], part.ids, names.get(str(shown.get("tool_call_id")))),)
+    return _spans_of_turn(turns[number - moved], part.ids, names, held=part.held)
 
 
 def spans_of_new(recalled: Recalled, contents: Sequence[Sequence[int]]) -> list[Sequence[Span]]:
