@@ -148,11 +148,11 @@ class Recall:
         self._last.append(
             Comparison(datetime.now(UTC), conversation.principal.name, number, conversation.answer_id, figures)
         )
-        if figures.recomputed and figures.reason is not None:
-            self._metrics.prompt_ids_lost(figures.reason, figures.recomputed)
+        if (loss := figures.loss) is not None:
+            self._metrics.prompt_ids_lost(loss, figures.recomputed)
             miss = figures.recall_miss
             place = {} if miss is None else {"message": miss.message, "at": miss.at}
-            log.info("cached tokens were recomputed", reason=figures.reason, tokens=figures.recomputed, **place)
+            log.info("cached tokens were recomputed", reason=loss, tokens=figures.recomputed, **place)
 
     @property
     def changes(self) -> tuple[int, datetime | None]:

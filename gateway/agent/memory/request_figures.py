@@ -37,6 +37,11 @@ class RequestFigures:
         return self.prompt - self.cached
 
     @property
+    def loss(self) -> LossReason | None:
+        """Why tokens were recomputed; None where none were."""
+        return self.reason if self.recomputed else None
+
+    @property
     def counts(self) -> dict[str, int]:
         """All counts by the names that the APIs and `/status` give them."""
         return {

@@ -152,5 +152,5 @@ def _row(node: Remembered, branches: int, text: str | None) -> Row:
         branches=branches,
         figures=node.figures,
         recomputed=sum(each.recomputed for each in losses),
-        reason=losses[-1].reason if losses else None,
+        reason=losses[-1].loss if losses else None,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from gateway.agent.memory import GenerationRecord, RequestFigures
+from gateway.agent.memory import GenerationRecord
 from gateway.serve.admin.losses import WORDS
 from gateway.serve.console.listing import date_of
 from gateway.serve.console.render import PreparedText, lines
@@ -127,7 +127,8 @@ class TurnTable:
             if turns:
                 miss = answer.recall_miss if self._texts else None
                 was, now = (None, None) if miss is None else (self._words(miss.was), self._words(miss.now))
-                words = _why_recomputed(answer.figures)
+                loss = None if answer.figures is None else answer.figures.loss
+                words = None if loss is None else WORDS[loss]
                 yield AnswerRow(number, date_of(answer.made), answer, words, was, now, turns)
 
     def _turn(self, number: int, turn: TranscriptTurn) -> TurnRow:
@@ -201,7 +202,3 @@ class TurnTable:
 
     def _words(self, text: str) -> PreparedText:
         return lines(text, self._secrets, _WORDS)
-
-
-def _why_recomputed(figures: RequestFigures | None) -> str | None:
-    return WORDS[figures.reason] if figures is not None and figures.recomputed and figures.reason is not None else None

@@ -80,8 +80,8 @@ class Why:
             rows = [row_of_request(each, self._change(each) if visit.texts else None) for each in last]
             lost: dict[str, int] = {}
             for row in rows:
-                if (count := row.figures.recomputed) and (reason := row.figures.reason) is not None:
-                    lost[reason] = lost.get(reason, 0) + count
+                if (loss := row.figures.loss) is not None:
+                    lost[loss] = lost.get(loss, 0) + row.figures.recomputed
             return self._render("why.html", visit, rows=rows, lost=sorted(lost.items(), key=lambda pair: -pair[1]))
 
         # A new request is always listed first, with its own time: the first row changes whenever the list does.
@@ -101,9 +101,9 @@ class Why:
 def row_of_request(compared: Comparison, change: Change | None) -> Row:
     """The row of one request. `change`: what its client changed, where that may be shown."""
     figures, words, advice = compared.figures, None, None
-    if figures.recomputed and figures.reason is not None:
+    if (loss := figures.loss) is not None:
         miss = figures.recall_miss
         place = (None, None) if miss is None else (miss.message, miss.at)
-        words, advice = WORDS[figures.reason], advice_on_loss(figures.reason, *place)
+        words, advice = WORDS[loss], advice_on_loss(loss, *place)
     request = (compared.when, compared.principal, compared.conversation, compared.answer_id)
     return Row(*request, figures, words, advice, change)
