@@ -4,6 +4,7 @@ Turns an address into the answer that it gives. Another service may listen there
 time, however slowly it comes. It reads no report.
 """
 
+import json
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -13,6 +14,8 @@ _TIMEOUT: Final = 10.0
 """Seconds for the whole answer."""
 _MOST: Final = 64 << 20
 """Bytes of an answer: a report with 10,000 tools has 4 MB."""
+_REASON: Final = 400
+"""Characters of a refusal that are shown."""
 
 
 class AdminAnswer(NamedTuple):
@@ -46,3 +49,21 @@ def ask_admin(admin: str, path: str) -> AdminAnswer:
             "with --admin",
             server="",
         ) from None
+
+
+def not_a_gateway(admin: str, status: int) -> UpstreamUnavailable:
+    """The error for an answer that no admin port gives. What another service says is not shown: it may be markup."""
+    return UpstreamUnavailable(
+        f"what answers at {admin!r} (HTTP status {status}) is not the admin port of a gateway: name that with --admin; "
+        "it is 8601 unless serve.admin_port says otherwise",
+        server="",
+    )
+
+
+def refusal_of(status: int, body: bytes) -> str | None:
+    """The gateway's own words, if the admin port refuses; None for a report, a page, or a path that is not there."""
+    try:
+        words: object = None if status == 404 else json.loads(body)["error"]["message"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return words[:_REASON] if isinstance(words, str) else None

@@ -10,9 +10,9 @@ from typing import Final
 
 import typer
 
-from gateway.cli.admin_port import ask_admin
+from gateway.cli.admin_port import ask_admin, not_a_gateway, refusal_of
 from gateway.cli.probe import url_of
-from gateway.cli.status import AdminPort, ConfigOfServe, not_a_gateway, refusal_of
+from gateway.cli.status import AdminPort, ConfigOfServe
 from gateway.config.address import is_http_url
 from gateway.config.load import load_config
 from gateway.errors import ConfigError, UpstreamUnavailable

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 from rich.console import Console
 
-from gateway.cli.admin_port import ask_admin
+from gateway.cli.admin_port import ask_admin, not_a_gateway, refusal_of
 from gateway.cli.bolt_ons import print_bolt_ons
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.cli.probe import url_of
@@ -20,7 +20,6 @@ from gateway.config.address import is_http_url
 from gateway.config.load import load_config
 from gateway.errors import ConfigError, UpstreamUnavailable
 
-_REASON: Final = 400
 _STYLES: Final = {"up": "green", "idle": "dim", "starting": "yellow", "restarting": "red"}
 _SERVERS: Final = (
     Column("server"),
@@ -83,24 +82,6 @@ def fetch_report(admin: str) -> dict[str, Any]:
     if answer.status != 200 or not isinstance(report, dict) or "servers" not in report:
         raise not_a_gateway(admin, answer.status)
     return cast("dict[str, Any]", report)
-
-
-def not_a_gateway(admin: str, status: int) -> UpstreamUnavailable:
-    """The error for an answer that no admin port gives. What another service says is not shown: it may be markup."""
-    return UpstreamUnavailable(
-        f"what answers at {admin!r} (HTTP status {status}) is not the admin port of a gateway: name that with --admin; "
-        "it is 8601 unless serve.admin_port says otherwise",
-        server="",
-    )
-
-
-def refusal_of(status: int, body: bytes) -> str | None:
-    """The gateway's own words, if the admin port refuses; None for a report, a page, or a path that is not there."""
-    try:
-        words: object = None if status == 404 else jsonlib.loads(body)["error"]["message"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
-    return words[:_REASON] if isinstance(words, str) else None
 
 
 def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> None:
