@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bench.leaf import prose
 from bench.record import write
 from gateway.engine.packaged_model import packaged_model
 from gateway.protocol.messages import encode_response
@@ -19,6 +18,7 @@ from leaf_sdk import MetaTokenizer, open_map, wrap_tool_call
 from leaf_sdk.wire import Coding, open_encoder
 
 _RECORDINGS: Final = Path(__file__).parents[2] / "tests" / "exchanges" / "recordings"
+_TEXT: Final = "# codec-gateway\n\ncodec-gateway"
 _CODINGS: Final[tuple[Coding, ...]] = ("identity", "gzip")
 _PACKAGES: Final = ("codec-gateway", "codec-leaf", "msgpack")
 
@@ -45,7 +45,7 @@ def _coded(data: bytes, coding: Coding) -> int:
 def measure() -> dict[str, Any]:
     """Count everything once."""
     listed = tools()
-    plain = {"content": [{"type": "text", "text": prose()[:30]}]}
+    plain = {"content": [{"type": "text", "text": _TEXT}]}
     token_map = open_map(packaged_model())
     leaf = wrap_tool_call(plain, MetaTokenizer(token_map.map_id, token_map, token_map.encode))
     return {"tools": len(listed), "list": sizes({"tools": listed}), "call": sizes(plain), "call with ids": sizes(leaf)}
