@@ -18,10 +18,10 @@ from packaging.metadata import Metadata
 from trove_classifiers import classifiers
 
 from deploy.check.outcome import Failed
+from gateway.documentation.render import FENCE, outside_fences
 
 _RELATIVE: Final = re.compile(r"\]\((?!https?://|#|mailto:)([^()\s]+)\)")
 _LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?!https?://|#|mailto:)([^()\s]+)\)")
-_FENCE: Final = re.compile(r"(^ {0,3}```.*?^ {0,3}```$)", re.MULTILINE | re.DOTALL)
 _NO_ADDRESS: Final = re.compile(r": has no project urls$|links of its description lead nowhere")
 _NEEDED: Final = ("summary", "license_expression", "requires_python", "project_urls", "classifiers")
 
@@ -57,7 +57,7 @@ def faults_of(path: Path) -> Iterator[str]:
     description = about.description or ""
     if len(MarkdownIt().render(description)) < 100:
         yield f"{path.name}: its description is empty"
-    if links := sorted(set(_RELATIVE.findall(_FENCE.sub("", description)))):
+    if links := sorted(set(_RELATIVE.findall(FENCE.sub("", description)))):
         yield f"{path.name}: {len(links)} links of its description lead nowhere, the first: {links[0]!r}"
     if unknown := set(about.classifiers or ()) - classifiers:
         yield f"{path.name}: no such classifiers: {sorted(unknown)}"
@@ -92,8 +92,7 @@ def absolute_links(text: str, at: str, folder: str) -> str:
         where = at.replace("/blob/", "/raw/", 1) if found[1] else at
         return f"{found[1]}[{found[2]}]({where}/{path})"
 
-    pieces = _FENCE.split(text)
-    return "".join(piece if number % 2 else _LINK.sub(link, piece) for number, piece in enumerate(pieces))
+    return outside_fences(text, lambda prose: _LINK.sub(link, prose))
 
 
 def _text(path: Path) -> bytes:

@@ -18,7 +18,7 @@ from gateway.documentation.spelling import Spelling
 if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
 
-_FENCE: Final = re.compile(r"(^ {0,3}```.*?^ {0,3}```$)", re.MULTILINE | re.DOTALL)
+FENCE: Final = re.compile(r"(^ {0,3}```.*?^ {0,3}```$)", re.MULTILINE | re.DOTALL)
 _COMMENT: Final = re.compile(r"^[ \t]*<!--.*?-->[ \t]*\n", re.MULTILINE | re.DOTALL)
 _LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 _BREAK: Final = "<br>"
@@ -34,10 +34,9 @@ def print_form(pages: Pages, name: str, spelling: Spelling) -> str:
     text = _prepared(pages, name, spelling, lambda target: target)
     if not pages.files[name].endswith(".md"):
         return text
-    pieces = _FENCE.split(text)
-    for at in range(0, len(pieces), 2):
-        pieces[at] = _CODE_OR_BREAK.sub(lambda found: "; " if found[0] == _BREAK else found[0], pieces[at])
-    return "".join(pieces)
+    return outside_fences(
+        text, lambda prose: _CODE_OR_BREAK.sub(lambda found: "; " if found[0] == _BREAK else found[0], prose)
+    )
 
 
 def html_form(pages: Pages, name: str, spelling: Spelling) -> str:
@@ -65,6 +64,12 @@ def _line_break(state: "StateInline", silent: bool) -> bool:
     return True
 
 
+def outside_fences(text: str, change: Callable[[str], str]) -> str:
+    """The page with its prose changed, and its fenced blocks as they are."""
+    pieces = FENCE.split(text)
+    return "".join(piece if number % 2 else change(piece) for number, piece in enumerate(pieces))
+
+
 def anchor_of(heading: str) -> str:
     """The anchor of a heading, as forges make it."""
     return _NOT_A_WORD.sub("", heading).strip().lower().replace(" ", "-")
@@ -74,7 +79,6 @@ def _prepared(pages: Pages, name: str, spelling: Spelling, address: Address) -> 
     text = pages.path(name).read_text(encoding="utf-8")
     if not pages.files[name].endswith(".md"):
         return text
-    pieces = _FENCE.split(spelling.page(text))
     names = {path: each for each, path in pages.files.items()}
     folder = posixpath.dirname(pages.files[name])
 
@@ -89,9 +93,7 @@ def _prepared(pages: Pages, name: str, spelling: Spelling, address: Address) -> 
         url = _repository_url()
         return f"{mark}[{words}]({url}/{path}{hash_mark}{anchor})" if url else f"{words} (`{path}` in the repository)"
 
-    for at in range(0, len(pieces), 2):
-        pieces[at] = _LINK.sub(link, _COMMENT.sub("", pieces[at]))
-    return "".join(pieces)
+    return outside_fences(spelling.page(text), lambda prose: _LINK.sub(link, _COMMENT.sub("", prose)))
 
 
 def _repository_url() -> str | None:
