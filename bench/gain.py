@@ -15,6 +15,7 @@ from typing import Any, Final
 import anyio
 
 from bench.record import RESULTS, write
+from bench.svg import framed
 from gateway.cli.demo.second_act import play
 from gateway.cli.demo.second_transcript import second_act_as_json
 
@@ -28,10 +29,6 @@ _LINE: Final = 44
 _SIDES: Final = {"gateway": ("gateway", "#2a7"), "plain": ("llama-server", "#b3541e")}
 _NEW: Final = "#89a"
 _STEPS: Final = ("asks", "goes on", "starts a sub-agent", "asks", "answers", "goes on", "goes on", "answers")
-_STYLE: Final = (
-    "<style>text{font:13px sans-serif;fill:#444}.title{font-weight:bold}"
-    "@media(prefers-color-scheme:dark){text{fill:#ccc}}</style>"
-)
 
 
 def draw(results: Mapping[str, Any]) -> str:
@@ -40,16 +37,10 @@ def draw(results: Mapping[str, Any]) -> str:
     most = max(row["processed"] for run in runs for side in _SIDES for row in run[side])
     height = _TOP + _LINE * len(runs[0]["plain"]) + 4
     title = "Prompt tokens that the server processed, request by request"
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{title}">',
-        _STYLE,
-        f'<text x="8" y="22" class="title">{title}</text>',
-        f'<text x="8" y="42">{_scene(results["machine"])}</text>',
-        *_legend(),
-    ]
+    lines = [f'<text x="8" y="42">{_scene(results["machine"])}</text>', *_legend()]
     for number in range(len(runs[0]["plain"])):
         lines += _request(number, runs, most)
-    return "\n".join([*lines, "</svg>", ""])
+    return framed(_WIDTH, height, title, lines)
 
 
 def _scene(machine: Mapping[str, Any]) -> str:

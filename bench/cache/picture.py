@@ -9,6 +9,7 @@ from html import escape
 from typing import Any, Final
 
 from bench.cache.bars import PARTS, named
+from bench.svg import framed
 
 _WIDTH: Final = 760
 _LEFT: Final = 300
@@ -25,16 +26,12 @@ def draw(results: Mapping[str, Any]) -> str:
     height = _TOP + _LINE * len(rows) + 12
     title = "Ids found again of conversations that come back"
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{title}">',
-        "<style>text{font:13px sans-serif;fill:#444}.title{font-weight:bold}@media(prefers-color-scheme:dark)"
-        "{text{fill:#ccc}}</style>",
-        f'<text x="8" y="22" class="title">{title}</text>',
         '<text x="8" y="42">40 conversations on 4 slots, the same memory and order; the line is the best policy</text>',
         *_legend(),
     ]
     for number, (name, row) in enumerate(rows.items()):
         lines += _row(name, row, _TOP + _LINE * number)
-    return "\n".join([*lines, "</svg>", ""])
+    return framed(_WIDTH, height, title, lines)
 
 
 def _legend() -> Iterator[str]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
+from bench.svg import framed
+
 _TOPOLOGY: Final = "http-stdio"
 _ASK: Final = "100 B at 16"
 _WIDTH: Final = 720
@@ -29,15 +31,11 @@ def picture(rows: Mapping[tuple[str, str, str, str], Mapping[str, Any]]) -> str:
     height = _TOP + _LINE * len(bars) + 12
     title = "CPU time a call, in microseconds (calls a second)"
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{title}">',
-        "<style>text{font:13px sans-serif;fill:#444}.ours{font-weight:bold}@media(prefers-color-scheme:dark)"
-        "{text{fill:#ccc}}</style>",
-        f'<text x="8" y="22" class="ours">{title}</text>',
         '<text x="8" y="40">HTTP before, stdio behind, results of 100 bytes, 16 calls at a time; least is best</text>',
     ]
     for number, (peer, row) in enumerate(bars):
         lines += _bar(peer, row, _TOP + _LINE * number, longest)
-    return "\n".join([*lines, "</svg>", ""])
+    return framed(_WIDTH, height, title, lines, bold="ours")
 
 
 def _bar(peer: str, row: Mapping[str, Any], top: int, longest: float) -> list[str]:
