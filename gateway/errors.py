@@ -43,7 +43,7 @@ benchmark               AnswerFault
 proxy.transport         PeerError, Unfit, SessionForgotten
 proxy.upstream          Full
 protocol                Unwritable
-engine                  FileUnfit
+engine                  FileUnfit, _FileFault
 engine.http             StreamSilent, LineOverLimit
 replicas                RecordFault, NoRoom
 shared                  Unreadable

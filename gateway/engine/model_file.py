@@ -46,7 +46,7 @@ class ModelFacts:
         return None if self.weights is None else self.weights + context * self.cache_per_token
 
 
-class _Fault(Exception):
+class _FileFault(Exception):
     """The sentence that says why llama.cpp can't load a file."""
 
 
@@ -61,7 +61,7 @@ def examine_model(path: Path) -> ModelFacts:
             if part == path:
                 pairs = found
         _check_is_first(path, pairs)
-    except _Fault as fault:
+    except _FileFault as fault:
         return ModelFacts(str(fault))
     except OSError as error:
         return ModelFacts(f"model {path.name!r} can't be read: {error.strerror}; check its path and its permissions")
@@ -97,35 +97,35 @@ def show_bytes(count: int) -> str:
 
 
 def _read_sound(path: Path) -> tuple[Mapping[str, Value], int]:
-    """The pairs in the head of one file, and its size. Raises `_Fault`, and like `examine_model` catches."""
+    """The pairs in the head of one file, and its size. Raises `_FileFault`, and like `examine_model` catches."""
     name = path.name
     if path.is_dir():
-        raise _Fault(f"model {name!r} is a directory: name the GGUF file in it (--model, engine.model)")
+        raise _FileFault(f"model {name!r} is a directory: name the GGUF file in it (--model, engine.model)")
     if not path.exists():
         split = _PART.fullmatch(name)
         more = "get all parts of the split model, in one directory" if split else "correct the path"
-        raise _Fault(f"model {name!r} does not exist: {more}")
+        raise _FileFault(f"model {name!r} does not exist: {more}")
     if not path.is_file():
-        raise _Fault(f"model {name!r} is not a regular file: name a GGUF file (--model, engine.model)")
+        raise _FileFault(f"model {name!r} is not a regular file: name a GGUF file (--model, engine.model)")
     size = path.stat().st_size
     if not size:
-        raise _Fault(f"model {name!r} is empty: {_AGAIN}")
+        raise _FileFault(f"model {name!r} is empty: {_AGAIN}")
     with path.open("rb") as file:
         beginning = file.read(_BEGINNING)
     if not beginning.startswith(MAGIC):
-        raise _Fault(f"model {name!r} is not a GGUF file: {_what_instead(beginning)}")
+        raise _FileFault(f"model {name!r} is not a GGUF file: {_what_instead(beginning)}")
     try:
         pairs, needed = _read(path)
     except MapTruncated:
-        raise _Fault(
+        raise _FileFault(
             f"model {name!r} is truncated: it ends after {show_bytes(size)}, inside its head; {_AGAIN}"
         ) from None
     except MapUnsupported as error:
-        raise _Fault(f"model {name!r} can't be read: {error}; {_AGAIN} in a current format") from None
+        raise _FileFault(f"model {name!r} can't be read: {error}; {_AGAIN} in a current format") from None
     except CodecError as error:
-        raise _Fault(f"model {name!r} is damaged: {error}; {_AGAIN}") from None
+        raise _FileFault(f"model {name!r} is damaged: {error}; {_AGAIN}") from None
     if needed > size:
-        raise _Fault(f"model {name!r} is truncated: it has {size} of at least {needed} bytes; {_AGAIN}")
+        raise _FileFault(f"model {name!r} is truncated: it has {size} of at least {needed} bytes; {_AGAIN}")
     return pairs, size
 
 
@@ -133,7 +133,7 @@ def _check_is_first(path: Path, pairs: Mapping[str, Value]) -> None:
     """A split model is loaded by its first part."""
     number = pairs.get("split.no")
     if type(number) is int and number != 0:
-        raise _Fault(
+        raise _FileFault(
             f"model {path.name!r} is part {number + 1} of a split model: name its first part (--model, engine.model)"
         )
 
