@@ -46,6 +46,10 @@ def doctor(
         Path | None,
         typer.Option("--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here)."),
     ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="As for `serve`: embedded, none, or the URL of a llama.cpp or vLLM server.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="As for `serve`: GGUF file of the model.")] = None,
     tools: Annotated[
         bool, typer.Option("--tools", help="List every tool with its cost and who makes its ids.")
     ] = False,
@@ -64,12 +68,13 @@ def doctor(
 
     Example: codec-gateway doctor --config ~/.cursor/mcp.json
     """
-    settings = load_config(config)
+    flags = {"engine": engine, "engine.model": model}
+    settings = load_config(config, {name: value for name, value in flags.items() if value is not None})
     if not settings.upstreams and not settings.has_engine:
         where = "here is no codec-gateway.toml" if config is None else f"{str(config)!r} names no server and no engine"
         raise ConfigError(
-            f"there is nothing to examine: {where}. Name a file with --config (the file with the servers of your MCP "
-            "client works as it is), or ask a running gateway with codec-gateway status"
+            f"there is nothing to examine: {where}. Name an engine with --engine, or a file with --config (the file with "
+            "the servers of your MCP client works as it is), or ask a running gateway with codec-gateway status"
         )
     configure_logging(level=log_level, secrets=secrets_of(settings))
     found = anyio.run(_run, settings, not no_call, backend_options={"use_uvloop": True})

@@ -90,7 +90,9 @@ def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> No
     head = f"codec-gateway {report['version']}, {ready}, up for {_span(report['uptime'])}"
     say(console, head, "bold green" if report["ready"] else "bold red")
     for reason in report["reasons"]:
-        say(console, f"! {reason}", "red")
+        # The line of the engine says it as well.
+        if report["engine"].get("reason") is None or not reason.endswith(report["engine"]["reason"]):
+            say(console, f"! {reason}", "red")
     if "workers" in report:
         say(console, f"workers {_workers(report['workers'])}")
     for name, words in (("engine", _engine(report["engine"])), ("map", _maps(report["maps"])), ("keys", _keys(report))):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from gateway.cli.demo.second_act import play
 from gateway.cli.demo.second_transcript import second_act_as_json, show_second_act
@@ -17,6 +18,7 @@ from gateway.cli.demo.story import tell
 from gateway.cli.demo.transcript import show_story, story_as_json
 from gateway.cli.model import need_model
 from gateway.config import EngineConfig
+from gateway.documentation.spelling import own_spelling
 from gateway.errors import ConfigError
 from gateway.observe.logs import configure_logging
 
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 __all__ = ["demo"]
+
+_NEXT = (
+    "\nNext: codec-gateway serve --engine embedded starts a gateway with this model (--model FILE.gguf: with yours); "
+    "codec-gateway docs README says how to connect an agent or an MCP client to it."
+)
 
 
 def demo(
@@ -77,6 +84,8 @@ def _run(page: Console, *, short: bool, json: bool) -> None:
         typer.echo(jsonlib.dumps(told, ensure_ascii=False, indent=2))
     elif act is not None:
         show_second_act(act, page)
+    if not json:
+        page.print(Text(own_spelling().message(_NEXT), style="dim"))
 
 
 @contextmanager

@@ -18,6 +18,8 @@ _BLOCKS: Final = ("█", "░")
 _ASCII: Final = ("#", "-")
 _FEW: Final = 50
 """Up to so many recomputed tokens are called a small gain."""
+_SLOWER: Final = 100.0
+"""Milliseconds by which a first token has to be later behind the gateway to be reported: less may be chance."""
 
 _MEANING: Final = (
     "{again} recomputed: tokens that the server had had in its cache; {new} new tokens. Time: to the first token, as "
@@ -81,6 +83,11 @@ def sentences(act: SecondAct) -> list[str]:
         )
     if small:
         told.append(f"Small or no gain in requests {', '.join(small)}: {_FEW} tokens at most in each.")
+    slower = [
+        f"{a.number} ({a.ms / 1000:.1f} s, {b.ms / 1000:.1f} s without it)" for a, b in pairs if a.ms - b.ms > _SLOWER
+    ]
+    if slower:
+        told.append(f"Later to the first token behind the gateway: request {', '.join(slower)}.")
     required = sum(each.required for each in act.plain)
     calls = [sum(bool(each.calls) for each in side) for side in (act.gateway, act.plain)]
     told.append(

@@ -25,7 +25,7 @@ from gateway.serve.console.pins import Pins
 from gateway.serve.console.policy import CLIENT, SCHEME
 from gateway.serve.console.render import Renderer
 from gateway.serve.console.servers import Servers
-from gateway.serve.console.sign_in import SESSION_SECONDS, Session, SignIn, SignInRefused
+from gateway.serve.console.sign_in import SESSION_SECONDS, USED, Session, SignIn, SignInRefused
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.static_files import read_static_files
 from gateway.serve.console.tokenizer import Tokenizer
@@ -136,7 +136,13 @@ class Console:
         return RedirectResponse(NAVIGATION[0][0], 303)
 
     async def _show_sign_in(self, request: Request) -> Response:
-        return self._sign_in_page(request, request.query_params.get("key", ""))
+        key = request.query_params.get("key", "")
+        if key and self._sign_in.is_used(key):
+            # The browser that used it goes on to the console; nobody else is promised a sign-in.
+            if self._sign_in.session(request.cookies.get(_cookie_of(request), "")) is not None:
+                return RedirectResponse("/console", 303)
+            return self._sign_in_page(request, "", USED, 403)
+        return self._sign_in_page(request, key)
 
     async def _enter(self, request: Request) -> Response:
         """Sign in. It takes a POST, so that merely opening the URL (a preview, a prefetch) does not use up the key."""

@@ -20,6 +20,10 @@ from gateway.serve.console.keys import LIFETIME, is_fresh, make_key, time_of
 SESSION_SECONDS: Final = 12 * 3600.0
 MOST_SESSIONS: Final = 16
 """Maximum number of sessions. One more ends the oldest."""
+USED: Final = (
+    "this URL has been used, is older than ten minutes, or was made before the gateway was started: "
+    "`codec-gateway console` prints a new one"
+)
 _MOST_USED: Final = 256
 """Maximum number of used keys that are remembered; more are refused. Only holders of a secret can make so many."""
 
@@ -100,6 +104,10 @@ class SignIn:
         self._use(given, made)
         return self._begin()
 
+    def is_used(self, key: str) -> bool:
+        """Whether somebody has signed in with this key."""
+        return key in self._used
+
     def session(self, cookie: str) -> Session | None:
         """The session of a cookie; None where there is none, or where it has ended."""
         self._end_old()
@@ -134,10 +142,7 @@ class SignIn:
         while self._used and next(iter(self._used.values())) + LIFETIME < now:
             self._used.popitem(last=False)
         if key in self._used or not is_fresh(made, now, self._started) or len(self._used) >= _MOST_USED:
-            raise SignInRefused(
-                "this URL has been used, is older than ten minutes, or was made before the gateway was started: "
-                "`codec-gateway console` prints a new one"
-            )
+            raise SignInRefused(USED)
         self._used[key] = now
 
     def _begin(self) -> str:

@@ -89,6 +89,13 @@ def test_small_gain_is_called_small() -> None:
     assert "Small or no gain in requests 1: 50 tokens at most in each." in told
 
 
+def test_request_whose_first_token_comes_later_behind_the_gateway_is_named() -> None:
+    late, soon = (Request(1, "agent", True, (), 10, 0, 0, ms) for ms in (1250.0, 1100.0))
+
+    assert "request 1 (1.2 s, 1.1 s without it)" in " ".join(sentences(SecondAct((late,), (soon,))))
+    assert "Later to the first token" not in " ".join(sentences(SecondAct((soon,), (late,))))
+
+
 def test_without_any_gain_no_request_is_blamed() -> None:
     same = SecondAct((request(1, 0),), (request(1, 0),))
 

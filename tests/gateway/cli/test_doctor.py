@@ -250,6 +250,16 @@ def test_engine_that_is_away_is_a_problem(servers, found, map_file) -> None:
     assert "127.0.0.1:9" in report["problems"][0]
 
 
+def test_engine_of_a_flag_is_examined_without_any_configuration(command, tmp_path, monkeypatch, map_file) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CODEC_GATEWAY_TOKENS__MAP", str(map_file))
+
+    ran = command("doctor", "--json", "--engine", "http://127.0.0.1:9")
+
+    assert ran.code == exit_codes.FAILED
+    assert "127.0.0.1:9" in json.loads(ran.out)["problems"][0]
+
+
 def test_tool_format_that_there_is_not_is_a_problem_and_names_those_there_are(servers, found, map_file) -> None:
     file = servers()
     own(file, f'[engine]\nkind = "embedded"\ntool_format = "hermis"\n[tokens]\nmap = "{map_file}"\n')

@@ -110,6 +110,17 @@ def test_gateway_that_is_not_ready_says_every_reason(report) -> None:
     assert "no servers" in page
 
 
+def test_reason_of_an_engine_that_is_down_is_printed_once(report) -> None:
+    engine = {"kind": "llama.cpp", "up": False, "state": "down", "reason": "nothing listens at http://127.0.0.1:1"}
+    report |= {"ready": False, "reasons": [f"engine: {engine['reason']}", "upstream:time: gone"], "engine": engine}
+
+    page = page_of(report, 200)
+
+    assert page.count(engine["reason"]) == 1
+    assert "engine llama.cpp, down: nothing listens" in page
+    assert "! upstream:time: gone" in page
+
+
 def test_workers_are_shown_where_there_are_several(report) -> None:
     alone = page_of(report, 80)
     report["workers"] = [{"ready": True, "restarts": 0}, {"ready": False, "restarts": 3}]

@@ -61,6 +61,14 @@ async def test_address_of_the_start_signs_in_by_a_form_and_looking_at_it_does_no
     assert "Secure" not in cookie
     assert (await browser.get("/console/why")).status_code == 200
 
+    again = await browser.get(url)
+    assert (again.status_code, again.headers["location"]) == (303, "/console")
+    browser.http.cookies.clear()
+    stranger = await browser.http.get(url)
+    assert stranger.status_code == 403
+    assert "This URL signs you in" not in stranger.text
+    assert "has been used" in stranger.text
+
 
 async def test_wrong_key_is_refused_in_words_and_too_many_are_told_to_wait(site, page_of) -> None:
     answers = [await site.browser.post("/console/sign-in", {"key": "<b>guess"}) for _ in range(21)]
