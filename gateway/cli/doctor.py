@@ -73,8 +73,8 @@ def doctor(
     if not settings.upstreams and not settings.has_engine:
         where = "here is no codec-gateway.toml" if config is None else f"{str(config)!r} names no server and no engine"
         raise ConfigError(
-            f"there is nothing to examine: {where}. Name an engine with --engine, or a file with --config (the file with "
-            "the servers of your MCP client works as it is), or ask a running gateway with codec-gateway status"
+            f"there is nothing to examine: {where}. Name an engine with --engine, or a file with --config (the file "
+            "with the servers of your MCP client works as it is), or ask a running gateway with codec-gateway status"
         )
     configure_logging(level=log_level, secrets=secrets_of(settings))
     found = anyio.run(_run, settings, not no_call, backend_options={"use_uvloop": True})
