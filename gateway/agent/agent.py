@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gateway.agent.call_arguments import with_readable_calls
 from gateway.agent.calls import CallRunner
 from gateway.agent.choice import FREE, ToolChoice, check_choice
 from gateway.agent.context_advice import larger_context
@@ -73,7 +74,7 @@ class Agent:
         continues: bool = False,
         model: str | None = None,
     ) -> Conversation:
-        """The conversation that `messages` (see `history.checked_messages`) begin, as prompt ids.
+        """The conversation that `messages` (see `client_messages.py`) begin, as prompt ids.
 
         The gateway's own tools are those that `principal` may call and `gateway_tools` holds. `bare`: without them, and
         not remembered. `options`: variables for the chat template; those that it does not use are left out.
@@ -91,13 +92,17 @@ class Agent:
         check_choice(choice, tools)
         check_size(messages, ready.facts.context)
         messages, begun = (messages[:-1], begun_text(messages)) if continues else (messages, "")
-        messages = without_volatile(messages, self._volatile)
+        messages, unreadable = with_readable_calls(without_volatile(messages, self._volatile))
         names = frozenset(tool.name for tool in client_tools)
 
         async def begun_with(ready: ReadyEngine) -> Conversation:
             placed = await in_their_places(messages, ready.template)
             fmt, server_of = ready.tool_format.format, self._calls.offers.server_of
-            conversation = Conversation(ready, fmt, tools, [], names, principal, server_of, may_call=choice.may_call)
+            conversation = Conversation(
+                *(ready, fmt, tools, list[int](), names, principal, server_of),
+                may_call=choice.may_call,
+                diagnostics=unreadable,
+            )
             await (begin(conversation, placed) if bare or continues else self.recall.begin(conversation, placed))
             return conversation
 

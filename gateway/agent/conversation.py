@@ -20,7 +20,7 @@ from gateway.engine.stay import Stay
 from gateway.errors import RequestInvalid
 from gateway.observe.trajectories import Span
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import Format, Reasoning, ToolSpec, parser_for
+from gateway.toolcalls import Diagnostic, Format, Reasoning, ToolSpec, parser_for
 
 T = TypeVar("T")
 
@@ -79,6 +79,8 @@ class Conversation:
     """Ids at the end of the prompt that already begin the model's turn."""
     may_call: bool = True
     """Whether calls may be made; if not, the prompt still holds the tools' definitions."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """What of its messages the model reads in another form."""
     answer_id: str = field(default_factory=lambda: secrets.token_hex(12))
     """The answer's name, for its client and in trajectories."""
     trail: Trail | None = None

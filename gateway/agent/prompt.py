@@ -31,6 +31,7 @@ from leaf_sdk.vocab import TokenMap
 
 log = get_logger("agent")
 
+_DIGITS: Final = 4000
 _NUMBERS: Final = count()
 """Numbers for conversations."""
 
@@ -216,7 +217,12 @@ def _known(lived: Lived, text: str, token_map: TokenMap, *, taught: bool) -> Kno
 
 
 def _value(call: CallClosed) -> object:
-    return json.loads(call.arguments)
+    return json.loads(call.arguments, parse_int=_integer)
+
+
+def _integer(text: str) -> int | str:
+    # Python refuses to read longer ones, which a model may write.
+    return int(text) if len(text) <= _DIGITS else text
 
 
 def _calls_in(fmt: Format, token_map: TokenMap, conversation: Conversation, text: str) -> list[tuple[str, object]]:

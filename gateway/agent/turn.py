@@ -92,6 +92,8 @@ class Answer:
         """
         reason: FinishReason = "length"
         stop: str | None = None
+        for diagnostic in self._conversation.diagnostics:
+            await self._emit(diagnostic)
         for turn in range(self._limits.turns):
             last = turn == self._limits.turns - 1
             held = self._conversation

@@ -156,6 +156,10 @@ class Foreign:
         text = text.strip() or "{}"
         known = len(self.numbers)
         value: Any = json.loads(text, parse_float=self._number, parse_int=self._integer)
+        if not isinstance(value, dict):
+            # Templates ask for the members of an object, and refuse all else.
+            value = {} if value is None else {"input": value}
+            text = json.dumps(value)
         guarded = self._data(value)
         if guarded == value and len(self.numbers) == known:
             return text

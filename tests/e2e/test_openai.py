@@ -227,7 +227,9 @@ def test_forced_call_whose_text_does_not_end_within_the_limit_is_told_and_ends_i
     (chosen,) = answer["choices"]
 
     assert chosen["finish_reason"] == "length"
-    assert chosen["message"]["tool_calls"] is None
+    (half,) = chosen["message"]["tool_calls"]
+    assert half["function"]["name"] == "note"
+    assert half["function"]["arguments"].startswith('{"text"')
     assert [said["kind"] for said in answer["codec"]["diagnostics"]] == ["truncated"]
 
 

@@ -7,11 +7,10 @@ thinking becomes reasoning, its calls keep their ids. Results of calls come befo
 (`generation/echoed.py`). Each error names its place. Pure. Source: Anthropic's API reference, "Create a Message".
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from gateway.agent.history import MOST_MESSAGES
+from gateway.agent.client_messages import MOST_MESSAGES, arguments_text, result_content
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text, escape_text
 from gateway.serve.generation.echoed import EchoedAnswer
@@ -97,7 +96,7 @@ class _Reader:
         answer = EchoedAnswer(where)
         ran: dict[str, Block] = {}
         calls = 0
-        for block, place in _blocks(content, where):
+        for block, place in _blocks([] if content is None else content, where):
             match block.get("type"):
                 case "text":
                     answer.say("content", _string(block, "text", place))
@@ -168,18 +167,14 @@ def _document(block: Block, where: str) -> str:
 
 
 def _result(block: Block, where: str) -> Message:
-    content = block.get("content")
-    words = "" if content is None else _texts(content, f"{where}.content")
+    words = _texts(result_content(block.get("content")), f"{where}.content")
     # Chat templates have no other place for `is_error`.
     return {"content": f"Error: {words}" if block.get("is_error") is True else words}
 
 
 def _call(block: Block, where: str) -> tuple[str, str, str]:
     """The id, the name and the arguments of a call."""
-    arguments = block.get("input")
-    if not isinstance(arguments, dict):
-        raise RequestInvalid(f"{where}.input: expected an object; got {_shown(arguments)}", param=f"{where}.input")
-    return _name(block, "id", where), _name(block, "name", where), json.dumps(arguments, ensure_ascii=False)
+    return _name(block, "id", where), _name(block, "name", where), arguments_text(block.get("input"))
 
 
 def _object(value: object, where: str) -> Block:

@@ -2,22 +2,22 @@
 
 `MessagesReply` is given each event once, collects the blocks of the message and returns the stream's events;
 `completion()` is the same message, whole. What the shape has no place for goes under the additional key `codec`. A call
-is shown when it is complete, so that one that breaks off is never shown, unless its tool asks for the pieces
-(`eager_input_streaming`). Pure: it knows no HTTP and no engine. Source: Anthropic's API reference, "Streaming
-Messages".
+is shown when it is complete, unless its tool asks for the pieces (`eager_input_streaming`); one that a limit cuts is
+the last block, with the members of its input that are whole. Pure: it knows no HTTP and no engine. Source: Anthropic's
+API reference, "Streaming Messages".
 """
 
 import secrets
-from base64 import b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolFinished
 from gateway.agent.memory import RequestFigures
 from gateway.serve.generation.account import Account
 from gateway.serve.generation.form import Chunk
+from gateway.serve.messages.blocks import Block, signature_of, text_block, tool_block
+from gateway.serve.messages.cut_input import whole_members
 from gateway.serve.messages.form import Verbatim, refused
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
 
@@ -42,22 +42,6 @@ class ReplyOptions:
     """Everything in the request that has no effect."""
     edits_context: bool = False
     """Whether the client asked for edits of the context; the answer then says that there were none."""
-
-
-@dataclass(slots=True)
-class _Block:
-    """A block of the message, whose text arrives in pieces."""
-
-    head: Chunk
-    key: str
-    """The key that holds its text; "" for a block without text."""
-    delta: str
-    """The type of the deltas that carry its text."""
-    pieces: list[str] = field(default_factory=list[str])
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
 
 
 class MessagesReply:
@@ -87,9 +71,13 @@ class MessagesReply:
         self._room = room
         self._account = Account(options.ignored)
         self._content: list[Chunk] = []
-        self._open: _Block | None = None
+        self._open: Block | None = None
         self._call: CallStarted | None = None
-        """The call that is being shown piece by piece; None where there is none."""
+        """The call that is being written; None where there is none."""
+        self._written: list[str] = []
+        """The arguments of the last call so far."""
+        self._cut: CallStarted | None = None
+        """The last call, if the generation ended within it."""
         self._finished: Finished | None = None
 
     def begin(self) -> list[Chunk]:
@@ -103,11 +91,12 @@ class MessagesReply:
             case Reasoning(text):
                 return self._think(text)
             case Content(text):
-                return self._write(_text_block(), text)
+                return self._write(text_block(), text)
             case CallStarted():
                 return self._begin_call(event)
             case CallArguments(fragment=fragment):
-                return [] if self._call is None else self._add(fragment)
+                self._written.append(fragment)
+                return self._add(fragment) if self._is_shown(self._call) else []
             case CallClosed():
                 return self._end_call(event)
             case ToolFinished():
@@ -115,7 +104,7 @@ class MessagesReply:
                 return self._show_ran(event) if self._options.ran else []
             case Diagnostic():
                 self._account.add(event)
-                return self._break_off() if event.index is not None else []
+                return self._break_off(event) if event.index is not None else []
             case GenerationFinished() | RequestFigures():
                 self._account.add(event)
                 return []
@@ -153,31 +142,40 @@ class MessagesReply:
         if self._options.thinking == "hidden":
             return []
         head = {"type": "thinking", "thinking": "", "signature": ""}
-        return self._write(_Block(head, "thinking", "thinking_delta"), text)
+        return self._write(Block(head, "thinking", "thinking_delta"), text)
 
     def _begin_call(self, call: CallStarted) -> list[Chunk]:
-        if not self._options.eager(call.name):
-            return []
-        self._call = call
-        return self._start(_tool_block("tool_use", call.id, call.name))
+        self._call, self._cut, self._written = call, None, []
+        return self._start(tool_block("tool_use", call.id, call.name)) if self._is_shown(call) else []
+
+    def _is_shown(self, call: CallStarted | None) -> bool:
+        """Whether the call is being shown piece by piece."""
+        return call is not None and self._options.eager(call.name)
 
     def _end_call(self, call: CallClosed) -> list[Chunk]:
-        if self._call is not None:
-            self._call = None
-            return self._close()
-        return self._whole(_tool_block("tool_use", call.id, call.name), call.arguments)
+        shown, self._call = self._is_shown(self._call), None
+        return self._close() if shown else self._whole(tool_block("tool_use", call.id, call.name), call.arguments)
 
-    def _break_off(self) -> list[Chunk]:
-        """Drop the call that was being shown: a stream can't take it back, but a whole message leaves it out."""
-        if self._call is None:
+    def _break_off(self, why: Diagnostic) -> list[Chunk]:
+        """Drop the call that was being written: a stream can't take it back, but a whole message leaves it out."""
+        call, self._call = self._call, None
+        self._cut = call if why.kind == "truncated" else None
+        if not self._is_shown(call):
             return []
-        self._call = None
         closing = self._close()
         self._content.pop()
         return closing
 
+    def _show_cut(self, finished: Finished) -> list[Chunk]:
+        """Show the call that a limit cut with the members of its input that are whole, as Anthropic's API does."""
+        call = self._cut if finished.reason == "length" else None
+        if call is None:
+            return []
+        chunks = self._whole(tool_block("tool_use", call.id, call.name), whole_members("".join(self._written)))
+        return [] if self._is_shown(call) else chunks
+
     def _show_ran(self, event: ToolFinished) -> list[Chunk]:
-        call = _tool_block("mcp_tool_use", event.call_id, event.name)
+        call = tool_block("mcp_tool_use", event.call_id, event.name)
         call.head["server_name"] = self._server_of(event.name) or _GATEWAY
         chunks = self._whole(call, event.arguments)
         said = [{"type": "text", "text": event.text}]
@@ -187,17 +185,18 @@ class MessagesReply:
             "is_error": event.is_error,
             "content": said,
         }
-        return [*chunks, *self._start(_Block(block, "", "")), *self._close()]
+        return [*chunks, *self._start(Block(block, "", "")), *self._close()]
 
-    def _write(self, block: _Block, text: str) -> list[Chunk]:
+    def _write(self, block: Block, text: str) -> list[Chunk]:
         """Add text to the open block if it is of the same kind as `block`; start `block` otherwise."""
+        self._cut = None
         begun = self._open is not None and self._open.delta == block.delta
         return [*([] if begun else self._start(block)), *self._add(text)]
 
-    def _whole(self, block: _Block, text: str) -> list[Chunk]:
+    def _whole(self, block: Block, text: str) -> list[Chunk]:
         return [*self._start(block), *self._add(text), *self._close()]
 
-    def _start(self, block: _Block) -> list[Chunk]:
+    def _start(self, block: Block) -> list[Chunk]:
         chunks = self._close()
         self._open = block
         return [*chunks, {"type": "content_block_start", "index": len(self._content), "content_block": block.head}]
@@ -221,7 +220,7 @@ class MessagesReply:
         chunks: list[Chunk] = []
         kept = dict(block.head)
         if block.key == "thinking":
-            signature = _signature(block.text)
+            signature = signature_of(block.text)
             chunks = [self._delta({"type": "signature_delta", "signature": signature})]
             shown = "" if self._options.thinking == "omitted" else block.text
             kept |= {"thinking": shown, "signature": signature}
@@ -235,7 +234,7 @@ class MessagesReply:
         return {"type": "content_block_delta", "index": len(self._content), "delta": delta}
 
     def _end(self, finished: Finished) -> list[Chunk]:
-        chunks = self._close()
+        chunks = [*self._close(), *self._show_cut(finished)]
         reason, stop = self._stop(finished)
         delta = {"stop_reason": reason, "stop_sequence": stop}
         last = {"type": "message_delta", "delta": delta, "usage": self._used(finished), **self._beside()}
@@ -270,17 +269,3 @@ class MessagesReply:
             "cache_read_input_tokens": cached,
             "output_tokens": written,
         }
-
-
-def _text_block() -> _Block:
-    return _Block({"type": "text", "text": ""}, "text", "text_delta")
-
-
-def _tool_block(kind: str, call_id: str, name: str) -> _Block:
-    no_input: Chunk = {}
-    return _Block({"type": kind, "id": call_id, "name": name, "input": no_input}, "input", "input_json_delta")
-
-
-def _signature(text: str) -> str:
-    """The signature that clients keep with a thinking block and send back: a plain hash of its text, no secret."""
-    return b64encode(sha256(text.encode("utf-8", "surrogatepass")).digest()).decode()

@@ -57,7 +57,9 @@ class ChatReply(OpenAiReply):
         self._spliced: list[dict[str, Any]] = []
         self._texts: dict[str, list[str]] = {"content": [], "reasoning_content": []}
         self._calls: list[dict[str, Any]] = []
-        self._closed: set[str] = set()
+        self._closed: set[int] = set()
+        self._cut: set[int] = set()
+        """Calls within which a generation ended."""
         self._account = Account(ignored)
         self._finished: Finished | None = None
 
@@ -116,10 +118,12 @@ class ChatReply(OpenAiReply):
                 self._calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": ""}})
             case CallArguments(index=index, fragment=fragment):
                 self._calls[index]["function"]["arguments"] += fragment
-            case CallClosed(id=call_id):
-                self._closed.add(call_id)
-            case Diagnostic():
+            case CallClosed(index=index):
+                self._closed.add(index)
+            case Diagnostic(kind, _, index):
                 self._account.add(event)
+                if kind == "truncated" and index is not None:
+                    self._cut.add(index)
 
     def completion(self) -> Chunk:
         """The whole answer. Call it after feeding `Finished`."""
@@ -129,9 +133,11 @@ class ChatReply(OpenAiReply):
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._texts["content"]) or None}
         if reasoning := "".join(self._texts["reasoning_content"]):
             message["reasoning_content"] = reasoning
-        # A call that broke off is left out, and reported in `codec.diagnostics`: its arguments are not valid JSON.
-        if whole := [call for call in self._calls if call["id"] in self._closed]:
-            message["tool_calls"] = whole
+        # A call that a limit cut is shown as far as it came, as in a stream and in OpenAI's API. One that the model
+        # wrote wrongly is left out. `codec.diagnostics` reports both.
+        shown = self._closed | self._cut if finished.reason == "length" else self._closed
+        if calls := [call for number, call in enumerate(self._calls) if number in shown]:
+            message["tool_calls"] = calls
         choice: Chunk = {"index": 0, "message": message, "finish_reason": finished.reason, "logprobs": None}
         if self._spell is not None:
             choice["logprobs"] = {"content": [*self._sent_logprobs, *self._unsent_logprobs], "refusal": None}

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from gateway.agent import AnswerOptions, ToolChoice, ToolScope
-from gateway.agent.history import checked_messages
+from gateway.agent.client_messages import checked_messages
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, ApiModel, GenerationFields
 from gateway.serve.generation.request_options import (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from gateway.agent.history import MOST_MESSAGES
+from gateway.agent.client_messages import MOST_MESSAGES
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.serve.responses.form import NotStored

@@ -8,6 +8,7 @@ answer names them; any other unknown type is refused by name. Source: OpenAI's A
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
+from gateway.agent.client_messages import arguments_text, result_content
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text, escape_text
 
@@ -89,7 +90,8 @@ def _read_message(item: Mapping[str, Any], place: Place) -> Item:
     role = item.get("role")
     if role not in ("user", "system", "developer", "assistant"):
         raise place.error(f"is {_repr(role)}; expected user, system, developer or assistant", "role")
-    texts = place.texts(item.get("content"), "content")
+    content = item.get("content")
+    texts = [] if content is None and role == "assistant" else place.texts(content, "content")
     return {"role": role, "status": "completed", "content": [text_part(role, text) for text in texts]}
 
 
@@ -118,8 +120,9 @@ def _read_reasoning(item: Mapping[str, Any], place: Place) -> Item:
 
 
 def _read_call(item: Mapping[str, Any], place: Place) -> Item:
-    names = {name: place.text(item, name) for name in ("call_id", "name", "arguments")}
-    return {**names, **_namespace(item, place), "status": "completed"}
+    names = {name: place.text(item, name) for name in ("call_id", "name")}
+    arguments = arguments_text(item.get("arguments"))
+    return {**names, "arguments": arguments, **_namespace(item, place), "status": "completed"}
 
 
 def _read_custom(item: Mapping[str, Any], place: Place) -> Item:
@@ -132,7 +135,7 @@ def _namespace(item: Mapping[str, Any], place: Place) -> Item:
 
 
 def _read_output(item: Mapping[str, Any], place: Place) -> Item:
-    output = item.get("output")
+    output = result_content(item.get("output"))
     texts = place.texts(output, "output")
     parts = output if isinstance(output, str) else [{"type": "input_text", "text": text} for text in texts]
     return {"call_id": place.text(item, "call_id"), "output": parts, "status": "completed"}
@@ -143,7 +146,8 @@ def _read_reference(item: Mapping[str, Any], place: Place) -> Item:
 
 
 def _read_mcp(item: Mapping[str, Any], place: Place) -> Item:
-    cleaned: Item = {name: place.text(item, name) for name in ("server_label", "name", "arguments")}
+    cleaned: Item = {name: place.text(item, name) for name in ("server_label", "name")}
+    cleaned["arguments"] = arguments_text(item.get("arguments"))
     for name in ("output", "approval_request_id"):
         if item.get(name) is not None:
             cleaned[name] = place.text(item, name)

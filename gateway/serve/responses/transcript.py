@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.agent.history import checked_message
+from gateway.agent.client_messages import checked_message
 from gateway.serve.generation.echoed import EchoedAnswer, Said
 from gateway.serve.responses.approvals import APPROVAL, Sign, approval_request_id
 from gateway.serve.responses.items import Item, Place
@@ -147,7 +147,7 @@ class Reader:
 
     def _called(self, item: Item, where: str) -> None:
         name = self._tools.model_name(item["name"], item.get("namespace"))
-        arguments = _written(item["arguments"]) if "arguments" in item else json.dumps({"input": item["input"]})
+        arguments = item["arguments"] if "arguments" in item else json.dumps({"input": item["input"]})
         self._call(item["call_id"], name, arguments, where)
 
     def _mcp(self, item: Item, where: str) -> None:
@@ -185,7 +185,7 @@ class Reader:
         result = item.get("output") or error["message"]
         if asked is None:
             call_id = item.get("id") or f"mcp_{len(self._places)}"
-            self._open_answer(where).ran(call_id, self._name_of(item), _written(item["arguments"]), result)
+            self._open_answer(where).ran(call_id, self._name_of(item), item["arguments"], result)
         elif asked.place is not None:
             asked.known = True
             self._read.messages[asked.place]["content"] = result
@@ -222,15 +222,3 @@ class Reader:
             self._before = None
         self._read.messages.append(message)
         self._places.append(where)
-
-
-def _written(arguments: str) -> str:
-    """The arguments of a call; those of one that broke off, which are not JSON, are wrapped as a text."""
-    try:
-        json.loads(arguments or "{}")
-    except ValueError:
-        return json.dumps({"input": arguments})
-    except RecursionError:
-        # The check of messages reports it.
-        return arguments
-    return arguments

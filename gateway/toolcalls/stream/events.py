@@ -58,10 +58,11 @@ class Diagnostic:
 
     `truncated`: the stream ended inside it. `malformed`: it broke its format's rules; what could not be read is content
     or, by the policy, dropped. `failed`: the parser itself failed, with `cause`; from there on the whole stream is
-    content. `loose`: calls of some tools are held only to their names; the parser never reports this one.
+    content. `loose`: calls of some tools are held only to their names; `history`: calls that a client
+    sends back have arguments that are not JSON. The parser never reports these two.
     """
 
-    kind: Literal["truncated", "malformed", "failed", "loose"]
+    kind: Literal["truncated", "malformed", "failed", "loose", "history"]
     message: str
     index: int | None = None
     cause: Exception | None = field(default=None, compare=False, repr=False)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.history import check_size, checked_messages, tool_definitions, with_preamble
+from gateway.agent.client_messages import checked_messages
+from gateway.agent.history import check_size, tool_definitions, with_preamble
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import ToolSpec, format_named
 
@@ -32,17 +33,9 @@ USER = {"role": "user", "content": "hi"}
         ([{"role": "user", "content": [{"type": "text", "text": None}]}], "messages[0].content"),
         ([{"role": "user", "content": [{"type": "text", "text": {"a": 1}}]}], "messages[0].content"),
         ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content"),
-        (
-            [USER, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": '{"a": -1e999}'}}]}],
-            "messages[1].tool_calls",
-        ),
         ([USER, {"role": "assistant", "tool_calls": 5}], "messages[1].tool_calls"),
         ([USER, {"role": "assistant", "tool_calls": [{}]}], "messages[1].tool_calls"),
         ([USER, {"role": "assistant", "tool_calls": [{"function": {"name": 1}}]}], "messages[1].tool_calls"),
-        (
-            [USER, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}],
-            "messages[1].tool_calls",
-        ),
     ],
 )
 def test_message_that_can_not_be_read_is_refused_by_its_place(messages, param):
@@ -149,17 +142,6 @@ def test_definitions_have_the_shape_that_templates_expect():
             },
         }
     ]
-
-
-@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a": ', "}")])
-def test_arguments_of_an_earlier_call_are_nested_200_levels_deep_at_most(opens: str, closes: str) -> None:
-    def nested(levels: int) -> list[dict[str, object]]:
-        function = {"name": "get_weather", "arguments": opens * levels + "1" + closes * levels}
-        return [USER, {"role": "assistant", "content": "", "tool_calls": [{**CALL, "function": function}]}]
-
-    assert checked_messages(nested(200))
-    with pytest.raises(RequestInvalid, match="nested deeper than 200 levels"):
-        checked_messages(nested(201))
 
 
 def test_messages_have_at_most_64_characters_for_each_id_of_the_context() -> None:

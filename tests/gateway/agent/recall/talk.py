@@ -13,9 +13,10 @@ from itertools import cycle, pairwise
 from typing import Any
 
 from gateway.agent import Agent, AnswerOptions
+from gateway.agent.client_messages import checked_messages
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import AgentEvent
-from gateway.agent.history import checked_messages, tool_definitions, with_preamble
+from gateway.agent.history import tool_definitions, with_preamble
 from gateway.agent.shared_memory import SharedMemory
 from gateway.config import LimitsConfig
 from gateway.engine.histories import histories

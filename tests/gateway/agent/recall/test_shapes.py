@@ -12,7 +12,7 @@ from anyio.from_thread import start_blocking_portal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.agent.history import checked_messages
+from gateway.agent.client_messages import checked_messages
 from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.shapes import Shapes
 from gateway.errors import TemplateRefused

@@ -144,7 +144,7 @@ def test_arguments_piece_by_piece_say_the_same_of_every_call_that_is_whole(event
     assert joined(chunks) == whole(made)
 
 
-def test_call_that_breaks_off_is_never_seen_unless_its_pieces_were_asked_for() -> None:
+def test_call_that_breaks_off_before_a_limit_is_never_seen_unless_its_pieces_were_asked_for() -> None:
     chunks, made = reply(None, Content("So."), *call(0, '{"a": [1', whole=False), DONE)
     eager, made_eager = reply(ReplyOptions(eager=lambda name: name == "paint"), *call(0, '{"a": [1', whole=False), DONE)
 

@@ -115,6 +115,19 @@ def test_call_that_broke_off_is_told_as_a_diagnostic():
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "reason", "shown"), [("truncated", "length", 2), ("truncated", "stop", 1), ("malformed", "length", 1)]
+)
+def test_whole_answer_shows_the_call_that_a_limit_cut_and_none_that_is_wrong(kind, reason, shown):
+    made = reply()
+    events = [*call_events(0, ["{}"]), *call_events(1, ['{"a'])[:-1], Diagnostic(kind, "the call broke off", 1)]
+    for event in (*events, generation(), Finished(reason, 200, 70, 9)):
+        made.feed(event)
+
+    calls = made.completion()["choices"][0]["message"]["tool_calls"]
+    assert [each["function"]["arguments"] for each in calls] == ["{}", '{"a'][:shown]
+
+
 def test_numbers_of_a_turn_are_ids_and_milliseconds():
     assert turn_numbers(generation()) == {
         "generated": 5,

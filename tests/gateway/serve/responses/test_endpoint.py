@@ -200,12 +200,7 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "empty question": ({"input": [{"role": "user", "content": ""}]}, "input[0].content"),
     "image": ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content"),
     "text": ({"input": [{"role": "user", "content": [{"type": "input_text", "text": 1}]}]}, "input[0].content"),
-    "arguments": (
-        {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "[NaN]"}]},
-        "input[0].tool_calls",
-    ),
     "call id": ({"input": [{"type": "function_call_output", "output": "x"}]}, "input[0].call_id"),
-    "output": ({"input": [{"type": "function_call_output", "call_id": "c", "output": 1}]}, "input[0].output"),
     "approval": (
         {"input": [{"type": "mcp_approval_response", "approval_request_id": "mcpr_x", "approve": True}]},
         "input[0].approval_request_id",

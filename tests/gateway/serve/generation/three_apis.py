@@ -1,0 +1,132 @@
+"""The three APIs of answers over one engine with a script, for what they must do alike."""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import httpx2
+from starlette.applications import Starlette
+
+from gateway.agent import Agent, CallRunner
+from gateway.config import GatewayConfig
+from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
+from gateway.engine.pool import EnginePool
+from gateway.engine.readiness import ReadyEngine
+from gateway.engine.slots import SlotTable
+from gateway.engine.template import ChatTemplate
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.observe.notices import TokenNotices
+from gateway.proxy import Proxy, ResultTokens
+from gateway.serve.codec.negotiation import WireOffer
+from gateway.serve.codec.responder import FrameResponder
+from gateway.serve.messages.endpoint import MessagesEndpoint
+from gateway.serve.openai.chat import ChatEndpoint
+from gateway.serve.responses.endpoint import ResponsesEndpoint
+from gateway.toolcalls import choose_format
+from leaf_sdk.testing import tiny_map
+
+TINY: Final = tiny_map()
+END: Final = TINY.special_tokens["<|im_end|>"]
+HERMES: Final = "<tool_call> {{ tools }} <think> <|im_start|>"
+SCHEMA: Final = {"type": "object", "properties": {"path": {"type": "string"}, "text": {"type": "string"}}}
+CHAT: Final = "/v1/chat/completions"
+RESPONSES: Final = "/v1/responses"
+MESSAGES: Final = "/v1/messages"
+
+
+class Engine:
+    """Writes the texts that a test gives it, one a generation; remembers its prompts."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.prompts: list[str] = []
+
+    async def apply_template(self, messages: Sequence[Any], tools: Sequence[Any] = ()) -> str:
+        """ChatML with calls as Hermes' models write them; like many templates, it asks for the arguments' members."""
+
+        def shown(message: Any) -> str:
+            calls = ""
+            for call in message.get("tool_calls") or ():
+                arguments = dict(json.loads(call["function"]["arguments"]))
+                written = {"name": call["function"]["name"], "arguments": arguments}
+                calls += f"\n<tool_call>\n{json.dumps(written, ensure_ascii=False)}\n</tool_call>"
+            return f"<|im_start|>{message['role']}\n{message.get('content') or ''}{calls}<|im_end|>\n"
+
+        return "".join(map(shown, messages)) + "<|im_start|>assistant\n"
+
+    @asynccontextmanager
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
+        self.prompts.append(TINY.decode(request.prompt))
+        yield self._events(len(request.prompt), request.max_tokens)
+
+    async def _events(self, prompt: int, most: int) -> AsyncIterator[GenerationEvent]:
+        ids = [*TINY.encode(self.texts.pop(0), specials=True), END]
+        for token_id in ids[:most]:
+            yield Generated((token_id,))
+        stopped = len(ids) <= most
+        timings = Timings(prompt_n=prompt, cache_n=0, generated_n=len(ids), prompt_seconds=0, generate_seconds=0)
+        yield GenerationEnd("stop" if stopped else "length", END if stopped else None, timings)
+
+
+class Route:
+    """The route to it."""
+
+    def __init__(self, engine: Any, context: int) -> None:
+        facts = EngineFacts("scripted", None, HERMES, True, len(TINY), context, 1, ())
+        tool_format = choose_format(HERMES, supports_tools=True, wanted="hermes")
+        self._ready = ReadyEngine(engine, facts, TINY, ChatTemplate(engine, facts, TINY), SlotTable(1), tool_format)
+
+    def ready(self) -> ReadyEngine:
+        return self._ready
+
+    def report_loss(self) -> None:
+        """It stays."""
+
+
+class Apis:
+    """The running endpoints, and a client of them."""
+
+    def __init__(self, engine: Engine, http: httpx2.AsyncClient) -> None:
+        self.engine = engine
+        self._http = http
+
+    async def post(self, path: str, body: dict[str, Any], *says: str) -> httpx2.Response:
+        """Ask, where the model writes `says`. Each body gets what its API requires."""
+        self.engine.texts = list(says)
+        return await self._http.post(path, json={"model": "any", "max_tokens": 2000, **body})
+
+    async def ask(self, path: str, body: dict[str, Any], *says: str) -> dict[str, Any]:
+        """The answer, which must be one."""
+        answer = await self.post(path, body, *says)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def events(self, path: str, body: dict[str, Any], *says: str) -> list[dict[str, Any]]:
+        """The events of a stream."""
+        answer = await self.post(path, {**body, "stream": True}, *says)
+        assert answer.status_code == 200, answer.text
+        lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: {")]
+        return [json.loads(line) for line in lines]
+
+
+@asynccontextmanager
+async def running(context: int = 8000) -> AsyncGenerator[Apis]:
+    """The APIs in this process."""
+    config, metrics, engine = GatewayConfig(), Metrics(), Engine()
+    pool = EnginePool({"engine": Route(engine, context)})
+    tokens = ResultTokens({}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens")))
+    async with Proxy(config, metrics) as proxy:
+        agent = Agent(pool, CallRunner(proxy, tokens, config.limits), config.limits, metrics)
+        frames = FrameResponder(WireOffer.of(config.wire), metrics.wire, None)
+        app = Starlette(
+            routes=[
+                *ChatEndpoint(agent, config.limits, metrics, frames).routes(),
+                *ResponsesEndpoint(agent, config.limits, metrics).routes(),
+                *MessagesEndpoint(agent, pool, config.limits, metrics).routes(),
+            ]
+        )
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            yield Apis(engine, http)
