@@ -21,17 +21,18 @@ from gateway.agent.offers import EVERY_TOOL, ToolOffers, ToolScope, is_heavy
 from gateway.agent.prompt import begin
 from gateway.agent.recall import Recall
 from gateway.agent.turn import ANSWER_ROOM, Answer, AnswerOptions
+from gateway.agent.unrendered_tools import check_left_out, find_forms
 from gateway.config import LimitsConfig
 from gateway.engine.homes import home_key
 from gateway.engine.interface import Message
 from gateway.engine.pool import EnginePool
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.template_options import NO_OPTIONS, checked_options
-from gateway.errors import ContextExceeded
+from gateway.errors import ContextExceeded, TemplateRefused
 from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import TrajectoryLog
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import CallClosed, ToolSpec
+from gateway.toolcalls import CallClosed, Diagnostic, ToolSpec
 
 if TYPE_CHECKING:
     from gateway.agent.shared_memory import SharedMemory
@@ -95,16 +96,29 @@ class Agent:
         messages, unreadable = with_readable_calls(without_volatile(messages, self._volatile))
         names = frozenset(tool.name for tool in client_tools)
 
-        async def begun_with(ready: ReadyEngine) -> Conversation:
+        async def made_with(ready: ReadyEngine) -> Conversation:
             placed = await in_their_places(messages, ready.template)
             fmt, server_of = ready.tool_format.format, self._calls.offers.server_of
+            check_left_out(choice.names, tools, ready)
+            odd = (Diagnostic("definition", fault.message) for fault in ready.forms.faults(tools))
             conversation = Conversation(
-                *(ready, fmt, tools, list[int](), names, principal, server_of),
+                *(ready, fmt, ready.forms.offered(tools), list[int](), names, principal, server_of),
                 may_call=choice.may_call,
-                diagnostics=unreadable,
+                diagnostics=(*unreadable, *odd),
             )
             await (begin(conversation, placed) if bare or continues else self.recall.begin(conversation, placed))
             return conversation
+
+        async def begun_with(ready: ReadyEngine) -> Conversation:
+            try:
+                return await made_with(ready)
+            except TemplateRefused:
+                servers = {
+                    tool.name: self._calls.offers.server_of(tool.name) for tool in ours if tool.name not in names
+                }
+                if not await find_forms(tools, ready, servers.get):
+                    raise
+            return await made_with(ready)
 
         told = self._pool.several or ready.facts.can.sessions
         home = home_key(principal.name, messages, tool_definitions(tools)) if told else b""

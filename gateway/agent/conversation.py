@@ -80,7 +80,7 @@ class Conversation:
     may_call: bool = True
     """Whether calls may be made; if not, the prompt still holds the tools' definitions."""
     diagnostics: tuple[Diagnostic, ...] = ()
-    """What of its messages the model reads in another form."""
+    """What of its messages and tools the model reads in another form, or not at all."""
     answer_id: str = field(default_factory=lambda: secrets.token_hex(12))
     """The answer's name, for its client and in trajectories."""
     trail: Trail | None = None
@@ -96,6 +96,10 @@ class Conversation:
         """Return its stay; one with its own engine alone, where no pool has set one."""
         self.stay = self.stay or Stay(self.ready)
         return self.stay
+
+    def owner_of(self, tool: str) -> str | None:
+        """Return the server of a tool; None for one that came with the request."""
+        return None if tool in self.client_tools else self.server_of(tool)
 
     @property
     def continues(self) -> bool:

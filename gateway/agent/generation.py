@@ -86,7 +86,7 @@ class Generation:
                     if hold is None:
                         raise
                     request = self._request(place, hold)
-                    hold = await self._stay.wait(loosened_hold(hold, request, conversation.ready, self._metrics))
+                    hold = await self._stay.wait(loosened_hold(hold, request, conversation, self._metrics))
                     end = await self._generate(place, hold, started)
             finally:
                 reported = end is not None and end.reported

@@ -61,7 +61,9 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
     plain = with_preamble(messages, fmt, tools) if taught else messages
     moved = len(plain) - len(messages)
     placed = {n + moved: each for n, each in known.items()} if moved else known
-    prompt = await ready.template.prompt(plain, () if taught else tool_definitions(tools), placed, calls_in)
+    prompt = await ready.template.prompt(
+        plain, () if taught else tool_definitions(ready.forms.rendered(tools)), placed, calls_in
+    )
     if conversation.trail is not None:
         conversation.trail.rendered(
             spans_of_rendering(prompt, turns, moved, _definitions(conversation, conversation.trail))

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.agent.choice import Hold
+from gateway.agent.conversation import Conversation
 from gateway.engine.interface import GenerateRequest
-from gateway.engine.readiness import ReadyEngine
+from gateway.engine.tool_forms import ToolFault
 from gateway.errors import GrammarRefused, RequestInvalid
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
@@ -21,14 +22,20 @@ _PLAINEST: Final = ToolSpec("f", "", {"type": "object"})
 """A tool whose grammar is refused only by engines that refuse every grammar."""
 _LOOSE: Final = "the engine refuses the grammar for the arguments of {}: any JSON object is accepted there"
 
+_REFUSED: Final = "the engine refuses the grammar of its schema; the arguments of its calls may be any JSON object"
+
 log = get_logger("agent")
 
 
-async def loosened_hold(hold: Hold, request: GenerateRequest, ready: ReadyEngine, metrics: Metrics) -> Hold | None:
+async def loosened_hold(
+    hold: Hold, request: GenerateRequest, conversation: Conversation, metrics: Metrics
+) -> Hold | None:
     """Return what holds `request` in place of a hold whose grammar was refused; None where nothing does.
 
     Raises `RequestInvalid` where the engine refuses the grammar of the answer's form.
     """
+
+    ready = conversation.ready
 
     async def takes(tools: Sequence[ToolSpec]) -> bool:
         grammar = replace(hold, tools=tuple(tools)).grammar
@@ -44,7 +51,7 @@ async def loosened_hold(hold: Hold, request: GenerateRequest, ready: ReadyEngine
     def note(tool: ToolSpec) -> None:
         ready.loose.note(tool)
         metrics.grammar_refused()
-        log.warning("the engine refuses the grammar of a tool; its arguments may be any JSON object", tool=tool.name)
+        ready.forms.report(ToolFault(conversation.owner_of(tool.name), tool.name, _REFUSED))
 
     if hold.formed and not await takes(()):
         raise RequestInvalid("the engine refuses the grammar for this form of answer; send a simpler or smaller schema")

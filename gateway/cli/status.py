@@ -184,10 +184,14 @@ def _problems(report: dict[str, Any]) -> list[str]:
         for server in report["servers"]
         for each in server["invalid_tools"]
     ]
+    # An older gateway does not report them.
+    faults = [
+        f"{each['server'] or 'a request'}: {each['tool']!r}: {each['reason']}" for each in report.get("tool_faults", ())
+    ]
     problems = [report[part]["problem"] for part in ("pins", "keys") if report[part]["problem"]]
     # An older gateway does not report it.
     advice = [report["definition_advice"]] if report.get("definition_advice") else []
-    return servers + pins + invalid + problems + advice
+    return servers + pins + invalid + faults + problems + advice
 
 
 def _engine(engine: dict[str, Any]) -> str:

@@ -59,13 +59,16 @@ class Signs:
         self.private = frozenset((self.separator, self.mark, self.anchor))
         self.ids = "".join(secrets.choice(string.ascii_lowercase) for _ in range(7))
 
+    def removed(self, text: str) -> str:
+        """Return a text without the signs: the engine quotes what it was given."""
+        return "".join(sign for sign in text if sign not in self.private)
+
 
 class Foreign:
     """The replacements for the words of others in one rendering."""
 
     def __init__(self, signs: Signs) -> None:
-        self._guard = signs.guard
-        self._private = signs.private
+        self._signs = signs
         self.separator, self.mark, self.anchor = signs.separator, signs.mark, signs.anchor
         self.contents: list[str] = []
         """The text of each mark, by its number."""
@@ -86,9 +89,9 @@ class Foreign:
 
     def text(self, text: str) -> str:
         """Return a text that the template may read, with separators where it could become part of a marker."""
-        if not text.isascii() and (found := self._private.intersection(text)):
-            text = "".join(sign for sign in text if sign not in found)
-        return self._guard.guarded(text, self.separator)
+        if not text.isascii():
+            text = self._signs.removed(text)
+        return self._signs.guard.guarded(text, self.separator)
 
     def content(self, text: str, *, optional: bool = False) -> str:
         """Return the mark for a text; "" for an empty text, which templates treat differently."""
@@ -200,7 +203,7 @@ class Foreign:
 
     def _word(self, word: str, closed: frozenset[str]) -> str:
         """A word of a closed list, bare unless a marker consists of it and signs around it; any other word, guarded."""
-        return word if word in closed and not self._guard.spells(word) else self.text(word)
+        return word if word in closed and not self._signs.guard.spells(word) else self.text(word)
 
     def _data(self, value: Any) -> Any:
         if isinstance(value, str):

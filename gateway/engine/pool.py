@@ -18,6 +18,7 @@ from gateway.engine.pool_members import EngineState, Member, closed, state_of, u
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.retries import MovesOfAnswer, RetryBudget
 from gateway.engine.stay import Route, Stay, is_loss
+from gateway.engine.tool_forms import ToolFault
 from gateway.errors import EngineBusy, EngineError, EngineUnavailable
 from gateway.observe.logs import get_logger
 
@@ -194,6 +195,10 @@ class EnginePool:
         """The state of each engine."""
         opened = {member.name: ready for member, ready in self._open()}
         return [self._status(member, opened.get(member.name)) for member in self._members]
+
+    def tool_faults(self) -> list[tuple[str, ToolFault]]:
+        """What is wrong with tools, by the engines that are up."""
+        return [(member.name, fault) for member, ready in self._open() for fault in ready.forms.reported]
 
     def _status(self, member: Member, ready: ReadyEngine | None) -> MemberStatus:
         why = why_down(member) if ready is None else None

@@ -33,6 +33,7 @@ from gateway.engine.shapes import Shapes
 from gateway.engine.slot_files import SlotFiles, open_slot_files, own_part, slot_table
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
+from gateway.engine.tool_forms import ToolForms
 from gateway.engine.watched import Life
 from gateway.errors import (
     ConfigError,
@@ -82,6 +83,8 @@ class ReadyEngine:
     """How this model's calls are read, and whether its template or we teach it to write them."""
     loose: LooseTools = field(default_factory=LooseTools)
     """Tools whose schemas it has refused in a grammar."""
+    forms: ToolForms = field(default_factory=ToolForms)
+    """Tools that it can't render as they are defined."""
     number: int = field(default_factory=count().__next__)
     """The number of this start, unique among all engines."""
     shapes: Shapes = field(default_factory=Shapes)

@@ -42,10 +42,12 @@ from gateway.engine.scaffold import (
 )
 from gateway.engine.template_options import NO_OPTIONS
 from gateway.errors import EngineRefused, TemplateRefused
+from gateway.observe.escape import cut_text
 from leaf_sdk.vocab import TokenMap
 
 _KEPT = 256
 """Shapes of turns for which the text that follows is remembered."""
+_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +255,26 @@ class ChatTemplate:
     def _no_place(self, what: str) -> TemplateRefused:
         return TemplateRefused(f"the chat template of {self._facts.model!r} does not show all {what} once and in order")
 
+    async def refusal_of(self, tools: Sequence[Mapping[str, Any]]) -> str | None:
+        """Why a conversation with these definitions of tools, and nothing else of note, can't be rendered."""
+        try:
+            await self._ask([{"role": "user", "content": "-"}], Foreign(self._signs).tools(tools))
+        except EngineRefused as error:
+            # llama.cpp's template engine names the place first, and what failed there in the last line.
+            return cut_text(
+                self._signs.removed(error.message).strip().rpartition("\n")[2].removeprefix("Error: "), _SHOWN
+            )
+        return None
+
     async def _render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
         try:
-            if not self.options:
-                return await self._engine.apply_template(messages, tools)
-            return await self._engine.apply_template(messages, tools, self.options)
+            return await self._ask(messages, tools)
         except EngineRefused as error:
-            words = f"the chat template of {self._facts.model!r} refuses the conversation: {error.message}"
+            said = self._signs.removed(error.message)
+            words = f"the chat template of {self._facts.model!r} refuses the conversation: {said}"
             raise TemplateRefused(words) from error
+
+    async def _ask(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
+        if not self.options:
+            return await self._engine.apply_template(messages, tools)
+        return await self._engine.apply_template(messages, tools, self.options)

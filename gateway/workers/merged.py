@@ -60,6 +60,7 @@ def merge_status(reports: Sequence[Report], ready: Report, workers: Sequence[Rep
         ),
         "shim": _merge_counts([report["shim"] for report in reports]),
         "prompt_tokens": _merge_counts([report["prompt_tokens"] for report in reports]),
+        "tool_faults": _each_once([each for report in reports for each in report["tool_faults"]]),
         "prompts": _latest([each for report in reports for each in report["prompts"]]),
         "workers": list(workers),
     }
@@ -71,6 +72,10 @@ def _merge_by_key(values: Iterable[Mapping[str, Any]], join: Callable[[list[Any]
         for name, value in each.items():
             found.setdefault(name, []).append(value)
     return {name: join(several) for name, several in found.items()}
+
+
+def _each_once(faults: Sequence[Report]) -> list[Report]:
+    return list({tuple(each.items()): each for each in faults}.values())
 
 
 def _any(name: str, reports: Reports) -> bool:

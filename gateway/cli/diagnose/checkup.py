@@ -14,6 +14,8 @@ from typing import Any, Final, cast
 import anyio
 import anyio.to_thread
 
+from gateway.agent.offers import spec_of
+from gateway.agent.unrendered_tools import find_forms
 from gateway.config.masking import mask_text
 from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
@@ -105,6 +107,7 @@ async def check_up(config: GatewayConfig, *, may_call: bool = True) -> Checkup:
     async with anyio.create_task_group() as tasks:
         for upstream in config.upstreams:
             tasks.start_soon(check, upstream)
+    unrendered = await _unrendered(config, lists)
     catalog = Catalog(Naming(config))
     catalog.rebuild({upstream.name: lists[upstream.name] for upstream in config.upstreams})
     return Checkup(
@@ -117,6 +120,7 @@ async def check_up(config: GatewayConfig, *, may_call: bool = True) -> Checkup:
             *_broken_pins(config),
             *_left_out(maps),
             *(str(each) for each in catalog.clashes if not each.ends_start),
+            *unrendered,
             *_heavy(checks.values(), context, config),
         ),
     )
@@ -176,6 +180,38 @@ def _ask(route: EngineRoute, settings: EngineConfig) -> tuple[str, list[str], in
         return "down", [error.message], None
     whose = "the gateway" if settings.exclusive or settings.own_slots else "the engine (engine.exclusive is off)"
     return f"{facts.model}, {facts.slots} slots of {facts.context} ids, chosen by {whose}", [], facts.context
+
+
+async def _unrendered(config: GatewayConfig, lists: Mapping[str, Mapping[str, Listed | None]]) -> list[str]:
+    """What is wrong with tools for the engines at URLs; an embedded engine is not started by this check."""
+    found: dict[str, None] = {}
+    for settings in config.members.values():
+        if settings.kind == "url":
+            found |= dict.fromkeys(await _unrendered_by(replace(config, engine=settings, engines={}), lists))
+    return [mask_text(escape_text(each, _CAUSE), secrets_of(config)) for each in found]
+
+
+async def _unrendered_by(config: GatewayConfig, lists: Mapping[str, Mapping[str, Listed | None]]) -> list[str]:
+    try:
+        route = EngineRoute(config, lambda up, reason: None)
+        async with route.running():
+            return await _faults(route, lists)
+    except ConfigError:
+        # It is reported already.
+        return []
+
+
+async def _faults(route: EngineRoute, lists: Mapping[str, Mapping[str, Listed | None]]) -> list[str]:
+    """Caught here, inside the engine's task group: what is wrong with the engine is reported already."""
+    try:
+        ready = route.ready()
+        for server, listed in lists.items():
+            offered = listed.get("tools")
+            tools = [spec_of(each) for each in offered.items] if offered is not None else []
+            await find_forms(tools, ready, {tool.name: server for tool in tools}.get)
+    except EngineError:
+        return []
+    return [fault.message for fault in ready.forms.reported]
 
 
 async def _check_server(

@@ -91,6 +91,15 @@ class StatusReport:
             "keys": keys,
             "shared": None if self._shared is None else asdict(self._shared.status),
             "shim": self._shim(),
+            "tool_faults": [
+                {
+                    "engine": name,
+                    "server": fault.server,
+                    "tool": escape_text(fault.tool, _NAME),
+                    "reason": _shown(fault.reason, secrets),
+                }
+                for name, fault in self._engines.tool_faults()
+            ],
             "prompts": [prompt_report(each) for each in self._recall.last()],
             "prompt_tokens": dict(self._prompt_tokens()),
         }

@@ -58,11 +58,12 @@ class Diagnostic:
 
     `truncated`: the stream ended inside it. `malformed`: it broke its format's rules; what could not be read is content
     or, by the policy, dropped. `failed`: the parser itself failed, with `cause`; from there on the whole stream is
-    content. `loose`: calls of some tools are held only to their names; `history`: calls that a client
-    sends back have arguments that are not JSON. The parser never reports these two.
+    content. `loose`: calls of some tools are held only to their names; `history`: calls that a client sends back have
+    arguments that are not JSON; `definition`: the model does not read a tool's definition as it is. The parser never
+    reports these three.
     """
 
-    kind: Literal["truncated", "malformed", "failed", "loose", "history"]
+    kind: Literal["truncated", "malformed", "failed", "loose", "history", "definition"]
     message: str
     index: int | None = None
     cause: Exception | None = field(default=None, compare=False, repr=False)

@@ -18,7 +18,7 @@ from gateway.engine.pool import EnginePool
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
-from gateway.errors import EngineUnavailable, GrammarRefused
+from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 from gateway.observe.audit import Audit
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
@@ -36,17 +36,29 @@ END = TINY.special_tokens["<|im_end|>"]
 class ScriptedEngine:
     """Writes the texts that a test gives it, one a generation, id by id; remembers what it was asked."""
 
-    def __init__(self, *texts: str, breaks: bool = False, refuses: str | None = None) -> None:
-        """`refuses`: what no grammar may hold."""
+    def __init__(
+        self,
+        *texts: str,
+        breaks: bool = False,
+        refuses: str | None = None,
+        renders: Callable[[Sequence[Any]], str | None] = lambda tools: None,
+    ) -> None:
+        """`refuses`: what no grammar may hold; `renders`: returns why it can't render these tools, if it can't."""
         self.refuses = refuses
+        self.renders = renders
+        self.rendered: list[Sequence[Any]] = []
         self.asked: list[GenerateRequest] = []
         self._texts = list(texts)
         self._breaks = breaks
 
     async def apply_template(self, messages: Sequence[Any], tools: Sequence[Any] = ()) -> str:
         """ChatML, as SmolLM2 has it."""
+        self.rendered.append(tools)
+        if (refusal := self.renders(tools)) is not None:
+            raise EngineRefused(refusal, 500)
         turns = [f"<|im_start|>{m['role']}\n{m.get('content') or ''}<|im_end|>\n" for m in messages]
-        return "".join(turns) + "<|im_start|>assistant\n"
+        head = f"<|im_start|>system\n{json.dumps(tools)}<|im_end|>\n" if tools else ""
+        return head + "".join(turns) + "<|im_start|>assistant\n"
 
     @asynccontextmanager
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
@@ -137,6 +149,7 @@ async def stage(
     tools_template: str = "",
     tool_search: Any = False,
     refuses: str | None = None,
+    renders: Callable[[Sequence[Any]], str | None] = lambda tools: None,
     trajectories: Path | None = None,
     **limits: Any,
 ) -> AsyncGenerator[Stage]:
@@ -145,7 +158,7 @@ async def stage(
     `trajectories`: the file of them.
     """
     bounds = LimitsConfig(**limits)
-    engine = ScriptedEngine(*generations, breaks=breaks, refuses=refuses)
+    engine = ScriptedEngine(*generations, breaks=breaks, refuses=refuses, renders=renders)
     route = ScriptedRoute(engine, context, tools_template, hold_calls=hold_calls)
     async with call_runner(bounds, says, tool_search=tool_search) as (runner, metrics):
         with nullcontext() if trajectories is None else TrajectoryLog(trajectories, metrics.access) as lines:

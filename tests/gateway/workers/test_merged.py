@@ -62,6 +62,7 @@ def status(number: int, **more: Any) -> dict[str, Any]:
         "shim": {"tokenize_calls": 1, "by_map": {f"m{number}": {"shim_ids": 2}}, "since": f"2026-0{number + 1}"},
         "prompt_tokens": {"prompt_tokens": 9 + number, "cached_tokens": 4},
         "prompts": [{"when": f"2026-01-01T00:0{number}:00"}],
+        "tool_faults": [{"tool": "odd"}, {"tool": f"odd{number}"}],
     }
     return {**report, **more}
 
@@ -85,6 +86,7 @@ def test_reports_come_to_one_of_the_same_form() -> None:
         "since": "2026-01",
     }
     assert [each["when"] for each in merged["prompts"]] == ["2026-01-01T00:01:00", "2026-01-01T00:00:00"]
+    assert [each["tool"] for each in merged["tool_faults"]] == ["odd", "odd0", "odd1"]
     assert merged["prompt_tokens"] == {"prompt_tokens": 19, "cached_tokens": 8}
     assert merged["workers"] == workers
 
