@@ -184,7 +184,7 @@ class Conversation:
             earlier=self.earlier,
         )
         tail = self.ids[-WRITTEN:]
-        end = TurnEnd(lambda: token_map.decode(tail), turn.end_text(token_map), tuple(call.id for call in turn.calls))
+        end = TurnEnd(lambda: token_map.decode(tail), turn.end_text(token_map), turn.model_ids)
         return shape, end
 
 

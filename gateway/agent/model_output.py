@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import starmap, zip_longest
 
+from gateway.agent.call_ids import CallIds
 from gateway.agent.choice import prompt_tail
 from gateway.agent.conversation import Conversation
 from gateway.agent.end_hold import EndHold
@@ -33,6 +34,7 @@ class ModelOutput:
         self._conversation = conversation
         self._options = options
         ready = conversation.ready
+        self._call_ids = CallIds()
         self._parser = parser_for(
             conversation.format,
             ready.token_map,
@@ -43,6 +45,7 @@ class ModelOutput:
             # Where nothing may be called, nothing is a call, whatever the model writes.
             policy=None if conversation.tools and conversation.may_call else Policy(unknown_tool="content"),
             formed=options.hold is not None and options.hold.formed,
+            new_id=self._call_ids.make,
         )
         # The parser reads the begun text too, so that it reads what the model writes as its continuation; no events
         # are emitted for it.
@@ -55,6 +58,8 @@ class ModelOutput:
         self.ids: list[int] = []
         """Its ids that stay in the context."""
         self.calls: list[CallClosed] = []
+        self._model_ids: list[str] = []
+        """The ids of these calls as the model knows them."""
         self.over = False
         """Whether no more output is wanted: a stop string appeared, or the only call allowed was made."""
         self.guessed = False
@@ -165,17 +170,29 @@ class ModelOutput:
         if isinstance(event, Content | Reasoning) or event.index is None:
             return event
         if isinstance(event, CallStarted):
-            self._started += 1
-            self._known += self._options.shows(event.name)
-            if self._options.tells(event.name):
-                self._shown[event.index] = self._options.first_index + len(self._shown)
-        if isinstance(event, CallClosed):
-            self.calls.append(event)
-            self._options.on_call(event, self._conversation.room - len(self.ids))
-        index = self._shown.get(event.index)
+            event = self._start(event)
+        elif isinstance(event, CallClosed):
+            event = self._close(event)
+        index = None if event.index is None else self._shown.get(event.index)
         if index is None:
             return replace(event, index=None) if isinstance(event, Diagnostic) else None
         return replace(event, index=index)
+
+    def _start(self, call: CallStarted) -> CallStarted:
+        """Note a call that begins; return it with an id of the gateway's own."""
+        self._started += 1
+        self._known += self._options.shows(call.name)
+        if self._options.tells(call.name):
+            self._shown[call.index] = self._options.first_index + len(self._shown)
+        return replace(call, id=self._call_ids.ours(call.id))
+
+    def _close(self, call: CallClosed) -> CallClosed:
+        """Note a whole call, and report it to whoever runs it; return it with an id of the gateway's own."""
+        self._model_ids.append(call.id)
+        ours = replace(call, id=self._call_ids.ours(call.id))
+        self.calls.append(ours)
+        self._options.on_call(ours, self._conversation.room - len(self.ids))
+        return ours
 
     def _note_reasoning(self, text: str) -> None:
         """Keep reasoning and count its ids: all since its last piece, or just one if other things came in between."""
@@ -195,6 +212,7 @@ class ModelOutput:
             bool(self._reasoning),
             end.ended_by if end is not None else None,
             broken=self._started > len(self.calls),
+            model_ids=tuple(self._model_ids),
         )
         if conversation.trail is not None:
             conversation.trail.wrote(self._sampled(end))

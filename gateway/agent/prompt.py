@@ -12,6 +12,7 @@ from functools import partial
 from itertools import count
 from typing import Final
 
+from gateway.agent.call_ids import with_model_ids
 from gateway.agent.conversation import Conversation, Spliced, calls_of_turns
 from gateway.agent.definitions import Definitions
 from gateway.agent.history import tool_definitions, with_preamble
@@ -57,6 +58,7 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
         text = token_map.decode(turn.lived.ids)
         messages.append(_message(turn.lived, text, fmt, taught=taught))
         known[number] = _known(turn.lived, text, token_map, taught=taught)
+    messages = with_model_ids(messages, turns)
     calls_in = partial(_calls_in, fmt, token_map, conversation)
     plain = with_preamble(messages, fmt, tools) if taught else messages
     moved = len(plain) - len(messages)

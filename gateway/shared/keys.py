@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from gateway.replicas.keys import derived
 
-_FORMAT: Final = b"\x02"
+_FORMAT: Final = b"\x03"
 """The format of values, and of what the packages write into them. A value of another format counts as missing."""
 _NONCE: Final = 12
 _DIGEST: Final = 18

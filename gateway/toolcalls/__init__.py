@@ -15,7 +15,7 @@ from gateway.toolcalls.parser import StreamParser, parser_for
 from gateway.toolcalls.preamble import call_text, describe_tool, system_preamble
 from gateway.toolcalls.schema.spec import ToolSpec, read_tools
 from gateway.toolcalls.schema.validate import validate_call
-from gateway.toolcalls.stream.calls import is_of_one_turn
+from gateway.toolcalls.stream.calls import is_of_one_turn, new_call_ids
 from gateway.toolcalls.stream.events import (
     CallArguments,
     CallClosed,
@@ -64,6 +64,7 @@ __all__ = [
     "is_of_one_turn",
     "join_events",
     "loosened",
+    "new_call_ids",
     "parse",
     "parser_for",
     "read_tools",

@@ -38,6 +38,8 @@ class LivedTurn:
     """What it wrote around its text (`form_of`): it decides whether a template shows the turn as it was written."""
     start: int | None = None
     """Ids of the context before it; None where another replica made it."""
+    model_ids: tuple[str, ...] = ()
+    """The ids of its calls as the model and its template know them; `calls` have those that clients know."""
 
     def end_text(self, token_map: TokenMap) -> str:
         """The text of the token that it ended with; "" where there was none, or the map does not have it."""

@@ -59,7 +59,7 @@ def _lived(lived: Lived) -> list[Any]:
     told = None
     if turn is not None:
         calls = [[call.index, call.id, call.name, call.arguments] for call in turn.calls]
-        told = [calls, turn.content, turn.reasoning, turn.ended_by, turn.broken, turn.form]
+        told = [calls, turn.content, turn.reasoning, turn.ended_by, turn.broken, turn.form, turn.model_ids]
     spans = [[span.source, span.count, span.tool, span.server] for span in lived.spans]
     return [lived.message, _bytes(lived.ids), told, spans]
 
@@ -67,9 +67,9 @@ def _lived(lived: Lived) -> list[Any]:
 def _read_lived(message: dict[str, Any], ids: bytes, told: Sequence[Any] | None, spans: Sequence[Any]) -> Lived:
     turn = None
     if told is not None:
-        calls, content, reasoning, ended_by, broken, form = told
+        calls, content, reasoning, ended_by, broken, form, model_ids = told
         closed = tuple(CallClosed(*each, ids=()) for each in calls)
-        turn = LivedTurn(closed, content, reasoning, ended_by, broken, sys.intern(form))
+        turn = LivedTurn(closed, content, reasoning, ended_by, broken, sys.intern(form), model_ids=tuple(model_ids))
     return Lived(message, _ids(ids), turn, tuple(Span(*each) for each in spans))
 
 

@@ -1,15 +1,17 @@
 """The three APIs of answers over one engine with a script, for what they must do alike."""
 
 import json
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import httpx2
 from starlette.applications import Starlette
 
 from gateway.agent import Agent, CallRunner
-from gateway.config import GatewayConfig
+from gateway.config import GatewayConfig, UpstreamConfig
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.pool import EnginePool
 from gateway.engine.readiness import ReadyEngine
@@ -27,6 +29,7 @@ from gateway.serve.responses.endpoint import ResponsesEndpoint
 from gateway.toolcalls import choose_format
 from leaf_sdk.testing import tiny_map
 
+SAYS: Final = Path(__file__).parents[3] / "e2e" / "servers" / "says.py"
 TINY: Final = tiny_map()
 END: Final = TINY.special_tokens["<|im_end|>"]
 HERMES: Final = "<tool_call> {{ tools }} <think> <|im_start|>"
@@ -39,20 +42,22 @@ MESSAGES: Final = "/v1/messages"
 class Engine:
     """Writes the texts that a test gives it, one a generation; remembers its prompts."""
 
-    def __init__(self) -> None:
+    def __init__(self, tool_format: str) -> None:
+        self.format = tool_format
         self.texts: list[str] = []
         self.prompts: list[str] = []
 
     async def apply_template(self, messages: Sequence[Any], tools: Sequence[Any] = ()) -> str:
-        """ChatML with calls as Hermes' models write them; like many templates, it asks for the arguments' members."""
+        """ChatML with calls as models of the format write them; it asks for the members of arguments, as many do."""
+        written = _kimi if self.format == "kimi_k2" else _hermes
 
         def shown(message: Any) -> str:
-            calls = ""
-            for call in message.get("tool_calls") or ():
-                arguments = dict(json.loads(call["function"]["arguments"]))
-                written = {"name": call["function"]["name"], "arguments": arguments}
-                calls += f"\n<tool_call>\n{json.dumps(written, ensure_ascii=False)}\n</tool_call>"
-            return f"<|im_start|>{message['role']}\n{message.get('content') or ''}{calls}<|im_end|>\n"
+            calls = "".join(map(written, message.get("tool_calls") or ()))
+            return f"<|im_start|>{_heading(message)}\n{message.get('content') or ''}{calls}<|im_end|>\n"
+
+        def _heading(message: Any) -> str:
+            answers = message["role"] == "tool" and self.format == "kimi_k2"
+            return f"tool\n## Return of {message['tool_call_id']}" if answers else message["role"]
 
         return "".join(map(shown, messages)) + "<|im_start|>assistant\n"
 
@@ -70,12 +75,23 @@ class Engine:
         yield GenerationEnd("stop" if stopped else "length", END if stopped else None, timings)
 
 
+def _hermes(call: Any) -> str:
+    arguments = dict(json.loads(call["function"]["arguments"]))
+    written = {"name": call["function"]["name"], "arguments": arguments}
+    return f"\n<tool_call>\n{json.dumps(written, ensure_ascii=False)}\n</tool_call>"
+
+
+def _kimi(call: Any) -> str:
+    arguments = json.dumps(dict(json.loads(call["function"]["arguments"])))
+    return f"<|tool_call_begin|>{call['id']}<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
+
+
 class Route:
     """The route to it."""
 
     def __init__(self, engine: Any, context: int) -> None:
         facts = EngineFacts("scripted", None, HERMES, True, len(TINY), context, 1, ())
-        tool_format = choose_format(HERMES, supports_tools=True, wanted="hermes")
+        tool_format = choose_format(HERMES, supports_tools=True, wanted=engine.format)
         self._ready = ReadyEngine(engine, facts, TINY, ChatTemplate(engine, facts, TINY), SlotTable(1), tool_format)
 
     def ready(self) -> ReadyEngine:
@@ -112,9 +128,11 @@ class Apis:
 
 
 @asynccontextmanager
-async def running(context: int = 8000) -> AsyncGenerator[Apis]:
-    """The APIs in this process."""
-    config, metrics, engine = GatewayConfig(), Metrics(), Engine()
+async def running(context: int = 8000, tool_format: str = "hermes", *, says: str = "") -> AsyncGenerator[Apis]:
+    """The APIs in this process. `says`: what the gateway's only tool, `say`, answers; without it there is none."""
+    told = json.dumps([{"type": "text", "text": says}])
+    upstreams = (UpstreamConfig("up", sys.executable, (str(SAYS), told)),) if says else ()
+    config, metrics, engine = GatewayConfig(upstreams=upstreams), Metrics(), Engine(tool_format)
     pool = EnginePool({"engine": Route(engine, context)})
     tokens = ResultTokens({}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens")))
     async with Proxy(config, metrics) as proxy:
