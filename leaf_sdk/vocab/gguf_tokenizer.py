@@ -1,9 +1,12 @@
 """What a GGUF file says about its tokenizer, to the parts of a tokenizer as llama.cpp runs it.
 
-Two of llama.cpp's kinds are supported: `gpt2` (byte-level BPE, the cut found by its name) and `llama` (SentencePiece
-BPE by scores). A map of a GGUF file describes what the engine does, which normalizes nothing. llama.cpp matches
-user-defined tokens in any text; here they are special, except for blanks and HTML tags.
+Three of llama.cpp's kinds are supported: `gpt2` (byte-level BPE, the cut found by its name), `llama` (SentencePiece
+BPE by scores) and `gemma4` (a SentencePiece vocabulary with ranked merges). A map of a GGUF file describes what the
+engine does, which normalizes nothing. llama.cpp matches user-defined tokens in any text; here they are special, except
+for blanks and HTML tags.
 """
+
+from collections.abc import Collection, Mapping
 
 from leaf_sdk.errors import NotAMap
 
@@ -29,20 +32,24 @@ def read_gguf(gguf: GgufTokenizer) -> Tokenizer:
         return _byte_level(gguf)
     if gguf.model == "llama":
         return _sentencepiece(gguf)
-    raise inexact(f"tokenizer.ggml.model {gguf.model!r}", "'gpt2' (byte-level BPE) or 'llama' (SentencePiece BPE)")
+    if gguf.model == "gemma4":
+        return _merged_sentencepiece(gguf)
+    raise inexact(
+        f"tokenizer.ggml.model {gguf.model!r}",
+        "'gpt2' (byte-level BPE), 'llama' (SentencePiece BPE) or 'gemma4' (SentencePiece BPE with merges)",
+    )
 
 
 def _byte_level(gguf: GgufTokenizer) -> Tokenizer:
     pre = from_gguf(gguf.pre or "default")
-    vocab = _vocab(gguf)
-    added = {token: vocab[token] for token in _of_types(gguf, {USER_DEFINED}) if is_ordinary(token, special=False)}
+    vocab, added = _vocab(gguf), _ordinary_added(gguf)
     return Tokenizer(
         vocab=vocab,
-        special_tokens={token: vocab[token] for token in _of_types(gguf, _SPECIAL_TYPES) if token not in added},
+        special_tokens=_special(gguf, vocab, _SPECIAL_TYPES, added),
         merges=gguf.merges,
         pre_tokenizer=pre.pre_tokenizer,
         ignore_merges=pre.ignore_merges,
-        added_tokens=list(added),
+        added_tokens=added,
     )
 
 
@@ -51,23 +58,51 @@ def _sentencepiece(gguf: GgufTokenizer) -> Tokenizer:
         raise NotAMap(
             f"tokenizer.ggml.scores holds {len(gguf.scores)} entries, expected {len(gguf.tokens)}: the file is damaged"
         )
-    vocab = _vocab(gguf)
-    added = [token for token in _of_types(gguf, {USER_DEFINED}) if is_ordinary(token, special=False)]
+    vocab, added = _vocab(gguf), _ordinary_added(gguf)
     prefix = gguf.add_space_prefix is not False
     if added and prefix:
         raise inexact(f"added token {added[0]!r} with a space before the text", "only one of the two")
     normal = set(_of_types(gguf, {NORMAL}))
     scores = {token: score for token, score in zip(gguf.tokens, gguf.scores, strict=True) if token in normal}
-    special = _SPECIAL_TYPES - {BYTE}
     return Tokenizer(
         vocab=vocab,
-        special_tokens={token: vocab[token] for token in _of_types(gguf, special) if token not in added},
+        special_tokens=_special(gguf, vocab, _SPECIAL_TYPES - {BYTE}, added),
         merges=ranked_merges(scores).merges,
         encoder="metaspace",
         metaspace=Metaspace("always" if prefix else "never"),
         byte_fallback=byte_range(vocab),
         added_tokens=added,
     )
+
+
+def _merged_sentencepiece(gguf: GgufTokenizer) -> Tokenizer:
+    vocab, added = _vocab(gguf), _ordinary_added(gguf)
+    return Tokenizer(
+        vocab=vocab,
+        special_tokens=_special(gguf, vocab, _SPECIAL_TYPES - {BYTE}, added),
+        merges=[merge for merge in gguf.merges if _within_a_line(merge)],
+        encoder="metaspace",
+        metaspace=Metaspace("never"),
+        byte_fallback=byte_range(vocab),
+        added_tokens=added,
+    )
+
+
+def _within_a_line(merge: str) -> bool:
+    """Whether a merge joins text of one line, or line ends only: llama.cpp cuts between the two."""
+    return "\n" not in merge or not merge.replace("\n", "").strip(" ")
+
+
+def _ordinary_added(gguf: GgufTokenizer) -> list[str]:
+    """Added tokens that ordinary text may spell."""
+    return [token for token in _of_types(gguf, {USER_DEFINED}) if is_ordinary(token, special=False)]
+
+
+def _special(
+    gguf: GgufTokenizer, vocab: Mapping[str, int], kinds: frozenset[int], added: Collection[str]
+) -> dict[str, int]:
+    ordinary = set(added)
+    return {token: vocab[token] for token in _of_types(gguf, kinds) if token not in ordinary}
 
 
 def _vocab(gguf: GgufTokenizer) -> dict[str, int]:

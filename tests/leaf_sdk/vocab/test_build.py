@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from leaf_sdk.errors import CodecError, MapTruncated, MapUnsupported, NotAMap
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
-from leaf_sdk.testing.gguf import gguf_head
-from leaf_sdk.vocab import build_map, load_map
+from leaf_sdk.testing.gguf import gguf_head, gguf_model
+from leaf_sdk.vocab import TokenMap, build_map, load_map
 from leaf_sdk.vocab.byte_level import ALPHABET
 from leaf_sdk.vocab.gguf_names import LLAMA3, QWEN2
 from leaf_sdk.vocab.pre_tokenizers import GPT2, SMOLLM, PreTokenizer
@@ -38,6 +38,34 @@ def split(regex: str, **changed: object) -> dict[str, object]:
 
 def sequence(*stages: dict[str, object]) -> dict[str, object]:
     return {"type": "Sequence", "pretokenizers": list(stages)}
+
+
+def gguf_with_merges(merges: list[str]) -> TokenMap:
+    """A map of a file in which a SentencePiece vocabulary comes with merges, as in those of Gemma 4."""
+    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+    pieces = ["▁", "a", "b", "▁a", "ab", "\n", "\n\n", "b\n"]
+    return load_map(
+        build_map(
+            gguf_model(
+                {
+                    "tokenizer.ggml.model": "gemma4",
+                    "tokenizer.ggml.tokens": [*bytes_, *pieces, "<end>"],
+                    "tokenizer.ggml.token_type": [6] * 256 + [1] * len(pieces) + [3],
+                    "tokenizer.ggml.merges": merges,
+                }
+            )
+        )
+    )
+
+
+def test_merges_of_a_sentencepiece_vocabulary_are_ranked_and_stay_within_a_line() -> None:
+    token_map = gguf_with_merges(["▁ a", "a b", "\n \n", "b \n"])
+
+    spelled = [[token_map.decode([each]) for each in token_map.encode(text)] for text in (" ab", "ab", "b\n\n", "ab é")]
+
+    assert spelled[:3] == [[" a", "b"], ["ab"], ["b", "\n\n"]]
+    assert token_map.encode("ab é")[-2:] == [0xC3, 0xA9]
+    assert token_map.encode("<end>")[-1] != token_map.special_tokens["<end>"]
 
 
 def tokenizer_json(**changed: object) -> bytes:
@@ -130,16 +158,17 @@ def test_each_pre_tokenizer_name_of_gguf_survives_the_map(name, pre_tokenizer, i
     assert token_map.exact_decode
 
 
-@pytest.mark.parametrize("name", ["default", "kimi-k2", "falcon", "GPT-2"])
+@pytest.mark.parametrize("name", ["deepseek-llm", "afmoe", "superbpe", "GPT-2"])
 def test_an_unknown_pre_tokenizer_name_is_refused_by_name(name):
     with pytest.raises(MapUnsupported) as raised:
         build_map(gguf_head(GGUF | {"tokenizer.ggml.pre": name}))
     assert repr(name) in raised.value.what
 
 
-def test_a_gguf_file_that_names_no_pre_tokenizer_is_refused():
-    with pytest.raises(MapUnsupported, match="default"):
-        build_map(gguf_head({key: value for key, value in GGUF.items() if key != "tokenizer.ggml.pre"}))
+def test_a_gguf_file_that_names_no_pre_tokenizer_is_cut_as_llama_cpp_does_by_default():
+    unnamed = {key: value for key, value in GGUF.items() if key != "tokenizer.ggml.pre"}
+
+    assert build_map(gguf_head(unnamed)) == build_map(gguf_head(GGUF | {"tokenizer.ggml.pre": "default"}))
 
 
 @pytest.mark.parametrize("name", ["bert", "t5", "rwkv", ""])

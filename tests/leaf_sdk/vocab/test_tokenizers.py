@@ -21,7 +21,7 @@ from leaf_sdk.testing.gguf import gguf_model
 from leaf_sdk.testing.samples import samples
 from leaf_sdk.vocab import TokenMap, build_map, load_map
 from leaf_sdk.vocab.agreement import compare_texts
-from leaf_sdk.vocab.gguf import CONTROL, NORMAL, UNUSED, USER_DEFINED
+from leaf_sdk.vocab.gguf import BYTE, CONTROL, NORMAL, UNUSED, USER_DEFINED
 from leaf_sdk.vocab.gguf_names import GGUF_NAMES
 from leaf_sdk.vocab.sentencepiece_model import read_pieces
 from leaf_sdk.vocab.tiktoken_file import CUTS
@@ -159,6 +159,35 @@ def test_every_cut_that_gguf_names_gives_the_ids_of_llama_cpp(engine_of: Engine,
     (tmp_path / "model.gguf").write_bytes(data)
     with engine_of(tmp_path / "model.gguf") as tokenize:
         agree(load_map(build_map(data)), tokenize, list(filter(is_older, TEXTS)))
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("blanks", ["added", "merged"])
+def test_merges_of_a_sentencepiece_vocabulary_give_the_ids_of_llama_cpp(engine_of: Engine, tmp_path, blanks):
+    """As in files of Gemma 4, whose own vocabulary no package carries: here with that of Gemma 3."""
+    document = json.loads((FOLDER / "gemma3.json").read_bytes())
+    added = {each["content"]: each for each in document["added_tokens"]}
+    if blanks == "merged":
+        added = {text: each for text, each in added.items() if text.strip("\n\t▁ ")}
+    vocab = document["model"]["vocab"] | {text: each["id"] for text, each in added.items()}
+    tokens, types = [f"[PAD{i}]" for i in range(max(vocab.values()) + 1)], [UNUSED] * (max(vocab.values()) + 1)
+    for text, number in vocab.items():
+        tokens[number] = text
+        kind = BYTE if text.startswith("<0x") and len(text) == 6 else NORMAL
+        types[number] = kind if text not in added else CONTROL if added[text]["special"] else USER_DEFINED
+    data = gguf_model(
+        {
+            "tokenizer.ggml.model": "gemma4",
+            "tokenizer.ggml.tokens": tokens,
+            "tokenizer.ggml.token_type": types,
+            "tokenizer.ggml.merges": [" ".join(merge) for merge in document["model"]["merges"]],
+            "tokenizer.ggml.bos_token_id": 2,
+            "tokenizer.ggml.eos_token_id": 1,
+        }
+    )
+    (tmp_path / "model.gguf").write_bytes(data)
+    with engine_of(tmp_path / "model.gguf") as tokenize:
+        agree(load_map(build_map(data)), tokenize)
 
 
 @pytest.mark.engine
