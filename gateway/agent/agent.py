@@ -96,11 +96,14 @@ class Agent:
         messages, unreadable = with_readable_calls(without_volatile(messages, self._volatile))
         names = frozenset(tool.name for tool in client_tools)
 
+        def owner_of(tool: str) -> str | None:
+            return None if tool in names else self._calls.offers.server_of(tool)
+
         async def made_with(ready: ReadyEngine) -> Conversation:
             placed = await in_their_places(messages, ready.template)
             fmt, server_of = ready.tool_format.format, self._calls.offers.server_of
             check_left_out(choice.names, tools, ready)
-            odd = (Diagnostic("definition", fault.message) for fault in ready.forms.faults(tools))
+            odd = (Diagnostic("definition", fault.message) for fault in ready.forms.faults(tools, owner_of))
             conversation = Conversation(
                 *(ready, fmt, ready.forms.offered(tools), list[int](), names, principal, server_of),
                 may_call=choice.may_call,
@@ -113,10 +116,7 @@ class Agent:
             try:
                 return await made_with(ready)
             except TemplateRefused:
-                servers = {
-                    tool.name: self._calls.offers.server_of(tool.name) for tool in ours if tool.name not in names
-                }
-                if not await find_forms(tools, ready, servers.get):
+                if not await find_forms(tools, ready, owner_of):
                     raise
             return await made_with(ready)
 

@@ -90,9 +90,8 @@ class _Search:
 
 def check_left_out(names: Sequence[str] | None, tools: Sequence[ToolSpec], ready: ReadyEngine) -> None:
     """Raise `RequestInvalid` where a request names a tool that is left out. `tools`: all tools of the request."""
-    offered = {tool.name for tool in ready.forms.offered(tools)}
-    for fault in ready.forms.faults([tool for tool in tools if tool.name not in offered]):
-        if fault.tool in (names or ()):
+    for tool in tools:
+        if tool.name in (names or ()) and (fault := ready.forms.left_out(tool)) is not None:
             raise RequestInvalid(f"tool_choice: {fault.message}", param="tool_choice")
 
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from gateway.engine.interface import Message
 from gateway.engine.markers import MarkerGuard
+from gateway.toolcalls.schema.pointers import escaped, steps, unquoted
 
 PAD = "\n" * 7
 """The outer padding of a mark: a template that strips line ends strips it. Its length sets it apart from the
@@ -199,7 +200,25 @@ class Foreign:
             types = cast("list[Any]", value) if isinstance(value, list) else [value]
             words = [self._word(each, _TYPES) if isinstance(each, str) else self._data(each) for each in types]
             return shown, words if isinstance(value, list) else words[0]
+        if key == "$ref" and isinstance(value, str):
+            return shown, self._reference(value)
         return shown, self._schema(value) if key in _KEYWORDS - _DATA else self._data(value)
+
+    def _reference(self, reference: str) -> str:
+        """A pointer into the same schema, with the names in it as they are shown where they stand.
+
+        Templates that follow references look for the same text.
+        """
+        if not reference.startswith("#/"):
+            return self.text(reference)
+        plain, by_name = unquoted(reference), False
+        # An encoded slash is one.
+        written = (reference if reference.count("/") == plain.count("/") else plain)[2:].split("/")
+        for place, (step, name) in enumerate(zip(written, steps(plain), strict=True)):
+            shown = self.text(name) if by_name else self._word(name, _KEYWORDS)
+            written[place] = self.text(step) if shown == name else escaped(shown)
+            by_name = not by_name and name in _SCHEMAS_BY_NAME
+        return "#/" + "/".join(written)
 
     def _word(self, word: str, closed: frozenset[str]) -> str:
         """A word of a closed list, bare unless a marker consists of it and signs around it; any other word, guarded."""

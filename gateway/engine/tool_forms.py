@@ -6,16 +6,20 @@ reported of it. It asks no engine itself: `gateway.agent.unrendered_tools` finds
 
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
+from gateway.observe.escape import cut_text
 from gateway.observe.logs import get_logger
 from gateway.toolcalls import ToolSpec
+from gateway.toolcalls.schema.pointers import dead_references
 
 _REMEMBERED: Final = 1024
 """Most tools that are remembered; the least recently used is dropped first."""
+_SHOWN: Final = 80
+_LISTED: Final = 3
 
 log = get_logger("engine")
 
@@ -43,6 +47,7 @@ class ToolForms:
         """Remember nothing yet; later at most `most` tools."""
         self._most = most
         self._forms: OrderedDict[bytes, tuple[ToolSpec | None, ToolFault]] = OrderedDict()
+        self._dead: OrderedDict[int, tuple[Mapping[str, Any], list[str]]] = OrderedDict()
         self._reported: OrderedDict[ToolFault, None] = OrderedDict()
 
     def note(self, tool: ToolSpec, form: ToolSpec | None, fault: ToolFault) -> None:
@@ -73,11 +78,32 @@ class ToolForms:
 
     def offered(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
         """The tools themselves, without those that are left out."""
-        return tuple(tool for tool in tools if (known := self._known(tool)) is None or known[0] is not None)
+        return tuple(tool for tool in tools if self.left_out(tool) is None)
 
-    def faults(self, tools: Sequence[ToolSpec]) -> list[ToolFault]:
-        """What is wrong with some of these tools."""
-        return [known[1] for tool in tools if (known := self._known(tool)) is not None]
+    def left_out(self, tool: ToolSpec) -> ToolFault | None:
+        """Why a tool is left out; None: it is not."""
+        known = self._known(tool)
+        return None if known is None or known[0] is not None else known[1]
+
+    def faults(self, tools: Sequence[ToolSpec], server_of: Callable[[str], str | None]) -> list[ToolFault]:
+        """What is wrong with some of these tools. `server_of`: returns the server of a tool, by its name."""
+        found: list[ToolFault] = []
+        for tool in tools:
+            if (known := self._known(tool)) is not None:
+                found.append(known[1])
+            if dead := self._dead_references(tool.parameters):
+                found.append(ToolFault(server_of(tool.name), tool.name, nowhere(dead)))
+                self.report(found[-1])
+        return found
+
+    def _dead_references(self, schema: Mapping[str, Any]) -> list[str]:
+        """Looked for once in a schema that requests share, as those of servers' tools are."""
+        if id(schema) not in self._dead:
+            # The schema is kept too, so that its address is not reused.
+            self._dead[id(schema)] = schema, dead_references(schema)
+            if len(self._dead) > self._most:
+                self._dead.popitem(last=False)
+        return self._dead[id(schema)][1]
 
     def _known(self, tool: ToolSpec) -> tuple[ToolSpec | None, ToolFault] | None:
         if not self._forms:
@@ -86,6 +112,13 @@ class ToolForms:
         if key in self._forms:
             self._forms.move_to_end(key)
         return self._forms.get(key)
+
+
+def nowhere(references: Sequence[str]) -> str:
+    """Say that references of a tool's schema lead nowhere."""
+    shown = ", ".join(repr(cut_text(each, _SHOWN)) for each in references[:_LISTED])
+    more = f" and {len(references) - _LISTED} more" if len(references) > _LISTED else ""
+    return f"nothing in its schema is what {shown}{more} refers to; any value is accepted there"
 
 
 def _key(tool: ToolSpec) -> bytes:

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from gateway.agent.offers import is_heavy
+from gateway.agent.offers import is_heavy, spec_of
 from gateway.config.address import is_loopback
 from gateway.config.model import UpstreamConfig
+from gateway.engine.tool_forms import nowhere
 from gateway.observe.escape import escape_text
 from gateway.proxy import ToolEntry
 from gateway.serve.admin.leaf_ids import Judgement
+from gateway.toolcalls.schema.pointers import dead_references
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The tool names that the common model APIs accept."""
@@ -49,6 +51,9 @@ def advice_for(
             f"its tools take {cost} tokens of every request: leave some out (`include`, `exclude`), "
             "or let models search for them (`tool_search = true`)"
         )
+    for entry in entries:
+        if dead := dead_references(spec_of(entry.definition).parameters):
+            yield f"tool {escape_text(entry.name, _SHOWN)!r}: {escape_text(nowhere(dead), _REASON)}"
     for name, why in invalid.items():
         yield f"{escape_text(name, _SHOWN)!r} is not offered: {escape_text(why, _REASON)}"
     for name, (_, ids) in found.items():

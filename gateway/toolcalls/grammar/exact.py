@@ -14,13 +14,13 @@ from gateway.toolcalls.grammar.apart import Option, with_fitting
 from gateway.toolcalls.grammar.gbnf import MAX_COUNT, MAX_COUNTED, Grammar
 from gateway.toolcalls.grammar.held import check_keywords, check_plain, check_together, refuse
 from gateway.toolcalls.grammar.schemas import JsonRules
-from gateway.toolcalls.schema.kinds import mapping_of, resolve
+from gateway.toolcalls.schema.kinds import mapping_of
 from gateway.toolcalls.schema.merge import MAX_ALTERNATIVES, MAX_PARTS, Parts, Schema, TooMany, listed, parts_of, spread
+from gateway.toolcalls.schema.pointers import resolve
 
 _TOO_MANY: Final = "the schema has too many alternatives in one place"
 _NEGATED: Final = re.compile(r"(?<!\\)(?:\\\\)*\\[DSW]")
 _OLD: Final = re.compile(r"draft-0\d|2019-09")
-_POINTER: Final = re.compile(r"#(/[^%]*)?")
 
 
 def exact_rules(g: Grammar, schema: object, name: str) -> str:
@@ -91,9 +91,7 @@ class _Exact(JsonRules):
     def _check_references(self, part: Schema) -> None:
         reference = part.get("$ref")
         if reference is not None and (
-            not isinstance(reference, str)
-            or not _POINTER.fullmatch(reference)
-            or not isinstance(resolve(reference, self.root), Mapping)
+            not isinstance(reference, str) or not isinstance(resolve(reference, self.root), Mapping)
         ):
             refuse(f"`$ref` {str(reference)[:100]!r} points to no schema inside this one; write it as `#/$defs/NAME`")
         if False in listed(part.get("allOf")):

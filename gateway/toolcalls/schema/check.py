@@ -110,6 +110,7 @@ class _Checker:
         self._left = 0
         self._inside = 0
         rules: dict[str, Keyword] = dict(kind.VALIDATORS)
+        rules["$ref"] = _any_where_dead(rules["$ref"])
         rules["additionalProperties"] = _unless_by_pattern(rules["additionalProperties"])
         keywords = {name: self._counted(rule, reference=name == "$ref") for name, rule in rules.items()}
         keywords |= {**dict.fromkeys(_SKIPPED, _skip), "uniqueItems": _unique}
@@ -173,6 +174,18 @@ def _unique(_validator: Any, wanted: Any, value: Any, _schema: Mapping[str, Any]
     items = cast("list[object]", value) if wanted is True and isinstance(value, list) else []
     if len({json.dumps(item, sort_keys=True) for item in items}) < len(items):
         yield ValidationError("two of the items are equal")
+
+
+def _any_where_dead(check: Keyword) -> Keyword:
+    """Let a reference that leads nowhere allow any value, instead of leaving the whole schema unchecked."""
+
+    def checked(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[ValidationError]:
+        try:
+            yield from check(validator, value, instance, schema) or ()
+        except Unresolvable:
+            return
+
+    return checked
 
 
 def _unless_by_pattern(check: Keyword) -> Keyword:

@@ -8,6 +8,8 @@ JSON Schema 2020-12; `nullable` is OpenAPI's.
 from collections.abc import Mapping
 from typing import Any, cast
 
+from gateway.toolcalls.schema.pointers import resolve
+
 Kinds = frozenset[str]
 
 ALL: Kinds = frozenset({"string", "integer", "number", "boolean", "null", "object", "array"})
@@ -63,15 +65,6 @@ def kinds_of(
 def hinted_kind(schema: Mapping[str, Any]) -> str | None:
     """Return the type that the other keywords of a schema without `type` imply; None where they imply none."""
     return next((kind for key, kind in _HINTS.items() if key in schema), None)
-
-
-def resolve(reference: str, root: Mapping[str, Any]) -> object:
-    """Return what a JSON pointer into this schema names (RFC 6901); None for any other: nothing is fetched."""
-    found: object = root if reference.startswith("#") else None
-    for step in reference[1:].split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        found = mapping_of(found).get(key)
-    return found
 
 
 def followed(schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:

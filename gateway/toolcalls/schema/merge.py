@@ -9,7 +9,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from gateway.toolcalls.schema.kinds import ALL, Kinds, hinted_kind, mapping_of, named_kinds, resolve
+from gateway.toolcalls.schema.kinds import ALL, Kinds, hinted_kind, mapping_of, named_kinds
+from gateway.toolcalls.schema.pointers import resolve
 
 MAX_ALTERNATIVES = 64
 """Most plain schemas that one schema may give."""

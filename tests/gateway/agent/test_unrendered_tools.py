@@ -133,6 +133,22 @@ async def test_error_of_the_engine_that_quotes_the_prompt_shows_no_private_chara
     assert not any(ord(sign) >= 0xE000 for told in stage.of(Diagnostic) for sign in told.message)
 
 
+@pytest.mark.parametrize("template", [SHOWS, ""])
+async def test_reference_to_nowhere_is_any_value_and_is_reported(open_stage, template, caplog):
+    dangling = ToolSpec("dangling", "", {"type": "object", "properties": {"f": {"$ref": "#/$defs/File"}}})
+    async with open_stage("Hello.", "Hello.", tools_template=template) as stage:
+        for _ in range(2):
+            await stage.agent.answer(await opened(stage, dangling, GOOD), AnswerOptions(), stage.listen)
+
+    told = stage.of(Diagnostic)
+    assert [each.kind for each in told] == ["definition"] * 2
+    assert told[0].message == (
+        "tool 'dangling' of the request: nothing in its schema is what '#/$defs/File' refers to; any value is accepted "
+        "there"
+    )
+    assert len([record for record in caplog.records if record.name == "engine"]) == 1
+
+
 ODD: dict[str, Any] = {
     "true": True,
     "false": False,

@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from gateway.engine.foreign import Foreign, Signs
 from gateway.engine.interface import Message
 from gateway.engine.llama_cpp.client import LlamaCpp
+from gateway.engine.markers import MarkerGuard
 from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineRefused, TemplateRefused
+from gateway.toolcalls.schema.pointers import resolve
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
@@ -198,3 +201,19 @@ async def test_no_schema_of_a_tool_keeps_a_conversation_from_being_rendered(
         ids = (await template.prompt([{"role": "user", "content": "hello"}], [tool])).ids
         assert words in markers_map.decode(ids)
     await client.aclose()
+
+
+@pytest.mark.parametrize("name", ["File", "im_start", "a/b", "m~n", "<|im_end|>", "tool_call", "x y"])
+@pytest.mark.parametrize("group", ["$defs", "definitions", "properties"])
+def test_reference_is_shown_with_the_names_where_it_points(name: str, group: str, model_map: TokenMap) -> None:
+    foreign = Foreign(Signs(MarkerGuard(model_map.special_texts)))
+    pointer = f"#/{group}/{name.replace('~', '~0').replace('/', '~1')}"
+    references = [{"$ref": pointer}, {"$ref": f"{pointer}/anyOf/0"}]
+    parameters = {"allOf": references, group: {name: {"anyOf": [{"type": "string"}]}}}
+
+    shown = foreign.tools([{"function": {"name": "f", "parameters": parameters}}])[0]["function"]["parameters"]
+
+    whole, option = (each["$ref"] for each in shown["allOf"])
+    assert resolve(whole, shown) == {"anyOf": [{"type": "string"}]}
+    assert resolve(option, shown) == {"type": "string"}
+    assert whole.replace(foreign.separator, "") == pointer

@@ -134,6 +134,22 @@ HELD: dict[str, Any] = {
         "$defs": {"base": {"type": "object", "properties": {"id": INTEGER}, "required": ["id"]}},
         "allOf": [{"$ref": "#/$defs/base"}, {"properties": {"note": STRING}, "type": "object"}],
     },
+    "through an index": {
+        "type": "object",
+        "properties": {"a": {"anyOf": [INTEGER, STRING]}, "b": {"$ref": "#/properties/a/anyOf/1"}},
+        "required": ["b"],
+    },
+    "through an escaped name": {
+        "type": "object",
+        "properties": {"a/b c": STRING, "d": {"$ref": "#/properties/a~1b%20c"}},
+        "required": ["d"],
+    },
+    "through an anchor, to itself": {
+        "$anchor": "node",
+        "type": "object",
+        "properties": {"value": INTEGER, "next": {"$ref": "#node"}},
+        "required": ["value"],
+    },
     "all of enums": {"allOf": [{"enum": ["a", "b", 1]}, {"enum": ["b", 1, "c"]}]},
     "all of bounds": {"allOf": [{**INTEGER, "minimum": 3}, {"type": "number", "maximum": 5}]},
     "some of many members": {
@@ -162,7 +178,15 @@ UNHELD: dict[str, tuple[Any, str]] = {
     "a contradiction": ({"allOf": [STRING, INTEGER]}, "finite length"),
     "false in allOf": ({"allOf": [False]}, "`false` in `allOf`"),
     "elsewhere": ({"$ref": "https://example.com/other.json"}, "points to no schema inside"),
-    "a name": ({"$anchor": "a", "properties": {"b": {"$ref": "#a"}}, "type": "object"}, "points to no schema inside"),
+    "a name that is not there": ({"properties": {"b": {"$ref": "#a"}}, "type": "object"}, "points to no schema inside"),
+    "a list": (
+        {"type": "object", "properties": {"b": {"$ref": "#/required"}}, "required": ["b"]},
+        "points to no schema",
+    ),
+    "an index too large": (
+        members("b", a={"anyOf": [STRING]}, b={"$ref": "#/properties/a/anyOf/1"}),
+        "points to no schema",
+    ),
     "nothing": ({"$ref": "#/$defs/none"}, "points to no schema inside"),
     "a circle": ({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}, "refers to itself"),
     "bounds of a number that leave none": (

@@ -1,0 +1,107 @@
+"""What a `$ref` names: a JSON pointer into the same schema, an anchor, or a part with an `$id`. Nothing is fetched.
+
+Turns a reference and the schema's root into the part that it names. Schemas come from outside: any JSON is taken, the
+search for anchors has a bound, and a reference that leads nowhere allows any value. Sources: RFC 6901 (pointers, also
+as URI fragments), JSON Schema 2020-12 (`$anchor`, `$id`), draft 7 (`$id` of the form `#name`).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+_MAX_PARTS: Final = 500
+"""Most parts of a schema in which an anchor is looked for: each reference may look anew."""
+_MAX_REFERENCES: Final = 10_000
+_PERCENT: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_DATA: Final = frozenset(("enum", "const", "default", "examples"))
+
+
+def resolve(reference: str, root: Mapping[str, Any]) -> object:
+    """Return what a reference names; None where it names nothing in this schema."""
+    address, _, fragment = reference.partition("#")
+    base: object = root
+    if address and address != root.get("$id"):
+        base = _identified(address, root)
+    if not fragment or base is None:
+        return base
+    if fragment.startswith("/"):
+        found = _pointed(unquoted(fragment), base)
+        # Who does not know that a fragment is a part of a URI writes `%` as it stands.
+        return found if found is not None or "%" not in fragment else _pointed(fragment, base)
+    names = unquoted(fragment)
+    return next((part for part in _parts(base) if _is_anchor(part, names)), None)
+
+
+def unquoted(fragment: str) -> str:
+    """Return a fragment of a URI without percent encoding; what is not UTF-8 stays as it is."""
+    return _PERCENT.sub(lambda found: _decoded(found.group()), fragment)
+
+
+def steps(pointer: str) -> list[str]:
+    """Return the names of a pointer, without escapes."""
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+
+def escaped(name: str) -> str:
+    """Return a name as a step of a pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def dead_references(schema: Mapping[str, Any]) -> list[str]:
+    """Return the references of a schema that lead nowhere in it, each once."""
+    found = dict[str, None]()
+    for part in _parts(schema, _MAX_REFERENCES):
+        reference = part.get("$ref")
+        if isinstance(reference, str) and reference not in found and not _is_schema(resolve(reference, schema)):
+            found[reference] = None
+    return list(found)
+
+
+def _decoded(written: str) -> str:
+    try:
+        return bytes.fromhex(written.replace("%", "")).decode()
+    except UnicodeDecodeError:
+        return written
+
+
+def _is_schema(value: object) -> bool:
+    return isinstance(value, Mapping | bool)
+
+
+def _pointed(pointer: str, found: object) -> object:
+    for step in steps(pointer):
+        if isinstance(found, Mapping):
+            found = cast("Mapping[str, object]", found).get(step)
+        elif isinstance(found, list) and step.isdecimal() and step.isascii() and (step == "0" or step[0] != "0"):
+            items = cast("list[object]", found)
+            found = items[int(step)] if len(step) <= len(str(len(items))) and int(step) < len(items) else None
+        else:
+            return None
+    return found
+
+
+def _identified(address: str, root: Mapping[str, Any]) -> object:
+    """The part whose `$id` is this address, which may be relative to that of the schema."""
+    own = root.get("$id")
+    whole = f"{own.rpartition('/')[0]}/{address}" if isinstance(own, str) and "/" in own else address
+    return next((part for part in _parts(root) if part.get("$id") in (address, whole, f"{address}#")), None)
+
+
+def _is_anchor(part: Mapping[str, Any], name: str) -> bool:
+    return name in (part.get("$anchor"), part.get("$dynamicAnchor")) or part.get("$id") == f"#{name}"
+
+
+def _parts(schema: object, most: int = _MAX_PARTS) -> Iterator[Mapping[str, Any]]:
+    """Yield the mappings inside a schema, itself first, but none in a value of data; at most `most`."""
+    level = [schema]
+    while level and most > 0:
+        inner: list[object] = []
+        for each in level:
+            if isinstance(each, Mapping):
+                known = cast("Mapping[str, Any]", each)
+                yield known
+                most -= 1
+                inner += [value for key, value in known.items() if key not in _DATA and isinstance(value, dict | list)]
+            elif isinstance(each, list):
+                inner += [value for value in cast("list[object]", each) if isinstance(value, dict | list)]
+        level = inner
