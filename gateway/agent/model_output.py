@@ -42,8 +42,7 @@ class ModelOutput:
             prompt_tail=prompt_tail(conversation),
             # A grammar lets any tokens spell a marker, since not every server's grammars know tokens.
             by_text=options.hold is not None and not options.hold.triggers,
-            # Where nothing may be called, nothing is a call, whatever the model writes.
-            policy=None if conversation.tools and conversation.may_call else Policy(unknown_tool="content"),
+            policy=_policy(conversation),
             formed=options.hold is not None and options.hold.formed,
             new_id=self._call_ids.make,
         )
@@ -110,7 +109,7 @@ class ModelOutput:
         `ended_by`: the id with which the model ended its turn, if it did.
         """
         told = self._read(self._hold.close(ended_by))
-        self._tell(self._parser.close(), told)
+        self._tell(self._parser.close(whole=ended_by is not None), told)
         self._show(self._stop.close(), told)
         return told
 
@@ -243,3 +242,12 @@ class ModelOutput:
         else:
             own = shared_prefix(ids, self.ids) if cut else len(ids)
             lived.add_turn(self.prompt, ids, content, reasoning, conversation.turn, own)
+
+
+def _policy(conversation: Conversation) -> Policy:
+    """What becomes of faulty calls: the model is told about those of the gateway's tools, and may call again."""
+    if not (conversation.tools and conversation.may_call):
+        # Where nothing may be called, nothing is a call, whatever the model writes.
+        return Policy(unknown_tool="content")
+    ours = (tool.name for tool in conversation.tools if tool.name not in conversation.client_tools)
+    return Policy(answered=frozenset(ours))

@@ -170,6 +170,9 @@ class Answer:
         if most is not None and self._made >= most:
             calls.refuse(call, NO_MORE)
             return
+        if call.flaw:
+            calls.refuse(call, call.flaw)
+            return
         self._made += 1
         calls.start(call)
 

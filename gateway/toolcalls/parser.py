@@ -48,9 +48,12 @@ class Machine:
             # The format has ended or failed; the rest of the text must not be lost.
             cursor.calls.content(cursor.take(len(cursor.buffer)))
 
-    def close(self, text: str) -> None:
-        """End the stream with its last text: half a character, which may have been part of a marker."""
-        self._cursor.ended = True
+    def close(self, text: str, *, whole: bool = False) -> None:
+        """End the stream with its last text: half a character, which may have been part of a marker.
+
+        `whole`: the model ended it itself, so that nothing in it was cut off.
+        """
+        self._cursor.ended, self._cursor.whole = True, whole
         self.feed(text)
 
     def _end_region(self) -> None:
@@ -98,12 +101,15 @@ class StreamParser:
         self._machine.feed(self._reader.feed(ids))
         return self._calls.drain() if self._text_wanted else self._calls_alone()
 
-    def close(self) -> list[Event]:
-        """End the stream and return the events of what was held back; a second call returns none."""
+    def close(self, *, whole: bool = False) -> list[Event]:
+        """End the stream and return the events of what was held back; a second call returns none.
+
+        `whole`: the model ended it itself; otherwise a call that is still open was cut off.
+        """
         if self._closed:
             return []
         self._closed = True
-        self._machine.close(self._reader.close())
+        self._machine.close(self._reader.close(), whole=whole)
         return self._calls.drain() if self._text_wanted else self._calls_alone()
 
     def _from_first_guard(self, ids: Sequence[int]) -> Sequence[int]:

@@ -44,8 +44,13 @@ These rules hold for all formats:
   call without arguments has `{}`.
 - Whitespace between markup and text belongs to the markup, unless it separates text before a call from text after it;
   other whitespace is content. Text after a call is content.
-- Output that breaks a format's rules is content, with one diagnostic; a call that the end of the output cuts off is
-  reported and kept. A call of an unknown tool is reported like any other. `gateway.toolcalls.Policy` offers other
+- A flaw in a call's JSON that leaves one reading is repaired: raw line ends and tabs, unknown escapes (`C:\\dir`,
+  `\\d+`, `\\'`), quotation marks that are not escaped, single quotes, keys without quotes, `None`, `True`, `NaN`,
+  trailing and missing commas, brackets that are missing or too many, doubled braces. A diagnostic says so
+  (`repaired`); the arguments of a whole call are always valid JSON.
+- Other output that breaks a format's rules is content, from the call's first character, with one diagnostic; of a tool
+  that the gateway runs, the model reads an error instead and can call again. A call that the end of the output cuts off
+  is reported and kept. A call of an unknown tool is reported like any other. `gateway.toolcalls.Policy` offers other
   choices.
 - The cost of reading a token does not grow with the length of the call: `make bench-toolcalls` measures it.
 

@@ -11,18 +11,16 @@ from gateway.toolcalls.formats.qwen3_coder import FUNCTION_CALL
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Lit, Space
+from gateway.toolcalls.nodes.readers import Space
 from gateway.toolcalls.nodes.regions import Calls, Region
-from gateway.toolcalls.nodes.series import Array, Nothing, OptionalMarker, Variants, unwritten
+from gateway.toolcalls.nodes.series import Array, Nothing, OptionalMarker, Variants
 
-# Small models miscount braces: `Record` accepts one too few, and this one too many before the marker.
-_SPARE = unwritten(Lit("}"))
 _CALL = call_object()
 _END = OptionalMarker("</tool_call>", lead="\n")
 _OBJECTS = Array(_CALL)
 _FENCED = Seq("```json", Space(), _OBJECTS, Space(), OptionalMarker("```"))
 _CALLED = Variants(_OBJECTS, Nothing(_END.text), FUNCTION_CALL, _FENCED, writes=_CALL)
-HERMES_REGION = Region("<tool_call>", Space("\n"), _CALLED, _SPARE, _END)
+HERMES_REGION = Region("<tool_call>", Space("\n"), _CALLED, _END)
 _BODY = Seq(Thought("<think>", "</think>", regions=(HERMES_REGION,)), Prose(HERMES_REGION))
 _CALLS = Calls(HERMES_REGION, Space("\n"))
 _SHAPE = '<tool_call>\n{"name": "TOOL", "arguments": {"KEY": "VALUE"}}\n</tool_call>'

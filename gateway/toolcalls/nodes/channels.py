@@ -81,7 +81,7 @@ class HarmonyCall(Node):
         return f"{g.literal(head)} {g.arguments()}"
 
 
-_END = Seq(Space(), unwritten(Choice(*_ENDS)))
+_END = Seq(Space(), unwritten(Choice(*map(Marker, _ENDS))))
 """The marker that ends a message; it may be missing."""
 
 

@@ -5,16 +5,20 @@ them in the declared order, spelled as `json.dumps` does.
 """
 
 import json
+import re
 from collections.abc import Generator
 from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.quoted import LONE_SURROGATE, read_word
 from gateway.toolcalls.nodes.readers import MAX_WORD, First, Node, Steps, read_space, take_one
+from gateway.toolcalls.nodes.reading import JsonReading, surroundings
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
-from gateway.toolcalls.values.json_scanner import JsonScanner, Scan
+from gateway.toolcalls.values.json_scanner import Scan
+from gateway.toolcalls.values.mended import mended
 
+_BARE_KEY = re.compile(r"[A-Za-z_$][\w$-]*+[ \t\r\n]*+")
 _VALUE_STARTS = ('"', "{", "[", "-", *"0123456789", "true", "false", "null")
 
 
@@ -34,24 +38,20 @@ class Json(Node):
 
     def run(self, at: Cursor) -> Steps:
         """Read to the value's end; where the stream ends inside it, what was held back is emitted too."""
-        scanner, calls = JsonScanner(), at.calls
+        reading, calls = JsonReading(at), at.calls
         if self.starts and calls.has_name and not calls.started:
             at.start_call()
         if self.argues:
             while at.position == len(at.buffer) and not at.ended:
                 yield
-            if at.buffer.startswith(('"', "n"), at.position):
+            if at.buffer.startswith(('"', "n", "N"), at.position):
                 return (yield from _read_odd(at))
         while True:
-            at.scanned += at.unread
-            end = scanner.scan(at.buffer, at.position, ended=at.ended)
-            if at.ended and scanner.state is not Scan.WHOLE:
-                end = len(at.buffer)
-            fragment = at.take(end)
+            fragment = reading.read()
             if self.argues and fragment:
                 calls.argue(fragment)
-            if scanner.state is not Scan.MORE or at.ended:
-                return scanner.state is Scan.WHOLE
+            if reading.state is not Scan.MORE or at.ended:
+                return reading.state is Scan.WHOLE
             yield
 
     def grammar(self, g: Grammar) -> str:
@@ -61,30 +61,29 @@ class Json(Node):
 
 def _read_odd(at: Cursor) -> Steps:
     """Read arguments that are not an object, held until they are whole: models write `null`, or encode JSON twice."""
-    scanner = JsonScanner()
-    held: list[str] = []
-    while scanner.state is Scan.MORE:
-        at.scanned += at.unread
-        held.append(at.take(scanner.scan(at.buffer, at.position, ended=at.ended)))
-        if scanner.state is Scan.MORE:
-            if at.ended:
-                return False
-            yield
-    if scanner.state is Scan.WRONG:
+    reading = JsonReading(at)
+    held = [reading.read()]
+    while reading.state is Scan.MORE:
+        if at.ended:
+            return False
+        yield
+        held.append(reading.read())
+    if reading.state is Scan.WRONG:
         return False
-    at.calls.argue(_meant("".join(held)))
+    meant = _meant("".join(held), at)
+    if reading.mends and not meant.startswith("{"):
+        return False
+    at.calls.argue(meant)
     return True
 
 
-def _meant(written: str) -> str:
+def _meant(written: str, at: Cursor) -> str:
     """Return the object that a value stands for: `{}` for null or an empty text, or the object that a text spells."""
     text = str(json.loads(written) or "").strip(WHITESPACE)
     if text in ("", "null"):
         return "{}"
-    scanner = JsonScanner()
-    end = scanner.scan(text, 0, ended=True)
-    spelled = text.startswith("{") and scanner.state is Scan.WHOLE and end == len(text)
-    return text if spelled and LONE_SURROGATE.search(text) is None else written
+    spelled = mended(text, surroundings(at)) if text.startswith("{") else None
+    return spelled if spelled and LONE_SURROGATE.search(spelled) is None else written
 
 
 class JsonObject(Json):
@@ -97,11 +96,13 @@ class JsonObject(Json):
         return ("{",)
 
     def run(self, at: Cursor) -> Steps:
-        """Read the object; read nothing of another value, or of a brace without a key or a closing brace after it."""
+        """Read the object; read nothing of another value, or of a brace without a key or another brace after it."""
         while (rest := at.buffer[at.position : at.position + MAX_WORD]).startswith("{"):
             inside = rest[1:].lstrip(WHITESPACE)
-            if inside or at.ended or len(rest) == MAX_WORD:
-                return (not inside or inside[0] in '"}') and (yield from Json.run(self, at))
+            bare = _BARE_KEY.match(inside)
+            if (inside and not (bare and bare.end() == len(inside))) or at.ended or len(rest) == MAX_WORD:
+                begins = not inside or inside[0] in "\"'}{" or (bare is not None and inside[bare.end()] == ":")
+                return begins and (yield from Json.run(self, at))
             yield
         return False
 
@@ -190,20 +191,25 @@ class Record(Node):
     def run(self, at: Cursor) -> Steps:
         """Read the object and run each field's node on its value."""
         missing = {field for field in self.fields if field.required}
-        seen: set[Field] = set()
-        char = yield from _read_char(at, "{")
+        braces = yield from _read_braces(at)
+        char = "," if braces else ""
         if char and (yield from _read_char(at, "}")):
             return not missing
-        while char and char != "}":
+        seen: set[Field] = set()
+        while char == ",":
             yield from read_space(at)
             key = yield from read_word(at)
+            if key is None and seen and (yield from _read_char(at, "}")):
+                at.calls.repair("it has a comma too many")
+                char = "}"
+                break
             field = next((field for field in self.fields if key in field.keys), None)
             if key is None or field in seen or (self.strict and not field) or not (yield from _read_value(at, field)):
                 return False
             if field:
                 seen.add(field)
             char = yield from _read_char(at, ",}")
-        whole = char == "}" or (not self.strict and at.unread > 0)
+        whole = (yield from _close(at, braces)) if char else not self.strict and (at.unread > 0 or at.whole)
         return whole and missing <= seen
 
     def grammar(self, g: Grammar) -> str:
@@ -223,6 +229,23 @@ def _read_char(at: Cursor, wanted: str) -> Generator[None, None, str]:
     """Read whitespace and one of the wanted characters, and return that; "" if something else is here."""
     yield from read_space(at)
     return take_one(at, wanted)
+
+
+def _read_braces(at: Cursor) -> Generator[None, None, int]:
+    """Read the opening brace, or two of them, as templates teach that double their braces; return how many."""
+    if not (yield from _read_char(at, "{")):
+        return 0
+    if not (yield from _read_char(at, "{")):
+        return 1
+    at.calls.repair("its braces are doubled")
+    return 2
+
+
+def _close(at: Cursor, braces: int) -> Steps:
+    """Read the second closing brace where two were opened; it may be missing."""
+    if braces > 1:
+        yield from _read_char(at, "}")
+    return True
 
 
 def _read_value(at: Cursor, field: Field | None) -> Steps:

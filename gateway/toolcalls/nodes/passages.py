@@ -190,6 +190,7 @@ class Aside(Region):
         object.__setattr__(self, "opener", Marker(opener))
         object.__setattr__(self, "body", Seq(maybe(title), Space(), thought, maybe("\n"), closer))
         object.__setattr__(self, "closer", Marker(closer))
+        object.__setattr__(self, "markers", ())
 
     def run_after(self, lead: str, at: Cursor) -> Steps:
         """Read the passage and its markers; return False, since no whitespace after it belongs to it."""

@@ -14,18 +14,29 @@ from gateway.toolcalls.stream.spelling import Spelling
 _STRING_BODY = r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'
 _STRING = re.compile(_STRING_BODY + '"')
 _STRING_START = re.compile(_STRING_BODY + r"(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
+_OTHER_WORD = re.compile(r"'(?P<quoted>[^'\\\x00-\x1f]++)'|(?P<bare>[A-Za-z_$][\w$.-]*+)(?=[ \t]*+[:,}\n])")
+_OTHER_START = re.compile(r"'[^'\\\x00-\x1f]*+\Z|[A-Za-z_$][\w$.-]*+[ \t]*+\Z")
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_word(at: Cursor) -> Generator[None, None, str | None]:
-    """Read a JSON string of at most `MAX_WORD` characters, quotes included; None, and nothing read, if none is here."""
+    """Read a JSON string of at most `MAX_WORD` characters, quotes included; None, and nothing read, if none is here.
+
+    Models also write such a word in single quotes, or without any.
+    """
     while True:
         at.scanned += min(at.unread, MAX_WORD)
-        found = _STRING.match(at.buffer, at.position, at.position + MAX_WORD)
-        if found:
+        limit = at.position + MAX_WORD
+        if found := _STRING.match(at.buffer, at.position, limit):
             # An escape can name half a surrogate pair, which UTF-8 can't encode.
             return LONE_SURROGATE.sub("�", str(json.loads(at.take(found.end()))))
-        if at.ended or at.unread >= MAX_WORD or (at.unread and not _STRING_START.match(at.buffer, at.position)):
+        if found := _OTHER_WORD.match(at.buffer, at.position, limit):
+            at.calls.repair(f"its word at character {at.offset} is not in double quotes")
+            word = found["quoted"] or found["bare"]
+            at.take(found.end())
+            return at.spelling.plain(word)
+        begun = any(start.match(at.buffer, at.position) for start in (_STRING_START, _OTHER_START))
+        if at.ended or at.unread >= MAX_WORD or (at.unread and not begun):
             return None
         yield
 

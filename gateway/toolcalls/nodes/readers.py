@@ -268,10 +268,12 @@ def read_until(at: Cursor, delimiters: tuple[str, ...]) -> Generator[None, None,
 
 def skip_until(at: Cursor, delimiters: tuple[str, ...]) -> Generator[None, None, None]:
     """Skip text up to one of the delimiters, which is not read, or to the end of the stream."""
-    finder = at.spelling.finder(delimiters)
+    finder = at.spelling.finder(delimiters) if delimiters else None
     while True:
         at.scanned += at.unread
-        end, found = finder.find(at.buffer, at.position, ended=at.ended)
+        end, found = (
+            finder.find(at.buffer, at.position, ended=at.ended) if finder is not None else (len(at.buffer), False)
+        )
         at.take(end)
         if found or at.ended:
             return

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import MAX_CALLS, Grammar
 from gateway.toolcalls.nodes.combinators import Many, Seq, pick
-from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Steps, read_space, skip_until
+from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Steps, read_space, skip_until, walk
+from gateway.toolcalls.nodes.spare import skip_spare
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.stream.spelling import Spelling
+from gateway.toolcalls.values.json_scanner import missing_end
 
 
 class RegionTooLong(Exception):
@@ -84,10 +86,18 @@ class Region(Node):
 
     opener: Marker
     body: Node
+    markers: tuple[str, ...]
+    """The markers that may follow a value inside."""
 
     def __init__(self, opener: str, *body: Node | str) -> None:
         object.__setattr__(self, "opener", Marker(opener))
         object.__setattr__(self, "body", Seq(*body))
+        inside = (node.text for node in walk(self.body) if isinstance(node, Marker))
+        object.__setattr__(self, "markers", tuple(dict.fromkeys((*self._opening, *inside))))
+
+    @property
+    def _opening(self) -> tuple[str, ...]:
+        return (self.opener.text,)
 
     def first(self, spelling: Spelling) -> First:
         """Return the opening marker."""
@@ -99,25 +109,38 @@ class Region(Node):
 
     def run_after(self, lead: str, at: Cursor) -> Steps:
         """Read the region after a `lead`, which becomes content if the region breaks. Returns whether it was whole."""
-        at.open_region(lead)
+        at.open_region(lead, self.markers)
         reason = None
         try:
             whole = (yield from self.opener.run(at)) and (yield from self.body.run(at))
         except RegionTooLong as error:
             whole, reason = False, str(error)
         if whole:
+            if _last(self.body) is None:
+                yield from skip_spare(at, at.stops)
             return at.close_region()
+        if at.calls.answered and not at.cut:
+            return (yield from self._spoil(at, reason))
         at.break_region(reason)
         if at.calls.policy.malformed == "drop" and at.channel == "content":
             yield from self._drop(at)
         return False
 
+    def _spoil(self, at: Cursor, reason: str | None) -> Steps:
+        """Close a call that can't be read, but gets an answer; the rest of its text is part of it."""
+        at.spoil_call(missing_end(at.calls.arguments), reason)
+        yield from self._drop(at)
+        return at.close_region()
+
     def _drop(self, at: Cursor) -> Generator[None, None, None]:
         """Read on without emitting anything, to the closing marker or the next opening one, whichever comes first."""
         closer = _last(self.body)
-        yield from skip_until(at, (closer.text, self.opener.text) if closer else (self.opener.text,))
+        yield from skip_until(at, self._rest_ends(closer))
         if closer:
             yield from closer.run(at)
+
+    def _rest_ends(self, closer: Marker | None) -> tuple[str, ...]:
+        return (closer.text, self.opener.text) if closer else (self.opener.text,)
 
     def grammar(self, g: Grammar) -> str:
         """Write the opener and the body."""
@@ -133,21 +156,32 @@ class Bare(Region):
 
     __slots__ = ()
 
+    @property
+    def _opening(self) -> tuple[str, ...]:
+        return ()
+
     def run_after(self, lead: str, at: Cursor) -> Steps:
         """Read the body; text that is not a call is emitted as content, without a diagnostic."""
-        at.open_region(lead)
+        at.open_region(lead, self.markers)
         reason = None
         try:
             whole = yield from self.body.run(at)
         except RegionTooLong as error:
             whole, reason = False, str(error)
         if whole:
+            if _last(self.body) is None:
+                yield from skip_spare(at, at.stops)
             return at.close_region()
+        if at.calls.answered and not at.cut:
+            return (yield from self._spoil(at, reason))
         if at.region_told or at.calls.has_arguments:
             at.break_region(reason)
         else:
             at.withdraw_region()
         return False
+
+    def _rest_ends(self, closer: Marker | None) -> tuple[str, ...]:
+        return self.markers
 
     def grammar(self, g: Grammar) -> str:
         """Write the body."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gateway.toolcalls.grammar.gbnf import MAX_CALLS, Grammar
 from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
 from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Steps, take_one
+from gateway.toolcalls.nodes.spare import lacks_closer, skip_spare
 from gateway.toolcalls.stream.cursor import Cursor, Sight
 from gateway.toolcalls.stream.spelling import Spelling
 
@@ -36,6 +37,7 @@ class Series(Node):
             if not (yield from self.node.run(at)):
                 return False
             yield from Space().run(at)
+            yield from skip_spare(at, (",", "]", *at.stops), braces=True)
             while separator and take_one(at, separator):
                 yield from Space().run(at)
             if (yield from pick(at, (self.node,))) is None:
@@ -77,7 +79,7 @@ class Array(Node):
             return True
         if not (yield from Series(self.node, ",").run(at)):
             return False
-        return bool(take_one(at, "]"))
+        return bool(take_one(at, "]")) or (yield from lacks_closer(at))
 
     def grammar(self, g: Grammar) -> str:
         """Write the array."""
@@ -108,6 +110,7 @@ class OptionalMarker(Marker):
         """Read the marker, or the part of it with which the stream ends."""
         yield from Space().run(at)
         text = at.spelling.spell(self.text)
+        yield from skip_spare(at, (text,))
         while (sight := at.foresee(text)) is Sight.UNSURE:
             yield
         if sight is Sight.YES:

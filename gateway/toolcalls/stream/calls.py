@@ -24,6 +24,8 @@ from gateway.toolcalls.stream.policy import Policy
 
 _NUMBER: Final = 4
 """Hex digits that number the calls of one turn."""
+SHOWN_NAME: Final = 80
+"""Most characters of a name that a diagnostic shows."""
 _LENGTH: Final = len("call_") + 24
 
 
@@ -50,6 +52,10 @@ class _Call:
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
     complete: bool = False
+    flaw: str = ""
+    """Why it can't be made, where it is closed although it can't be read."""
+    repaired: str = ""
+    """What was repaired in its text, if anything was."""
     refused: bool = False
     """Whether the policy refuses the call, so that nothing of it is reported."""
 
@@ -99,6 +105,11 @@ class CallEvents:
     def has_arguments(self) -> bool:
         """Whether a piece of the current call's arguments has arrived."""
         return self._call is not None and bool(self._call.arguments)
+
+    @property
+    def arguments(self) -> str:
+        """The current call's arguments so far."""
+        return "".join(self._call.arguments) if self._call else ""
 
     @property
     def has_id(self) -> bool:
@@ -166,6 +177,11 @@ class CallEvents:
             if call.index is not None:
                 self._told.append(CallArguments(call.index, fragment))
 
+    def repair(self, what: str) -> None:
+        """Note that the call's text was not as it should be, and was read as what it means; the first note counts."""
+        call = self._making()
+        call.repaired = call.repaired or what
+
     def complete(self) -> None:
         """Mark the call as complete; it ends with its region, or where the next call begins.
 
@@ -180,10 +196,25 @@ class CallEvents:
         """End the region, or a call's part of it, at `offset`: the call, if there is one, is whole and is closed."""
         call = self._call
         if call is not None and call.index is not None:
-            closed = CallClosed(call.index, call.id, call.name, "".join(call.arguments), self._take_ids(offset))
+            closed = CallClosed(call.index, call.id, call.name, self.arguments, self._take_ids(offset), call.flaw)
             self._told.append(closed)
+            if call.repaired and not call.flaw:
+                message = f"the call of {call.name[:SHOWN_NAME]!r} was repaired: {call.repaired}"
+                self._told.append(Diagnostic("repaired", message, call.index))
             self._release()
         self._call = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether the current call was reported and gets an answer even if it can't be read."""
+        return self.started and self.name in self.policy.answered
+
+    def spoil(self, rest: str, message: str) -> None:
+        """Report that the current call can't be read; `rest` completes what was told of its arguments to JSON."""
+        call = self._making()
+        self.argue(rest)
+        call.flaw = f"the call can't be read: {message}; call again, with valid JSON"
+        self._told.append(Diagnostic("malformed", message, call.index))
 
     def withdraw(self) -> None:
         """Forget the current call: it is not one, and nothing of it was reported."""
@@ -194,7 +225,7 @@ class CallEvents:
     ) -> None:
         """Report a broken region: the current call stays as far as it was reported, and is never closed."""
         index = self._call.index if self._call else None
-        if index is not None and kind == "truncated" and self._waits:
+        if index is not None and self._waits:
             self._waiting.clear()
             self._started, index = index, None
         self._release()

@@ -1,8 +1,8 @@
 """The window on the stream that the nodes share: the text that has arrived, and the reading position.
 
 Turns chunks into one text that is read only forwards: text that was read leaves the buffer at the next `feed`. While a
-region is open and its call is not reported yet, the text read of it is kept, so that it can become content again. Knows
-nothing of what the nodes look for.
+region is open, the text of its current call is kept, so that it can become content again. Knows nothing of what the
+nodes look for.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,16 +10,13 @@ from enum import Enum
 from typing import Literal
 
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.calls import CallEvents
+from gateway.toolcalls.stream.calls import SHOWN_NAME, CallEvents
 from gateway.toolcalls.stream.spelling import Spelling
 
 WHITESPACE = " \t\r\n"
 """JSON's whitespace (RFC 8259, section 2), which may also stand between markers."""
 
 Channel = Literal["content", "reasoning"]
-
-_SHOWN_NAME = 80
-"""Most characters of a name that a diagnostic shows."""
 
 
 class Sight(Enum):
@@ -33,10 +30,13 @@ class Sight(Enum):
 class Cursor:
     """The stream as the nodes see it: `buffer[position:]` is unread, and once `ended` no more will come.
 
+    `whole`: the model ended it itself; otherwise the end cuts off what is open.
+
     `tools` are for families that write arguments without types: the schemas give the types then. `scanned` counts the
     characters that nodes examined, repeatedly if they are examined again: it shows that the cost per character stays
     constant. `idle`: only a marker that is one special token can change anything. `channel` is where the text of a
-    broken region goes; `strays` are closing markers whose passage has already ended.
+    broken region goes; `strays` are closing markers whose passage has already ended; `stops` are the open region's
+    markers, as they stand in the stream.
     """
 
     def __init__(
@@ -55,15 +55,23 @@ class Cursor:
         self.buffer = ""
         self.position = 0
         self.ended = False
+        self.whole = False
         self.idle = False
         self.channel: Channel = "content"
         self.strays: tuple[str, ...] = ()
+        self.stops: tuple[str, ...] = ()
         self.scanned = 0
         self._forget = forget
         self._base = 0
         self._region_start: int | None = None
         self._kept: list[str] | None = None
         self._kept_from = 0
+        self._told = False
+
+    @property
+    def cut(self) -> bool:
+        """Whether the stream has ended, and not because the model ended it."""
+        return self.ended and not self.whole
 
     @property
     def offset(self) -> int:
@@ -82,8 +90,8 @@ class Cursor:
 
     @property
     def region_told(self) -> bool:
-        """Whether a call of the open region was reported: from then on its text can't become content again."""
-        return self._region_start is not None and self._kept is None
+        """Whether the current call of the open region was reported."""
+        return self._told
 
     def feed(self, text: str) -> None:
         """Add text; text that was read is dropped, or kept where it may become content again."""
@@ -119,25 +127,27 @@ class Cursor:
             return Sight.NO
         return Sight.UNSURE
 
-    def open_region(self, lead: str) -> None:
+    def open_region(self, lead: str, markers: tuple[str, ...] = ()) -> None:
         """Open a region here; `lead` is text read before it, which becomes content if the region breaks."""
         self._forget(self.offset)
         self._region_start = self.offset
+        self.stops = tuple(map(self.spelling.spell, markers))
         self._keep_from_here(lead)
 
     def begin_call(self) -> None:
         """Begin a call of the open region here."""
         self._pass_on_refused()
         self.calls.begin(self.offset)
-        if self._kept is None:
+        if self._told:
+            self._told = False
             self._keep_from_here("")
 
     def start_call(self) -> None:
-        """Report the call, unless the policy refuses it; its text can't become content any more."""
+        """Report the call, unless the policy refuses it."""
         if self.calls.policy.unknown_tool == "content" and self.calls.name not in self.tools:
             self.calls.refuse()
             return
-        self._kept = None
+        self._told = True
         self.calls.start()
 
     def close_region(self) -> bool:
@@ -156,34 +166,42 @@ class Cursor:
     def break_region(self, reason: str | None = None) -> None:
         """End the region here, broken: the end of the stream cut it off, or it is malformed from here on.
 
-        A call that was reported stays as it is, unclosed. The text of one that was not becomes content, unless the
-        policy is to drop it. Reasoning may mention calls: there, this is not an error.
+        A call that the end cuts off stays as far as it was reported, unclosed. The text of any other becomes content,
+        from its first character, unless the policy is to drop it: what was reported of it can't be taken back, but
+        nothing is lost. Reasoning may mention calls: there, this is not an error.
         """
         if self.channel == "reasoning" and not (self.ended or self.region_told):
             self.withdraw_region()
             return
-        dropped = (self.calls.policy.truncated if self.ended else self.calls.policy.malformed) == "drop"
-        if self.ended:
+        dropped = (self.calls.policy.truncated if self.cut else self.calls.policy.malformed) == "drop"
+        if self.cut:
             if self.calls.has_name and self.calls.has_arguments and not self.calls.started:
                 # It was held for an id that will not come.
                 self.start_call()
             self.calls.abandon("truncated", f"the stream ended inside a tool call, at character {self.offset}")
         else:
-            wrong = f"a tool call breaks its format at character {self.offset}"
             outcome = "dropped" if dropped else "passed on as content"
-            self.calls.abandon("malformed", f"{reason or wrong}; what can't be read is {outcome}")
-        if self._kept is not None and not dropped:
+            self.calls.abandon("malformed", f"{reason or self._wrong}; what can't be read is {outcome}")
+        if not (dropped or (self.cut and self._told)):
             self._give_back()
-        elif self.ended:
+        elif self.cut:
             # The rest is the beginning of a marker or of a key: markup of a call that was reported.
             self.position = len(self.buffer)
         self._leave_region()
+
+    def spoil_call(self, rest: str, reason: str | None = None) -> None:
+        """Keep a reported call that can't be read from here on; `rest` completes its arguments to JSON."""
+        self.calls.spoil(rest, reason or self._wrong)
+
+    @property
+    def _wrong(self) -> str:
+        return f"a tool call breaks its format at character {self.offset}"
 
     def fail(self, error: Exception) -> None:
         """Handle a failure of the nodes themselves. An unreported call's text becomes content, unless it is dropped."""
         wrong = f"the parser of tool calls failed at character {self.offset} ({type(error).__name__})"
         self.calls.abandon("failed", f"{wrong}; what follows is passed on as content", error)
-        if self._kept is not None and self.calls.policy.malformed == "content":
+        if self._kept is not None and not self._told and self.calls.policy.malformed == "content":
             self._give_back()
         self._leave_region()
 
@@ -191,7 +209,7 @@ class Cursor:
         """If the call that ends here was refused, turn its text into content; return whether it was."""
         if not self.calls.refused:
             return False
-        name = self.calls.name[:_SHOWN_NAME]
+        name = self.calls.name[:SHOWN_NAME]
         self.calls.abandon("malformed", f"this request offers no tool {name!r}; its call is passed on as content")
         self._give_back()
         self._keep_from_here("")
@@ -205,6 +223,7 @@ class Cursor:
 
     def _leave_region(self) -> None:
         self._kept = None
+        self._told = False
         self._region_start = None
 
     def _keep_from_here(self, lead: str) -> None:

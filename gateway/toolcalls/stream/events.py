@@ -42,28 +42,31 @@ class CallArguments:
 
 @dataclass(frozen=True, slots=True)
 class CallClosed:
-    """A whole call, with the `id` of its `CallStarted`. `arguments` is valid JSON, verbatim; `ids` are those of its
-    region, both markers included."""
+    """A whole call, with the `id` of its `CallStarted`. `arguments` is valid JSON; `ids` are those of its region, both
+    markers included."""
 
     index: int
     id: str
     name: str
     arguments: str
     ids: tuple[int, ...]
+    flaw: str = ""
+    """Why the call can't be made, for the model that wrote it: it can't be read, and `arguments` is only its beginning,
+    completed to JSON (`Policy.answered`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """What is wrong with a call, or with an attempt at one. `index` is the call's if it had started, else None.
 
-    `truncated`: the stream ended inside it. `malformed`: it broke its format's rules; what could not be read is content
-    or, by the policy, dropped. `failed`: the parser itself failed, with `cause`; from there on the whole stream is
-    content. `loose`: calls of some tools are held only to their names; `history`: calls that a client sends back have
-    arguments that are not JSON; `definition`: the model does not read a tool's definition as it is. The parser never
-    reports these three.
+    `truncated`: the stream ended inside it. `malformed`: it broke its format's rules; its text is content or, by the
+    policy, dropped. `repaired`: it broke them in a way that leaves one reading, and is a whole call. `failed`: the
+    parser itself failed, with `cause`; from there on the whole stream is content. `loose`: calls of some tools are held
+    only to their names; `history`: calls that a client sends back have arguments that are not JSON; `definition`: the
+    model does not read a tool's definition as it is. The parser never reports these three.
     """
 
-    kind: Literal["truncated", "malformed", "failed", "loose", "history", "definition"]
+    kind: Literal["truncated", "malformed", "repaired", "failed", "loose", "history", "definition"]
     message: str
     index: int | None = None
     cause: Exception | None = field(default=None, compare=False, repr=False)

@@ -376,6 +376,51 @@ async def test_call_that_breaks_off_keeps_its_index_to_itself(open_stage):
     assert {event.index for event in stage.of(CallClosed)} <= set(started)
 
 
+BROKEN = '<tool_call>\n{"name": "up__say", "arguments": {"a": [oops}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("show_calls", [True, False])
+async def test_call_of_ours_that_can_not_be_read_is_answered_with_an_error_and_made_again(open_stage, show_calls):
+    async with open_stage(f"Well. {BROKEN}", SAY, "It is 42.") as stage:
+        conversation = await stage.agent.open(QUESTION)
+        finished = await stage.agent.answer(conversation, AnswerOptions(show_calls=show_calls), stage.listen)
+
+    told, made = stage.of(ToolFinished)
+    assert told.is_error
+    assert "can't be read" in told.text
+    assert "call again, with valid JSON" in told.text
+    assert not made.is_error
+    assert told.text in TINY.decode(stage.engine.asked[1].prompt)
+    assert finished.reason == "stop"
+    assert text_of(stage.events) == "Well. It is 42."
+    assert [problem.kind for problem in stage.of(Diagnostic)] == ["malformed"]
+    for call in stage.of(CallClosed):
+        json.loads(call.arguments)
+
+
+async def test_call_of_the_clients_that_can_not_be_read_is_its_whole_text(open_stage):
+    broken = OWN.replace('"red"', "[oops")
+    async with open_stage(f"Well. {broken}") as stage:
+        conversation = await stage.agent.open(QUESTION, client_tools=[PAINT])
+        finished = await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+
+    assert finished.reason == "stop"
+    assert text_of(stage.events) == f"Well. {broken}"
+    assert stage.of(CallClosed) == []
+
+
+async def test_call_of_the_clients_with_a_flaw_is_handed_out_repaired(open_stage):
+    broken = OWN.replace('"red"', '"red\nor blue",')
+    async with open_stage(broken) as stage:
+        conversation = await stage.agent.open(QUESTION, client_tools=[PAINT])
+        finished = await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+
+    (call,) = stage.of(CallClosed)
+    assert json.loads(call.arguments) == {"colour": "red\nor blue"}
+    assert finished.reason == "tool_calls"
+    assert [problem.kind for problem in stage.of(Diagnostic)] == ["repaired"]
+
+
 async def test_tools_are_taught_where_the_template_renders_them_in_a_form_that_nobody_knows(open_stage):
     async with open_stage(SAY, "Done.", tools_template="{{ tools }} and no word on calls") as stage:
         await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(show_calls=True), stage.listen)

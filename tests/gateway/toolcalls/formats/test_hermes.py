@@ -195,9 +195,9 @@ def test_a_whole_call_that_only_its_closing_marker_is_missing_from_is_a_call(end
         '<tool_call>{"name": 1}</tool_call>',
         '<tool_call>{"name": ""}</tool_call>',
         '<tool_call>{"name" "f"}</tool_call>',
-        '<tool_call>{name: "f"}</tool_call>',
+        '<tool_call>{name = "f"}</tool_call>',
         '<tool_call>{"arguments": {}}</tool_call>',
-        '<tool_call>{"arguments": {a: 1}, "name": "f"}</tool_call>',
+        '<tool_call>{"arguments": {a 1}, "name": "f"}</tool_call>',
         '<tool_call>{"arguments": {}, "parameters": {}, "name": "f"}</tool_call>',
         '<tool_call>{"x": 1,}</tool_call>',
         f'<tool_call>{{"name": "{"f" * 300}"}}</tool_call>',
@@ -218,9 +218,10 @@ def test_a_word_without_end_is_given_up_while_it_still_comes(opening: str) -> No
     assert [problem.kind for problem in diagnostics(events)] == ["malformed"]
 
 
-def test_a_call_that_breaks_after_its_name_stays_unclosed_and_the_rest_is_content() -> None:
-    events = run(PLAIN.spell('<tool_call>{"name": "f", "arguments": {"a": nope}}</tool_call> so\n' + ONE))
-    assert texts(events) == "nope}}</tool_call> so"
+def test_a_call_that_breaks_after_its_name_stays_unclosed_and_its_text_is_content() -> None:
+    broken = '<tool_call>{"name": "f", "arguments": {"a": nope}}</tool_call> so'
+    events = run(PLAIN.spell(f"{broken}\n{ONE}"))
+    assert texts(events) == broken
     assert diagnostics(events) == [
         Diagnostic(
             "malformed", "a tool call breaks its format at character 44; what can't be read is passed on as content", 0

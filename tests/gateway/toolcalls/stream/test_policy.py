@@ -116,10 +116,11 @@ def test_a_truncated_call_is_left_out_and_reported() -> None:
     assert (early.content, early.tool_calls, kinds(early)) == (None, (), [("truncated", None)])
 
 
-def test_a_malformed_call_stays_told_where_only_truncated_ones_are_left_out() -> None:
-    message = told(MALFORMED, TRUNCATED_IS_DROPPED)
-    assert [call.arguments for call in message.tool_calls] == ['{"tz": ']
-    assert message.content == "]}}\n</tool_call>"
+def test_a_malformed_call_is_only_its_text_where_calls_wait_to_be_whole() -> None:
+    message = told(f"a {MALFORMED} b", TRUNCATED_IS_DROPPED)
+    assert message.tool_calls == ()
+    assert message.content == f"a {MALFORMED} b"
+    assert kinds(message) == [("malformed", None)]
 
 
 def test_text_behind_a_call_is_left_out_and_text_before_it_stays() -> None:

@@ -97,11 +97,11 @@ def test_a_beginning_of_json_is_never_wrong(text: str, cut: int) -> None:
 @pytest.mark.parametrize(
     ("text", "good"),
     [
-        ("[1,]", 3),
+        ("[1,]", 2),
         ('{"a" 1}', 5),
         ("[1 2]", 3),
         ("{1: 2}", 1),
-        ('{"a": 1,}', 8),
+        ('{"a": 1,}', 7),
         ("[}", 1),
         ("{]", 1),
         ('["a\nb"]', 3),
@@ -126,6 +126,46 @@ def test_half_an_escape_and_an_open_number_are_held() -> None:
     assert scanner.scan('["a\\u00', 0) == 3
     assert scanner.scan('["a\\u00e9", 1', 3) == 12
     assert scanner.scan('["a\\u00e9", 12]', 12) == 15
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ('{"a": "b"', 8),
+        ('{"a": "b"}', 8),
+        ('{"a": "b"}}', 10),
+        ('{"a": "b", ', 8),
+        ('{"a": "b", "c', 8),
+        ('{"a": "b", "c":', 15),
+        ('["b"', 3),
+        ('["b",', 3),
+        ('["b", tr', 3),
+        ('["b", true', 3),
+        ('["b", "', 7),
+        ("[1, ", 2),
+    ],
+)
+def test_a_quote_and_a_comma_are_held_until_what_follows_shows_that_they_are_meant(text: str, good: int) -> None:
+    scanner = JsonScanner()
+    assert scanner.scan(text, 0) == good
+    assert scanner.state is not Scan.WRONG
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ('{"a": "say "hi""}', 11),
+        ('{"a": "x "y", and z"}', 9),
+        ('{"a": "{"b": "c"}", "d": 1}', 8),
+        ('["a "b"]', 4),
+        ('{"a": "b"}"', 8),
+        ('["b", that"]', 3),
+    ],
+)
+def test_a_quote_that_can_not_end_its_string_is_where_the_text_is_wrong(text: str, good: int) -> None:
+    scanner = JsonScanner()
+    assert scanner.scan(text, 0) == good
+    assert scanner.state is Scan.WRONG
 
 
 def test_a_number_without_end_and_a_nest_without_bottom_are_refused() -> None:

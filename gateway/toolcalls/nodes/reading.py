@@ -1,0 +1,60 @@
+"""Reads one JSON value from the cursor as it arrives: strictly, and from its first flaw on by what it means.
+
+A flaw that leaves one reading is noted on the call; the caller gets JSON text either way, or learns that there is none.
+"""
+
+from gateway.toolcalls.schema.kinds import mapping_of
+from gateway.toolcalls.stream.cursor import Cursor
+from gateway.toolcalls.values.json_scanner import JsonScanner, Scan
+from gateway.toolcalls.values.mended import MendingScanner
+from gateway.toolcalls.values.string_end import Surroundings
+
+
+class JsonReading:
+    """The reading of one value at the cursor."""
+
+    def __init__(self, at: Cursor) -> None:
+        self._at = at
+        self._strict = JsonScanner()
+        self._mending: MendingScanner | None = None
+
+    @property
+    def state(self) -> Scan:
+        """Whether the value goes on, is whole, or has no reading."""
+        return self._strict.state if self._mending is None else self._mending.state
+
+    @property
+    def mends(self) -> bool:
+        """Whether a flaw was found."""
+        return self._mending is not None
+
+    def read(self) -> str:
+        """Read what has arrived; return the JSON text that it adds.
+
+        Where the stream cuts the value off, the text that was held back is part of it.
+        """
+        at = self._at
+        at.scanned += at.unread
+        told = ""
+        if self._mending is None:
+            end = self._strict.scan(at.buffer, at.position, ended=at.ended)
+            cut = at.ended and not at.whole and self._strict.state is not Scan.WHOLE
+            told = at.take(len(at.buffer) if cut else end)
+            flawed = self._strict.state is Scan.WRONG or (at.whole and self._strict.state is Scan.MORE)
+            if cut or not flawed:
+                return told
+            self._mending = self._mend()
+        end, more = self._mending.scan(at.buffer, at.position, ended=at.ended, whole=at.whole)
+        at.take(end)
+        return told + more
+
+    def _mend(self) -> MendingScanner:
+        at = self._at
+        at.calls.repair(f"its JSON is not valid at character {at.offset}")
+        return MendingScanner(self._strict, surroundings(at), at.spelling.plain)
+
+
+def surroundings(at: Cursor) -> Surroundings:
+    """Return what the request and the format say about the current call's arguments."""
+    tool = at.tools.get(at.calls.name)
+    return Surroundings(tuple(mapping_of(tool.parameters.get("properties") if tool else None)), at.stops)

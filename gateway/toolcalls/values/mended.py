@@ -1,0 +1,253 @@
+"""Reads on where JSON is wrong, and writes what was meant as JSON while it arrives: flaws that have one reading.
+
+Begins in the state in which the strict scanner stopped. Repairs line ends and unknown escapes in strings, quotes that
+are not escaped (`string_end`), single quotes, bare keys and words, Python's literals, NaN, commas and brackets that are
+missing or too many. Text that has no reading is wrong here too. Knows nothing of cursors or calls.
+"""
+
+import re
+from collections.abc import Callable
+
+from gateway.toolcalls.stream.spelling import delimiters
+from gateway.toolcalls.values.atoms import WORDS, json_string, number
+from gateway.toolcalls.values.json_scanner import CLOSER, MAX_ATOM, MAX_DEPTH, STRINGS, VALUES, JsonScanner, Next, Scan
+from gateway.toolcalls.values.string_end import Surroundings, string_ends
+
+_BLANK = re.compile(r"[ \t\r\n]*+")
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_ESCAPE_START = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_KEY = re.compile(r"[A-Za-z_$][\w$-]*+")
+_ATOM = re.compile(r"[-+.\w]*+")
+_NO_NUMBER = {"NaN", "Infinity", "-Infinity", "+Infinity", "nan", "undefined", "nil"}
+_MAY_END = (Next.COMMA_OR_END, Next.ITEM_OR_END, Next.KEY_OR_END)
+
+
+class MendingScanner:
+    """Converts the rest of one value. `state` holds the result so far.
+
+    `plain` turns stand-ins for markers back into text.
+    """
+
+    def __init__(self, strict: JsonScanner, around: Surroundings, plain: Callable[[str], str] = str) -> None:
+        self.state = Scan.MORE
+        self._next = strict.next
+        self._closers = [*strict.closers]
+        self._written = [*strict.closers]
+        """What is written for each of `_closers`: nothing for the second of two braces that are one."""
+        self._around = around
+        self._plain = plain
+        self._stops = delimiters(around.stops) if around.stops else None
+        marks = tuple(stop for stop in around.stops if not stop.startswith("`"))
+        self._marks = delimiters(marks) if marks else None
+        """What ends the call even inside a string whose end can't be told; a code fence may stand in any text."""
+        self._quote = '"'
+        self._broken = self._escapes = self._ended = False
+        self._out: list[str] = []
+
+    def scan(self, text: str, start: int, *, ended: bool = False, whole: bool = False) -> tuple[int, str]:
+        """Read on from `start`; return the place up to which the text is read, and the JSON that this adds.
+
+        `ended` says that no more text will come, `whole` that nothing was cut off: then missing brackets are closed.
+        """
+        at, self._ended = start, ended
+        while at < len(text) and self.state is Scan.MORE:
+            after = self._string(text, at) if self._next in STRINGS else self._token(text, at)
+            if after == at:
+                break
+            at = after
+        if whole and at == len(text) and self._next is Next.COMMA_OR_END and self.state is Scan.MORE:
+            self._close_all()
+        told, self._out = "".join(self._out), []
+        return at, told
+
+    def _token(self, text: str, at: int) -> int:
+        char = text[at]
+        if char in " \t\r\n":
+            blank = _BLANK.match(text, at)
+            end = blank.end() if blank else at
+            self._out.append(text[at:end])
+            return end
+        if char in "\"'" and self._next in (*VALUES, Next.KEY, Next.KEY_OR_END):
+            return self._open_string(char, at)
+        if self._next is Next.COMMA_OR_END:
+            return self._behind_value(text, at)
+        if char in "}]" and self._next in _MAY_END:
+            return self._close(char, at)
+        if char == "{" and self._next is Next.KEY_OR_END and len(self._closers) < MAX_DEPTH:
+            # Some templates teach `{{"name": ...}}`, which their text writes for one brace.
+            self._closers.append("}")
+            self._written.append("")
+            return at + 1
+        if self._next is Next.COLON:
+            return self._colon(char, at)
+        if self._next in (Next.KEY, Next.KEY_OR_END):
+            return self._key(text, at)
+        return self._open(char, at) if char in CLOSER else self._atom(text, at)
+
+    def _behind_value(self, text: str, at: int) -> int:
+        char = text[at]
+        if char == ",":
+            return self._comma(text, at)
+        if char in "}]":
+            return self._close(char, at)
+        if char in "\"'" and self._closers[-1] == "}":
+            # The comma is missing; `string_ends` has seen the key.
+            self._out.append(",")
+            self._next = Next.KEY
+            return self._open_string(char, at)
+        return self._stop(text, at)
+
+    def _stop(self, text: str, at: int) -> int:
+        """Close all brackets before a marker that ends the call; models forget them."""
+        end, whole = self._stops.find(text, at, ended=self._ended) if self._stops else (len(text), False)
+        if end != at:
+            return self._fail(at)
+        if whole:
+            self._close_all()
+        return at
+
+    def _close_all(self) -> None:
+        self._out += reversed(self._written)
+        self._closers.clear()
+        self.state = Scan.WHOLE
+
+    def _comma(self, text: str, at: int) -> int:
+        blank = _BLANK.match(text, at + 1)
+        behind = blank.end() if blank else at + 1
+        if behind == len(text) and not self._ended:
+            return at
+        follower = text[behind : behind + 1]
+        if follower in ("}", "]", "") or (self._stops and self._stops.find(text, behind, ended=True) == (behind, True)):
+            return at + 1
+        self._out.append(",")
+        self._next = Next.KEY if self._closers[-1] == "}" else Next.VALUE
+        return at + 1
+
+    def _close(self, char: str, at: int) -> int:
+        if char not in self._closers:
+            # One too many.
+            return at + 1 if self._next is Next.COMMA_OR_END else self._fail(at)
+        while (closer := self._closers.pop()) != char:
+            self._out.append(self._written.pop() and closer)
+        self._out.append(self._written.pop())
+        self._value_ends()
+        return at + 1
+
+    def _colon(self, char: str, at: int) -> int:
+        if char != ":":
+            return self._fail(at)
+        self._out.append(":")
+        self._next = Next.VALUE
+        return at + 1
+
+    def _open(self, char: str, at: int) -> int:
+        if len(self._closers) == MAX_DEPTH:
+            return self._fail(at)
+        self._out.append(char)
+        self._closers.append(CLOSER[char])
+        self._written.append(CLOSER[char])
+        self._next = Next.KEY_OR_END if char == "{" else Next.ITEM_OR_END
+        return at + 1
+
+    def _open_string(self, quote: str, at: int) -> int:
+        self._quote, self._broken, self._escapes = quote, False, False
+        self._next = Next.STRING if self._next in VALUES else Next.KEY_STRING
+        self._out.append('"')
+        return at + 1
+
+    def _string(self, text: str, at: int) -> int:
+        end, special = delimiters((self._quote, "\\")).find(text, at, ended=False)
+        if self._broken and self._marks:
+            stop, whole = self._marks.find(text[at:end], 0, ended=self._ended or special)
+            if whole and not stop:
+                return self._fail(at)
+            end, special = at + stop, special and at + stop == end
+        self._out.append(json_string(self._plain(text[at:end])))
+        if not special:
+            return end
+        return self._escape(text, end) if text[end] == "\\" else self._end(text, end)
+
+    def _end(self, text: str, at: int) -> int:
+        if self._next is Next.KEY_STRING:
+            self._out.append('"')
+            self._next = Next.COLON
+            return at + 1
+        ends = string_ends(text, at + 1, self._closers, self._around, broken=self._broken, ended=self._ended)
+        if ends is None:
+            return at
+        if ends:
+            self._out.append('"')
+            self._value_ends()
+        else:
+            self._broken = True
+            self._out.append(json_string(self._quote))
+        return at + 1
+
+    def _escape(self, text: str, at: int) -> int:
+        if not self._ended and _ESCAPE_START.match(text, at):
+            return at
+        if self._escapes and text.startswith(self._quote, at + 1):
+            # `C:\dir\", "mode": 1`: in a string that means its backslashes this one may be the last character.
+            ends = string_ends(text, at + 2, self._closers, self._around, broken=True, ended=self._ended)
+            if ends is None:
+                return at
+            if ends:
+                self._out.append('\\\\"')
+                self._value_ends()
+                return at + 2
+        if found := _ESCAPE.match(text, at):
+            self._out.append(found.group())
+            return found.end()
+        if text.startswith("'", at + 1):
+            self._out.append("'")
+            return at + 2
+        # `C:\dir`, `\d+`: the backslash was meant.
+        self._escapes = True
+        self._out.append("\\\\")
+        return at + 1
+
+    def _key(self, text: str, at: int) -> int:
+        run = _KEY.match(text, at)
+        if run is None or run.end() - at > MAX_ATOM:
+            return self._fail(at)
+        if run.end() == len(text):
+            return at
+        self._out.append(f'"{json_string(run.group())}"')
+        self._next = Next.COLON
+        return run.end()
+
+    def _atom(self, text: str, at: int) -> int:
+        run = _ATOM.match(text, at)
+        end = run.end() if run else at
+        if end - at > MAX_ATOM:
+            return self._fail(at)
+        if end == len(text):
+            return at
+        atom = text[at:end]
+        value = "null" if atom in _NO_NUMBER else WORDS.get(atom) or number(atom)
+        if value is None:
+            return self._fail(at)
+        self._out.append(value)
+        self._value_ends()
+        return end
+
+    def _value_ends(self) -> None:
+        self._next = Next.COMMA_OR_END
+        if not self._closers:
+            self.state = Scan.WHOLE
+
+    def _fail(self, at: int) -> int:
+        self.state = Scan.WRONG
+        return at
+
+
+def mended(text: str, around: Surroundings) -> str | None:
+    """Return a whole text as the JSON value that it means; None where it means none, or more follows it."""
+    strict = JsonScanner()
+    end = strict.scan(text, 0, ended=True)
+    told, state = text[:end], strict.state
+    if state is not Scan.WHOLE:
+        mending = MendingScanner(strict, around)
+        end, more = mending.scan(text, end, ended=True, whole=True)
+        told, state = told + more, mending.state
+    return told if state is Scan.WHOLE and not text[end:].strip() else None

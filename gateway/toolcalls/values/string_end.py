@@ -1,0 +1,115 @@
+"""Decides whether a quotation mark in JSON ends its string, by what follows it: models forget to escape quotes.
+
+A quote that valid JSON can have there always ends its string, so valid JSON is read as it stands. What else may follow
+is decided by the brackets that are open, by the keys that the tool's schema names, and by the markers that end a call.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from gateway.toolcalls.values.atoms import WORDS
+
+MAX_BEHIND = 512
+"""Most characters after a quote that are held until it is clear whether the quote ends its string."""
+
+_BLANK = re.compile(r"[ \t\r\n]*+")
+_QUOTED_KEY = re.compile(r"""(?P<quote>["'])(?P<key>(?:(?!(?P=quote))[^\\\n]|\\.)*+)(?P<end>(?P=quote)[ \t\r\n]*+)?""")
+_BARE_KEY = re.compile(r"(?P<key>[A-Za-z_$][\w$-]*+)[ \t\r\n]*+")
+_WORD = re.compile(r"[A-Za-z]++")
+_VALUE_STARTS = "\"'{[-0123456789"
+_FOREIGN = {"NaN", *WORDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known about the place of a string.
+
+    `keys` are those of the outermost object, where the tool's schema names them; `stops` are the markers that may
+    follow the value, as they stand in the stream.
+    """
+
+    keys: Collection[str] = ()
+    stops: tuple[str, ...] = ()
+
+
+NOTHING_KNOWN = Surroundings()
+
+
+def string_ends(
+    text: str, behind: int, closers: Sequence[str], around: Surroundings, *, broken: bool, ended: bool
+) -> bool | None:
+    """Whether the quote before `behind` ends its string, which stands inside brackets that need `closers`.
+
+    `broken`: an earlier quote in the string did not end it, so more is asked of this one. None while more text is
+    needed to decide, because the text has not `ended`.
+    """
+    if not closers:
+        return True
+    text = text[behind : behind + MAX_BEHIND]
+    ended = ended or len(text) == MAX_BEHIND
+    at, depth = _blank(text, 0), len(closers)
+    while depth and text.startswith(closers[depth - 1], at):
+        at, depth = _blank(text, at + 1), depth - 1
+    if at == len(text):
+        return True if ended else None
+    if not depth:
+        return _may_follow_call(text, at, around, broken=broken, ended=ended)
+    if text[at] == ",":
+        at = _blank(text, at + 1)
+        follows = _item if closers[depth - 1] == "]" else _member
+        return follows(text, at, around.keys if depth == 1 else (), broken=broken, ended=ended)
+    if text[at] == '"' and depth == len(closers) == 1 and around.keys:
+        # The comma between two members may be missing, but only the schema can say that this is a member.
+        return _member(text, at, around.keys, broken=True, ended=ended)
+    return _stop(text, at, around.stops, ended=ended)
+
+
+def _may_follow_call(text: str, at: int, around: Surroundings, *, broken: bool, ended: bool) -> bool | None:
+    """Whether the character at `at` can follow the outermost bracket."""
+    if not broken:
+        return text[at] != '"'
+    char = text[at]
+    return True if char in "}],[`" or not char.isascii() else _stop(text, at, around.stops, ended=ended)
+
+
+def _stop(text: str, at: int, stops: tuple[str, ...], *, ended: bool) -> bool | None:
+    if text.startswith(stops, at):
+        return True
+    rest = text[at:]
+    return None if not ended and any(stop.startswith(rest) for stop in stops) else False
+
+
+def _item(text: str, at: int, keys: Collection[str], *, broken: bool, ended: bool) -> bool | None:
+    """Whether an item of a list stands at `at`, or its end: then the comma before it is a trailing one."""
+    del keys, broken
+    if at == len(text):
+        return True if ended else None
+    if text[at] in _VALUE_STARTS or text[at] == "]":
+        return True
+    word = _WORD.match(text, at)
+    if word and word.end() == len(text) and not ended:
+        return None
+    return word is not None and word.group() in _FOREIGN
+
+
+def _member(text: str, at: int, keys: Collection[str], *, broken: bool, ended: bool) -> bool | None:
+    """Whether a key and a colon stand at `at`, or the object's end."""
+    if at == len(text):
+        return True if ended else None
+    if text[at] == "}":
+        return True
+    found = _QUOTED_KEY.match(text, at) or _BARE_KEY.match(text, at)
+    if found is None:
+        return False
+    if text[found.end() :] in ("", "\\"):
+        return not broken if ended else None
+    quoted = found.re is _QUOTED_KEY
+    if (quoted and found["end"] is None) or text[found.end()] != ":":
+        return False
+    return not keys or found["key"] in keys or (quoted and not broken)
+
+
+def _blank(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
