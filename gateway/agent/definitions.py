@@ -6,7 +6,6 @@ recognised, and its ids keep the other source. Pure.
 """
 
 import json
-from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ _MOST_MISSES: Final = 8
 """Definitions that may be missing from a text before the rest is not looked for: each costs a walk through it."""
 _PUNCTUATION: Final = frozenset(b" \t\r\n,;[]")
 """What stands between two definitions of a list."""
-_LEAST: Final = 16
+LEAST: Final = 16
 """Fewest tokens of a part that may hold a definition."""
 _KEPT: Final = 32
 """Parts of prompts whose spans are kept."""
@@ -46,9 +45,7 @@ class DefinitionCache:
         self, ids: Sequence[int], around: Source, tools: Hashable, definitions: "Callable[[], Definitions]"
     ) -> Sequence[Span]:
         """Return `Definitions.spans`. `tools`: equal only for equal tools of equal servers under equal maps."""
-        if len(ids) < _LEAST:
-            return (Span(around, len(ids)),)
-        key = (tools, around, array("I", ids).tobytes())
+        key = (tools, around, tuple(ids))
         if key not in self._known:
             self._known[key] = definitions().spans(ids, around)
             if len(self._known) > _KEPT:

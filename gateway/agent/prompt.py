@@ -78,15 +78,16 @@ def _definitions(conversation: Conversation, trail: Trail) -> DefinitionsIn | No
     tools, ready, history = conversation.tools, conversation.ready, conversation.history
     if not tools or history is None:
         return None
-    ours = (tool.name for tool in tools if tool.name not in conversation.client_tools)
-    servers = {name: conversation.server_of(name) for name in ours}
+    clients, server_of = conversation.client_tools, conversation.server_of
+    servers = tuple([None if tool.name in clients else server_of(tool.name) for tool in tools])
 
     def definitions() -> Definitions:
         taught = system_preamble(conversation.format, tools) if ready.tool_format.preamble else ""
-        return Definitions(tools, ready.token_map, servers, taught)
+        by_name = {tool.name: server for tool, server in zip(tools, servers, strict=True)}
+        return Definitions(tools, ready.token_map, by_name, taught)
 
     # The root is a digest of the map and the tools, among others.
-    key = (history.root, tuple(servers.items()))
+    key = (history.root, servers)
     return lambda ids, around: trail.definitions.spans(ids, around, key, definitions)
 
 

@@ -12,6 +12,7 @@ from gateway.agent.calls import FinishedCall
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import GenerationFinished
 from gateway.agent.memory import AnswerRecord, CallRecord, GenerationRecord, RequestFigures
+from gateway.agent.trail import plain_span
 from gateway.observe.trajectories import Span
 
 
@@ -59,7 +60,7 @@ def record_of(conversation: Conversation, ended: str, figures: RequestFigures | 
         return None
     # Its last turn may be remembered cut, as its client saw it.
     before = _cut(trail.spans, conversation.lived.start - trail.kept)
-    spans = (*before, *(last.spans or (Span("model", len(last.ids)),)))
+    spans = (*before, *(last.spans or (plain_span("model", len(last.ids)),)))
     miss = None if figures is None else figures.recall_miss
     return AnswerRecord(ended, trail.kept, spans, tuple(notes.generations), tuple(notes.calls), miss)
 
@@ -68,7 +69,8 @@ def _cut(spans: list[Span], count: int) -> list[Span]:
     """The spans of the first `count` ids."""
     cut: list[Span] = []
     for span in spans:
-        if count > 0:
-            cut.append(span.of(min(span.count, count)))
+        if count <= span.count:
+            return [*cut, span.of(count)] if count > 0 else cut
+        cut.append(span)
         count -= span.count
     return cut

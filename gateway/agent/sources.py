@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gateway.agent.calls import FinishedCall
 from gateway.agent.conversation import Conversation
+from gateway.agent.definitions import LEAST
 from gateway.agent.memory import Recalled, Turn
-from gateway.agent.trail import spans_of_text
+from gateway.agent.trail import plain_span, spans_of_text
 from gateway.engine.interface import Message
 from gateway.engine.rendered import Part
 from gateway.engine.template import Prompt
@@ -33,11 +34,12 @@ def spans_of_rendering(
     spans: list[Span] = []
     start = 0
     for part in prompt.parts:
-        found = _spans_of_part(part, prompt, turns, moved, names)
-        if definitions is not None and len(found) == 1 and found[0].source in ("template", "system"):
-            found = definitions(prompt.ids[start : start + part.ids], found[0].source)
-        spans += found
-        start += part.ids
+        if part.ids:
+            found = _spans_of_part(part, prompt, turns, moved, names)
+            if definitions is not None and part.ids >= LEAST and found[0].source in ("template", "system"):
+                found = definitions(prompt.ids[start : start + part.ids], found[0].source)
+            spans += found
+            start += part.ids
     return spans
 
 
@@ -45,7 +47,7 @@ def _spans_of_part(
     part: Part, prompt: Prompt, turns: Sequence[Turn], moved: int, names: Mapping[str, str]
 ) -> Sequence[Span]:
     if part.message is None:
-        return (Span("template", part.ids),)
+        return (plain_span("template", part.ids),)
     number, shown = prompt.form[part.message]
     if number is None or number < moved:
         # A message that was put before the client's messages, or made of several of them.

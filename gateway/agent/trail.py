@@ -5,9 +5,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from gateway.agent.definitions import DefinitionCache
-from gateway.observe.trajectories import Sampled, Span
+from gateway.observe.trajectories import Sampled, Source, Span
 
 
 @dataclass(slots=True)
@@ -33,7 +34,7 @@ class Trail:
         """Note the sources of ids that are appended."""
         for span in spans:
             last = self.spans[-1] if self.spans else None
-            if last is not None and last.is_like(span):
+            if last is not None and last.source == span.source and last.is_like(span):
                 self.spans[-1] = last.of(last.count + span.count)
             elif span.count:
                 self.spans.append(span)
@@ -41,7 +42,7 @@ class Trail:
     def wrote(self, turn: Sampled) -> None:
         """Note the model's turn that is appended."""
         self.sampled.append(turn)
-        self.add([Span("model", turn.count)])
+        self.add([plain_span("model", turn.count)])
 
     def goes_on(self, before: str, same: int) -> None:
         """Note the answer that it continues from. `same`: ids at its beginning that are the same as that answer's.
@@ -59,12 +60,18 @@ class Trail:
             self.add([span.of(span.count - skipped)])
 
 
+@lru_cache(1024)
+def plain_span(source: Source, count: int) -> Span:
+    """Ids of a source that is no tool. Kept, since the same few lengths come again and again."""
+    return Span(source, count)
+
+
 def spans_of_text(role: str, count: int, name: str | None = None) -> Span:
     """The source of ids that were made from a message's text. `name`: the tool whose result it is."""
     match role:
         case "user" | "assistant":
-            return Span(role, count)
+            return plain_span(role, count)
         case "tool":
             return Span("shim", count, name)
         case _:
-            return Span("system", count)
+            return plain_span("system", count)

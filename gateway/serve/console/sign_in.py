@@ -115,7 +115,9 @@ class SignIn:
 
     def is_anybody_in(self) -> bool:
         """Whether there is a session that has not ended. Called for each answer; without sessions it costs nothing."""
-        self._end_old()
+        # All sessions last equally long, so the oldest one ends first.
+        if self._sessions and next(iter(self._sessions.values())).ends <= self._clock():
+            self._end_old()
         return bool(self._sessions)
 
     def choose_texts(self, cookie: str, shown: bool) -> None:
@@ -129,7 +131,7 @@ class SignIn:
         self._end(_digest(cookie))
 
     def _end_old(self) -> None:
-        now = self._clock() if self._sessions else 0.0
+        now = self._clock()
         for digest in [digest for digest, each in self._sessions.items() if each.ends <= now]:
             self._end(digest)
 
