@@ -18,7 +18,9 @@ _SECRET_WORDS = frozenset(
     {"token", "secret", "secrets", "password", "passwd", "passphrase", "pwd", "authorization", "auth", "cookie"}
     | {"credential", "credentials", "apikey", "bearer", "jwt", "dsn", "pat"}
 )
-_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/_.~=-]{6,}")
+# It begins with its first letter; what stands before that is looked at afterwards. So a long text is searched for the
+# letter, instead of tried at every character.
+_BEARER = re.compile(r"([bB](?<!\w.)(?i:earer|asic))\s+(?i:[A-Za-z0-9+/_.~=-]{6,})")
 _MAP_ID = re.compile(r"sha256:[0-9a-f]{64}")
 _USERINFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 

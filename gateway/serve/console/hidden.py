@@ -14,13 +14,15 @@ from leaf_sdk.vocab import TokenMap
 
 def hidden_ids(ids: Sequence[int], token_map: TokenMap, secrets: Collection[str]) -> frozenset[int]:
     """The positions of ids that spell a part of a secret, by the masking rules of the log."""
-    pieces = [token_map.table.get(token_id) or b"" for token_id in ids]
-    begins = list(accumulate(map(len, pieces), initial=0))
+    pieces = {token_id: token_map.table.get(token_id) or b"" for token_id in set(ids)}
     # Latin-1 has one character per byte: places in the text are places in the bytes.
-    text = b"".join(pieces).decode("latin-1")
+    text = b"".join(map(pieces.__getitem__, ids)).decode("latin-1")
     known = [secret.encode("utf-8", "replace").decode("latin-1") for secret in secrets]
+    places = list(secret_places(text, known))
+    if not places:
+        return frozenset()
+    sizes = {token_id: len(piece) for token_id, piece in pieces.items()}
+    begins = list(accumulate(map(sizes.__getitem__, ids), initial=0))
     return frozenset(
-        number
-        for start, stop in secret_places(text, known)
-        for number in range(bisect_right(begins, start) - 1, bisect_left(begins, stop))
+        number for start, stop in places for number in range(bisect_right(begins, start) - 1, bisect_left(begins, stop))
     )
