@@ -5,6 +5,7 @@ Pictures of what was seen are written to `.tools/console/pictures`.
 """
 
 import base64
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -300,6 +301,8 @@ def test_first_paint_is_quick_and_small(window, gateway, talks) -> None:
 
 
 LONG = 200_000
+LONG_TASK = 50
+"""Milliseconds from which on people notice that a page does not react (https://w3c.github.io/longtasks/)."""
 RUN = 37
 WORDS = ["·the", " of", "\n", " token", "ization", "é", "漢字", " {", '"name"', "\u202e", "🙂"]
 
@@ -324,9 +327,20 @@ def long_ids(start: int, count: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def scrolled(page: Page) -> tuple[int, list[float]]:
-    """Nodes and long tasks, once all has been scrolled through in all ways."""
-    page.evaluate("tasks.length = 0")
+def longest_task(trace: bytes) -> float:
+    """CPU milliseconds of the longest task of the page. Not its duration: the machine may have other things to do."""
+    events = json.loads(trace)["traceEvents"]
+    names = ((each, each["args"]["name"]) for each in events if each["name"] == "thread_name")
+    pages = {(each["pid"], each["tid"]) for each, name in names if name == "CrRendererMain"}
+    tasks = [each["tdur"] for each in events if each["name"] == "RunTask" and (each["pid"], each["tid"]) in pages]
+    return max(tasks) / 1000
+
+
+def scrolled(page: Page) -> tuple[int, float]:
+    """Nodes, and CPU milliseconds of the longest task, while all is scrolled through in all ways."""
+    browser = page.context.browser
+    assert browser is not None
+    browser.start_tracing(page=page, categories=["disabled-by-default-devtools.timeline"])
     box = page.locator(".ids")
     box.hover()
     for _ in range(100):
@@ -340,8 +354,7 @@ def scrolled(page: Page) -> tuple[int, list[float]]:
     for key in ("PageDown", "PageDown", "ArrowDown", "Control+End", "PageUp", "Control+Home"):
         page.keyboard.press(key)
         page.wait_for_timeout(100)
-    nodes, tasks = page.evaluate("[document.querySelectorAll('*').length, tasks]")
-    return nodes, tasks
+    return page.evaluate("document.querySelectorAll('*').length"), longest_task(browser.stop_tracing())
 
 
 def test_200_000_ids_scroll_without_a_long_task(window, gateway, talks) -> None:
@@ -355,17 +368,12 @@ def test_200_000_ids_scroll_without_a_long_task(window, gateway, talks) -> None:
     with window(gateway) as visitor:
         visitor.sign_in()
         page = visitor.page
-        page.add_init_script(
-            "window.tasks = []; const note = (list) => tasks.push(...list.getEntries().map((each) => each.duration));"
-            "new PerformanceObserver(note).observe({type: 'longtask', buffered: true});"
-        )
         page.route("**/*.json?*", answer)
         visitor.open("/console/conversations/0")
         expect(page.locator(".id-chip").first).to_be_visible()
         rounds = [scrolled(page) for _ in range(3)]
-        visitor.note(
-            "200,000 ids, of each round", [{"nodes": nodes, "long tasks, ms": tasks} for nodes, tasks in rounds]
-        )
+        told = [{"nodes": nodes, "longest task, CPU ms": longest} for nodes, longest in rounds]
+        visitor.note("200,000 ids, of each round", told)
         assert max(nodes for nodes, _ in rounds) < 3000
-        # The machine may have other things to do in one of them.
-        assert [] in [tasks for _, tasks in rounds]
+        # In the first rounds its scripts are compiled too.
+        assert min(longest for _, longest in rounds) < LONG_TASK
