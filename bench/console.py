@@ -37,7 +37,7 @@ _AT_ONCE: Final = 16
 _IDS: Final = 32
 """Ids of an answer."""
 _BEFORE: Final = 200
-"""Conversations that are remembered before anything is measured: as many as the page lists."""
+"""Conversations that are remembered before anything is measured: as many as the list has."""
 _BAR: Final = 1.02
 """CPU per call with the pages open, divided by that with nobody signed in."""
 _TOKEN: Final = "a-token-that-is-long-enough-for-a-console"
@@ -145,9 +145,9 @@ async def _measure(gateway: Gateway, rounds: int, seconds: float) -> dict[str, A
         loads = {"calls": await _calls(gateway), "answers": _answers(http)}
         person = _Person(browser, gateway.admin.rstrip("/"))
         # What the pages load on their first request is not part of a call, and neither is a growing list.
-        while await _remembered(person, browser) < _BEFORE:
-            await loads["answers"](1.0)
-        person.asked = 0
+        answered = 0
+        while answered < _BEFORE:
+            answered += await loads["answers"](1.0)
         taken: dict[str, dict[bool, list[float]]] = {name: {True: [], False: []} for name in loads}
         for turn in range(rounds + 1):
             for name, load in loads.items():
@@ -160,11 +160,6 @@ async def _measure(gateway: Gateway, rounds: int, seconds: float) -> dict[str, A
                     # The first round warms up.
                     taken[name][looking] += [cost] if turn else []
     return {name: _compared(costs) for name, costs in taken.items()} | {"pages_asked": person.asked}
-
-
-async def _remembered(person: _Person, browser: httpx2.AsyncClient) -> int:
-    async with person.looking():
-        return (await browser.get(_PAGES[0])).text.count('class="card talk"')
 
 
 def _compared(costs: Mapping[bool, list[float]]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Conversations: the list of those that are remembered, and the page of one with all its ids.
 
 Turns what the memory holds into pages, and into the JSON that the viewer (`static/conversation.js`) fetches in ranges.
-It keeps only the conversation that was viewed last and the rows of the last list. It does not decide who may see them.
+It keeps only the conversation that was viewed last, and the rows of the last list and of the last table of turns. It
+does not decide who may see them.
 """
 
+import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,16 +20,18 @@ from gateway.config.masking import mask_text
 from gateway.config.show import secrets_of
 from gateway.observe.escape import escape_text
 from gateway.serve.console.hidden import hidden_ids
-from gateway.serve.console.listing import Listings, RowFilter
+from gateway.serve.console.listing import PAGE, Listings, RowFilter
 from gateway.serve.console.render import PreparedText
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.transcript import Transcript, transcript_of
 from gateway.serve.console.transcript_json import RANGE, ViewOptions, differences_json, ids_json, transcript_json
 from gateway.serve.console.turns import TurnTable
-from gateway.serve.console.visit import Page, Visit, unless_shown
+from gateway.serve.console.visit import Page, Visit, unless_shown, whole_number
 
-_BEGINNING: Final = 8192
-"""Characters of a message that are looked at for the line that shows it."""
+_BEGINNING: Final = 1024
+"""Characters of a message that are looked at for the line that shows it, besides as many as a secret has."""
+_IN_WORDS: Final = string.ascii_letters + string.digits + string.punctuation
+"""What tokens and the passwords of URLs are made of."""
 _QUESTION: Final = 160
 """Characters shown of a conversation's last user message."""
 T = TypeVar("T")
@@ -50,6 +54,7 @@ class Conversations:
         self._render = render
         self._listings = Listings()
         self._viewed: _Viewed | None = None
+        self._last_table: TurnTable | None = None
         self._reading = anyio.CapacityLimiter(1)
 
     def pages(self) -> Sequence[Page]:
@@ -65,20 +70,22 @@ class Conversations:
 
     def forget(self) -> None:
         """Forget what was viewed last."""
-        self._viewed, self._listings = None, Listings()
+        self._viewed, self._last_table, self._listings = None, None, Listings()
 
     async def _list(self, visit: Visit) -> Response:
         row_filter = RowFilter(visit.query("caller"), visit.query("model"), visit.query("why"))
-        recall, gone = self._sources.agent.recall, visit.query("gone")[:20]
+        recall, gone, page = self._sources.agent.recall, visit.query("gone")[:20], visit.number("page")
         total = self._sources.metrics.get_prompt_tokens()
 
         async def make() -> Response:
-            told = self._listings.make(recall, row_filter, self._last_question if visit.texts else None)
-            partly = bool(gone and recall.branches(_whole(gone, -1)))
-            shown = {"row_filter": row_filter, "told": told, "total": total, "gone": gone, "partly": partly}
-            return self._render("conversations.html", visit, **shown)
+            secrets = secrets_of(self._sources.config) if visit.texts else None
+            told = self._listings.make(recall, row_filter, page, secrets)
+            text_of = self._last_question if visit.texts else _no_text
+            partly = bool(gone and recall.branches(whole_number(gone, -1)))
+            shown = {"row_filter": row_filter, "told": told, "text_of": text_of, "step": PAGE, "total": total}
+            return self._render("conversations.html", visit, gone=gone, partly=partly, **shown)
 
-        return await unless_shown(visit, (recall.changes, total, row_filter, gone), make)
+        return await unless_shown(visit, (recall.changes, total, row_filter, page, gone), make)
 
     def _last_question(self, number: int) -> PreparedText | None:
         """The last user message of a conversation on one line, without secrets; None where it is no longer kept."""
@@ -96,22 +103,27 @@ class Conversations:
 
         async def make() -> Response:
             viewed = await self._view(node, visit.texts)
-            secrets = secrets_of(self._sources.config)
-            table = await self._read(partial(TurnTable, viewed.transcript, viewed.view, secrets))
+            table = await self._read(partial(self._table, viewed))
             question = self._last_question(node.number) if visit.texts and node.answer_id == answers[0] else None
             shown = {"transcript": viewed.transcript, "table": table, "branches": answers, "question": question}
             return self._render("conversation.html", visit, range=_RANGE, **shown)
 
         return await unless_shown(visit, (node.answer_id, answers), make)
 
+    def _table(self, viewed: _Viewed) -> TurnTable:
+        """Its turns; rows of the last table that did not change are taken over."""
+        known, secrets = {} if self._last_table is None else self._last_table.kept, secrets_of(self._sources.config)
+        table = self._last_table = TurnTable(viewed.transcript, viewed.view, secrets, known)
+        return table
+
     async def _transcript(self, visit: Visit) -> Response:
         return await self._tell(visit, transcript_json)
 
     async def _ids(self, visit: Visit) -> Response:
-        return await self._tell(visit, ids_json, _number(visit, "from", 0), _number(visit, "count", RANGE))
+        return await self._tell(visit, ids_json, visit.number("from"), visit.number("count", RANGE))
 
     async def _differences(self, visit: Visit) -> Response:
-        return await self._tell(visit, differences_json, _number(visit, "from", 0))
+        return await self._tell(visit, differences_json, visit.number("from"))
 
     async def _tell(self, visit: Visit, show: Callable[..., dict[str, Any]], *asked: int) -> Response:
         node = self._find(visit)
@@ -158,18 +170,13 @@ class Conversations:
         return await anyio.to_thread.run_sync(work, limiter=self._reading)
 
 
+def _no_text(_number: int) -> None:
+    """Stands for `_last_question` where text may not be shown."""
+
+
 def _number_of(visit: Visit) -> int:
     """The number of the conversation that the URL names; -1 where it names none."""
-    return _whole(visit.request.path_params["number"], -1)
-
-
-def _number(visit: Visit, name: str, default: int) -> int:
-    return _whole(visit.query(name), default)
-
-
-def _whole(given: str, default: int) -> int:
-    """The text as a number; the default unless it is a decimal number of fewer than 10 digits."""
-    return int(given) if given.isascii() and given.isdecimal() and len(given) < 10 else default
+    return whole_number(visit.request.path_params["number"], -1)
 
 
 def masked_beginning(text: str, secrets: frozenset[str]) -> str:
@@ -177,7 +184,13 @@ def masked_beginning(text: str, secrets: frozenset[str]) -> str:
 
     What is cut off may hold the end of a secret, so the last word goes too, and as many characters as a secret has.
     """
-    if len(text) <= _BEGINNING:
+    longest = max(map(len, secrets), default=0)
+    text, bound = text.lstrip(), _BEGINNING + longest
+    if len(text) <= bound:
         return mask_text(text, secrets)
-    begun = mask_text(text[:_BEGINNING], secrets).rpartition(" ")[0]
-    return begun[: max(len(begun) - max(map(len, secrets), default=0), 0)]
+    # Not at blanks only: Chinese and Japanese have none between words.
+    begun = mask_text(text[:bound], secrets).rstrip(_IN_WORDS)
+    scheme = begun.rfind("://")
+    if scheme >= 0 and not any(map(str.isspace, begun[scheme:])):
+        begun = begun[:scheme]
+    return begun[: max(len(begun) - longest, 0)]

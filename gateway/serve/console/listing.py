@@ -1,25 +1,25 @@
-"""The conversations that are remembered, as rows of a list: figures, and the last question where text may be shown.
+"""The conversations that are remembered, as rows of a list of figures, in pages.
 
-Turns the last answers of conversations into rows, the latest first, and into the values to filter them by. A row and
-its HTML are made once, and kept as long as the row is in the list. It knows no template.
+Turns the last answers of conversations into rows, the latest first, and into the values to filter them by. A row is
+made once, and kept as long as it is in the list. It knows no template, and no text.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.agent.memory import Remembered, RequestFigures
 from gateway.agent.recall import Recall
 from gateway.observe.escape import escape_text
 from gateway.serve.admin.losses import WORDS
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
+from gateway.serve.console.kept_row import KeptRow
 
 MOST: Final = 200
 """Maximum number of rows of the list."""
+PAGE: Final = 50
+"""Rows on one page. While answers come, most of them are made anew for each request of an open page."""
 ANY_LOSS: Final = "any"
 _NAME: Final = 120
 
@@ -45,8 +45,6 @@ class Row:
 
     number: int
     answer_id: str
-    text: str | None
-    """The last user message, ready to be shown; None where text may not be shown or is no longer kept."""
     caller: str
     model: str | None
     when: datetime | None
@@ -67,24 +65,16 @@ class Row:
         return None if self.reason is None else WORDS[self.reason]
 
 
-class KeptRow:
-    """A row, and its HTML once it has been shown."""
-
-    def __init__(self, row: Row) -> None:
-        self.row = row
-        self._html: Markup | None = None
-
-    def html(self, make: "Callable[[Row], Markup]") -> "Markup":
-        """The HTML of the row. `make`: renders a row, once."""
-        self._html = make(self.row) if self._html is None else self._html
-        return self._html
-
-
 @dataclass(frozen=True, slots=True)
 class Listing:
     """The rows that pass the filter, and the values that all rows can be filtered by."""
 
-    rows: Sequence[KeptRow]
+    rows: Sequence[KeptRow[Row]]
+    """Those of one page."""
+    first: int
+    """How many rows precede them."""
+    found: int
+    """How many rows pass the filter."""
     all: int
     callers: Sequence[str]
     models: Sequence[str]
@@ -95,29 +85,30 @@ class Listings:
     """Makes the list anew for each request, reusing rows that did not change."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, int, bool], KeptRow] = {}
+        self._kept: dict[tuple[str, int, frozenset[str] | None], KeptRow[Row]] = {}
         """The rows of the last list, by everything that they were made of."""
 
     def make(
-        self, recall: Recall, row_filter: RowFilter, text_of: "Callable[[int], str | None] | None" = None
+        self, recall: Recall, row_filter: RowFilter, page: int = 0, secrets: frozenset[str] | None = None
     ) -> Listing:
         """List the conversations that are remembered and pass the filter.
 
-        `text_of`: the last user message of a conversation, ready to be shown; None where text may not be shown.
+        `page`: which page of the list, from 0. `secrets`: what the HTML of rows shows masked; None: it shows no text.
         """
         last: dict[int, list[Remembered]] = {}
         for node in recall.conversations(MOST):
             last.setdefault(node.number, []).append(node)
         before, self._kept = self._kept, {}
         for nodes in last.values():
-            key = nodes[0].answer_id, len(nodes), text_of is not None
-            if (kept := before.get(key)) is None:
-                text = None if text_of is None else text_of(nodes[0].number)
-                kept = KeptRow(_row(nodes[0], len(nodes), text))
-            self._kept[key] = kept
+            key = nodes[0].answer_id, len(nodes), secrets
+            self._kept[key] = before.get(key) or KeptRow(_row(nodes[0], len(nodes)))
         rows = [each.row for each in self._kept.values()]
+        found = [each for each in self._kept.values() if row_filter.accepts(each.row)]
+        first = PAGE * min(page, max(len(found) - 1, 0) // PAGE)
         return Listing(
-            rows=[each for each in self._kept.values() if row_filter.accepts(each.row)],
+            rows=found[first : first + PAGE],
+            first=first,
+            found=len(found),
             all=len(rows),
             callers=_names(row.caller for row in rows),
             models=_names(row.model for row in rows),
@@ -134,14 +125,13 @@ def _names(values: Iterable[str | None]) -> list[str]:
     return sorted({value for value in values if value is not None})
 
 
-def _row(node: Remembered, branches: int, text: str | None) -> Row:
+def _row(node: Remembered, branches: int) -> Row:
     nodes = node.chain()
     losses = [each.figures for each in nodes if each.figures is not None and each.figures.recomputed]
     model = next((each.model for each in reversed(nodes) if each.model is not None), None)
     return Row(
         number=node.number,
         answer_id=node.answer_id,
-        text=text,
         # Escaped as the page shows them, since the filter sends back what the page shows.
         caller=escape_text(node.owner, _NAME),
         model=None if model is None else escape_text(model, _NAME),

@@ -77,7 +77,7 @@ class Servers:
             raise PageNotFound(f"no server is called {name!r:.80}: /console/servers lists those that there are")
         entries = [each for each in self._sources.proxy.tools() if each.server == name]
         found = [each for each in entries if wanted in each.name.lower()]
-        first = _TOOLS * _number(visit.query("page"))
+        first = _TOOLS * visit.number("page")
         told: dict[str, Any] = {
             "server": server,
             "total": len(entries),
@@ -99,8 +99,3 @@ class Servers:
     def _row(self, entry: ToolEntry) -> ToolRow:
         cost = self._sources.costs.of(entry)
         return ToolRow(entry, cost.tokens, cost.estimated, dict(self._sources.notices.counts(entry.name)))
-
-
-def _number(text: str) -> int:
-    """A page's number; 0 for anything that is not a number."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0

@@ -1,16 +1,20 @@
 """The turns of a conversation as a table: counts, what was reused, how long each part took, and the calls.
 
-Turns a `Transcript` into rows and bars. The text of calls and results is included where it may be shown. Pure.
+Turns a `Transcript` into rows and bars. The text of calls and results is included where it may be shown. While a
+conversation grows, only the rows of new answers are made. Pure.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
+from types import MappingProxyType
 from typing import Final
 
 from gateway.agent.memory import GenerationRecord
 from gateway.serve.admin.losses import WORDS
+from gateway.serve.console.kept_row import KeptRow
 from gateway.serve.console.listing import date_of
 from gateway.serve.console.render import PreparedText, lines
 from gateway.serve.console.transcript import Transcript, TranscriptAnswer, TranscriptCall, TranscriptTurn
@@ -92,10 +96,18 @@ class AnswerRow:
     turns: Sequence[TurnRow]
 
 
+Kept = KeptRow[AnswerRow]
+_Numbered = tuple[int, TranscriptTurn]
+_NONE: Final[Mapping[Hashable, Kept]] = MappingProxyType({})
+
+
 class TurnTable:
     """The table of one conversation."""
 
-    def __init__(self, transcript: Transcript, view: ViewOptions, secrets: Collection[str]) -> None:
+    def __init__(
+        self, transcript: Transcript, view: ViewOptions, secrets: frozenset[str], known: Mapping[Hashable, Kept] = _NONE
+    ) -> None:
+        """`known`: rows of an earlier table, which are taken over where they are the same (`kept`)."""
         self._transcript = transcript
         self._view = view
         self._texts = view.texts
@@ -105,7 +117,13 @@ class TurnTable:
         first = self.left_out = max(len(transcript.turns) - MOST, 0)
         self._turns = list(enumerate(transcript.turns))[first:]
         self._longest = max((sum(s for _, s in self._times(turn)) for _, turn in self._turns), default=0.0)
-        self.answers = list(self._answers())
+        self.kept = {key: known.get(key) or KeptRow(self._row(number, turns)) for key, number, turns in self._keys()}
+        """The answers that have turns to show, by everything that their rows are made of."""
+
+    @property
+    def answers(self) -> Collection[Kept]:
+        """The answers that have turns to show."""
+        return self.kept.values()
 
     @property
     def sources(self) -> list[tuple[str, int]]:
@@ -120,16 +138,25 @@ class TurnTable:
         """How many answers were not recorded, since nobody was signed in when they were made."""
         return sum(not answer.recorded for answer in self._transcript.answers)
 
-    def _answers(self) -> Iterator[AnswerRow]:
-        """The answers that have turns to show."""
-        for number, answer in enumerate(self._transcript.answers):
-            turns = [self._turn(n, turn) for n, turn in self._turns if turn.answer == number]
-            if turns:
-                miss = answer.recall_miss if self._texts else None
-                was, now = (None, None) if miss is None else (self._words(miss.was), self._words(miss.now))
-                loss = None if answer.figures is None else answer.figures.loss
-                words = None if loss is None else WORDS[loss]
-                yield AnswerRow(number, date_of(answer.made), answer, words, was, now, turns)
+    def _keys(self) -> Iterator[tuple[Hashable, int, Sequence[_Numbered]]]:
+        """For each answer that has turns to show: what its row is made of, its number and its turns."""
+        view, calls = self._view, self._transcript.calls
+        shown = (view.token_map is None, view.texts, view.tools, self._secrets, self._longest)
+        for number, turns in groupby(self._turns, lambda each: each[1].answer):
+            mine = list(turns)
+            places = [
+                (turn.start, *((self._places.get(n), calls[n].result is None) for n in turn.calls)) for _, turn in mine
+            ]
+            answer = self._transcript.answers[number]
+            yield (answer.answer_id, answer.recorded, shown, *places), number, mine
+
+    def _row(self, number: int, turns: Sequence[_Numbered]) -> AnswerRow:
+        answer = self._transcript.answers[number]
+        miss = answer.recall_miss if self._texts else None
+        was, now = (None, None) if miss is None else (self._words(miss.was), self._words(miss.now))
+        loss = None if answer.figures is None else answer.figures.loss
+        words = None if loss is None else WORDS[loss]
+        return AnswerRow(number, date_of(answer.made), answer, words, was, now, [self._turn(*each) for each in turns])
 
     def _turn(self, number: int, turn: TranscriptTurn) -> TurnRow:
         record = turn.record

@@ -46,6 +46,10 @@ class Visit:
         """A parameter of the URL's query; empty where there is none."""
         return self.request.query_params.get(name, "")
 
+    def number(self, name: str, default: int = 0) -> int:
+        """A parameter of the URL's query as a number; the default where it is none."""
+        return whole_number(self.query(name), default)
+
 
 class Page(NamedTuple):
     """A page of the console."""
@@ -55,14 +59,19 @@ class Page(NamedTuple):
     methods: Sequence[str] = ("GET",)
 
 
+def whole_number(given: str, default: int) -> int:
+    """The text as a number; the default unless it is a decimal number of fewer than 10 digits."""
+    return int(given) if given.isascii() and given.isdecimal() and len(given) < 10 else default
+
+
 async def unless_shown(visit: Visit, told: Sequence[object], make: Callable[[], Awaitable[Response]]) -> Response:
     """The page, or 304 where the browser has it already: open pages poll every other second (`static/live.js`).
 
     `told`: what the page shows, or values that change with it; whether text is shown is added here. The tag is a digest
     of these, keyed by the session: it reveals nothing, and is different in another session or after a restart.
     """
-    digest = blake2b(repr((told, visit.words)).encode(), key=visit.session.csrf.encode(), digest_size=16).hexdigest()
-    tag = f'"{digest}"'
+    shown = repr((told, visit.words)).encode()
+    tag = f'"{blake2b(shown, key=visit.session.csrf.encode(), digest_size=16).hexdigest()}"'
     page = Response(status_code=304) if visit.request.headers.get("if-none-match") == tag else await make()
     page.headers["etag"] = tag
     return page

@@ -29,6 +29,9 @@ from gateway.config.model import ServeConfig
 from gateway.observe.trajectories import Span
 from gateway.serve.console import listing
 from gateway.serve.console.conversations import masked_beginning
+from gateway.serve.console.transcript import transcript_of
+from gateway.serve.console.transcript_json import ViewOptions
+from gateway.serve.console.turns import TurnTable
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio
@@ -253,7 +256,7 @@ async def test_list_tells_of_all_principals_and_takes_filters(open_pages) -> Non
     assert "None of the 2 conversations" in chosen[2].text
 
 
-QUESTION = f"  May I\n\n pay with {SECRET}? {HOSTILE} " + "W" * 3000
+QUESTION = f"  May I\n\n pay with {SECRET}? {HOSTILE} " + f"{'W' * 200} " * 15
 
 
 @pytest.mark.parametrize("texts", ["off", "on"])
@@ -276,12 +279,27 @@ async def test_last_user_message_names_a_conversation_only_where_text_is_shown(o
     assert name in pages[1].one(class_="question").text
 
 
-@given(before=st.integers(8100, 8200), secret=st.text("ab ", min_size=16, max_size=64).map(lambda text: f"x{text}y"))
+@given(before=st.integers(950, 1100), secret=st.text("ab ", min_size=16, max_size=64).map(lambda text: f"x{text}y"))
 def test_beginning_of_a_long_message_holds_no_part_of_a_secret_that_is_cut(before: int, secret: str) -> None:
     begun = masked_beginning(f"{'w ' * (before // 2)}{secret}{' w' * 500_000}", frozenset({secret}))
 
     assert set(begun) <= set("w *")
-    assert 8000 < len(begun) <= 8192
+    assert 850 < len(begun) <= 1024
+
+
+@pytest.mark.parametrize(
+    "secret", ["https://user:passwort@host/", "https://用户:密码@host/", "Bearer abcdef0123456789"]
+)
+@given(before=st.integers(985, 1024))
+def test_beginning_of_a_long_message_holds_no_part_of_a_credential_that_is_cut(secret: str, before: int) -> None:
+    begun = masked_beginning(f"{'语' * before} {secret}{' 语' * 500_000}", frozenset())
+
+    assert "语" * 900 in begun
+    assert not [part for part in ("user", "passw", "用户", "密码", "abcdef") if part in begun]
+
+
+def test_beginning_of_a_long_message_does_not_begin_with_blanks() -> None:
+    assert masked_beginning(f"{' ' * 5000}May I?{' ' * 5000}", frozenset()).strip() == "May I?"
 
 
 async def test_list_says_how_many_prompt_tokens_were_not_recomputed(open_pages) -> None:
@@ -405,6 +423,24 @@ async def test_page_is_made_anew_only_where_something_came(open_pages) -> None:
     assert "?answer=branch" in told.text
 
 
+@pytest.mark.parametrize("path", ["/console/conversations", ONE, "/console/why", "/console/servers"])
+async def test_open_page_is_told_of_the_engine_as_soon_as_its_state_changes(
+    open_pages, page_of, monkeypatch, path: str
+) -> None:
+    told: list[str] = []
+    async with open_pages(remembered()) as browser:
+        page = await browser.get(path)
+        for state, reason in (("down", "connection refused"), ("down", "no model"), ("ready", None)):
+            engine = {"state": state, "reason": reason, "model": "smol"}
+            monkeypatch.setattr(browser.mount._sources.status, "engine", lambda engine=engine: engine)
+            page = await browser.get(path, **{"if-none-match": page.headers["etag"]})
+            assert (await browser.get(path, **{"if-none-match": page.headers["etag"]})).status_code == 304
+            live = page_of(page.text).all(**{"data-live": None})
+            told += [part.text.strip() for part in live if "Engine" in part.text]
+
+    assert told == ["Engine down: connection refused", "Engine down: no model", "Engine ready: smol"]
+
+
 async def test_list_is_made_anew_only_where_something_came(open_pages) -> None:
     first = remembered()
     path = "/console/conversations"
@@ -451,6 +487,58 @@ async def test_row_is_made_once_while_it_stands_in_the_list(open_pages, monkeypa
         ["Conversation 8", "Conversation 7"],
         ["Conversation 7", "Conversation 8"],
     ]
+
+
+async def test_list_has_pages_and_each_row_stands_on_one(open_pages) -> None:
+    nodes = [remembered(("alice", "bob")[n % 2], n, made=float(n)) for n in range(120)]
+    async with open_pages(*nodes) as browser:
+        pages = [await browser.page("/console/conversations")]
+        while after := pages[-1].all("a", rel="next"):
+            pages.append(await browser.page(after[0].attributes["href"] or ""))
+        before = pages[1].one("a", rel="prev").attributes["href"] or ""
+        first = await browser.page(before)
+        beyond = await browser.page("/console/conversations?page=99")
+        bobs = await browser.page("/console/conversations?caller=bob")
+        rest = await browser.page(bobs.one("a", rel="next").attributes["href"] or "")
+
+    names = [[row.one("a").text for row in page.all("li", class_="card talk")] for page in pages]
+    assert [len(each) for each in names] == [50, 50, 20]
+    assert [name for each in names for name in each] == [f"Conversation {n}" for n in reversed(range(120))]
+    assert pages[1].one("p", class_="pager").text == "51 to 100 of 120 before next"
+    assert first.text == pages[0].text
+    assert [row.one("a").text for row in beyond.all("li", class_="card talk")] == names[2]
+    assert {row.one(class_="who").text for row in rest.all("li", class_="card talk")} == {"bob"}
+    assert "51 to 60 of 60" in rest.text
+
+
+@given(kept=st.lists(st.integers(0, 200), min_size=1, max_size=5), data=st.data())
+def test_table_that_takes_over_rows_is_the_one_that_is_made_anew(kept: list[int], data: st.DataObject) -> None:
+    node, known = None, dict[Any, Any]()
+    for number, count in enumerate(kept):
+        node = remembered(before=node)
+        assert node.record is not None
+        # What its client changed cuts the answers before it, or takes its record.
+        node.kept, node.answer_id = min(count, node.kept), f"answer{number}"
+        node.record = None if data.draw(st.booleans()) else replace(node.record, kept=node.kept)
+        transcript, view = transcript_of(node), ViewOptions(TINY, (), texts=data.draw(st.booleans()))
+        table = TurnTable(transcript, view, frozenset(), known)
+        fresh = TurnTable(transcript, view, frozenset())
+        assert [replace(each.row, when=None) for each in table.answers] == [
+            replace(each.row, when=None) for each in fresh.answers
+        ]
+        known = table.kept
+
+
+def test_row_of_a_request_is_taken_over_while_its_conversation_grows() -> None:
+    first = remembered()
+    view = ViewOptions(TINY, (), texts=True)
+    before = TurnTable(transcript_of(first), view, frozenset())
+    after = TurnTable(transcript_of(remembered(before=first, made=2.0)), view, frozenset(), before.kept)
+    masked = TurnTable(transcript_of(first), view, frozenset({"gnp.exe"}), before.kept)
+
+    assert [each in before.answers for each in after.answers] == [True, False]
+    # What is a secret since then is shown no more.
+    assert [each in before.answers for each in masked.answers] == [False]
 
 
 async def test_answer_that_is_followed_and_forgotten_is_told(open_pages, page_of) -> None:

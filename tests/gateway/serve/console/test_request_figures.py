@@ -251,8 +251,8 @@ class World:
             assert row.conversation == node.number
 
     def _check_console(self, request: Request, node: Remembered) -> None:
-        table = TurnTable(transcript_of(node), ViewOptions(TINY, (), texts=True), ())
-        answer = next(each for each in table.answers if each.told.answer_id == request.answer_id)
+        table = TurnTable(transcript_of(node), ViewOptions(TINY, (), texts=True), frozenset())
+        answer = next(each.row for each in table.answers if each.row.told.answer_id == request.answer_id)
         figures = answer.told.figures
         if "prompt" in request.codec:
             assert figures is not None
