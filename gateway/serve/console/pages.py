@@ -88,7 +88,7 @@ class Console:
             "csrf": visit.session.csrf,
             "words": visit.words,
             "here": _own_path(visit.request),
-            "engine": self._sources.status.engine(),
+            "engine": visit.engine,
         }
         return self._renderer.page(template, {**common, **values})
 
@@ -130,7 +130,8 @@ class Console:
 
     def _visit(self, request: Request, session: Session, form: Form) -> Visit:
         direct = request.scope[SCHEME] == "http"
-        return Visit(request, session, form, words_of(self._sources.config, chosen=session.texts, direct=direct))
+        words = words_of(self._sources.config, chosen=session.texts, direct=direct)
+        return Visit(request, session, form, words, self._sources.status.engine())
 
     async def _begin(self, _visit: Visit) -> Response:
         return RedirectResponse(NAVIGATION[0][0], 303)

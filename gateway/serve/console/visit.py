@@ -36,6 +36,8 @@ class Visit:
     """Fields of the form that was submitted; empty for a GET."""
     words: Words
     """Whether it may see the text of conversations."""
+    engine: Mapping[str, object] | None
+    """The state of the engine, which every page shows; None: there is none."""
 
     @property
     def texts(self) -> bool:
@@ -67,10 +69,10 @@ def whole_number(given: str, default: int) -> int:
 async def unless_shown(visit: Visit, told: Sequence[object], make: Callable[[], Awaitable[Response]]) -> Response:
     """The page, or 304 where the browser has it already: open pages poll every other second (`static/live.js`).
 
-    `told`: what the page shows, or values that change with it; whether text is shown is added here. The tag is a digest
+    `told`: what the page shows, or values that change with it; what every page shows is added here. The tag is a digest
     of these, keyed by the session: it reveals nothing, and is different in another session or after a restart.
     """
-    shown = repr((told, visit.words)).encode()
+    shown = repr((told, visit.words, visit.engine)).encode()
     tag = f'"{blake2b(shown, key=visit.session.csrf.encode(), digest_size=16).hexdigest()}"'
     page = Response(status_code=304) if visit.request.headers.get("if-none-match") == tag else await make()
     page.headers["etag"] = tag

@@ -371,6 +371,44 @@ def test_comparison_of_two_maps_keeps_the_focus_and_what_is_typed(window, run_co
         visitor.judge()
 
 
+def test_open_page_says_that_the_engine_went_down(window, run_console, answered, monkeypatch) -> None:
+    def tell(state: str) -> None:
+        engine = {"state": state, "reason": "killed by signal 9", "model": "smol"}
+        monkeypatch.setattr(console.services.console_sources.status, "engine", lambda: engine)
+
+    with run_console("on") as console, window(console) as visitor:
+        console.remember(answered("one"))
+        tell("ready")
+        page = opened(visitor)
+        expect(page.get_by_text("Engine ready: smol")).to_be_visible()
+        tell("down")
+        expect(page.locator("#engine")).to_have_text("Engine down: killed by signal 9", timeout=15_000)
+        expect(page.get_by_text("Engine ready: smol")).to_have_count(0)
+        visitor.judge()
+        tell("ready")
+        expect(page.get_by_text("Engine ready: smol")).to_be_visible(timeout=15_000)
+        expect(page.locator("#engine")).to_have_text("")
+
+
+def test_page_in_a_hidden_tab_asks_for_nothing_until_it_is_in_sight(window, run_console, answered) -> None:
+    asked: list[str] = []
+    with run_console("on") as console, window(console) as visitor:
+        console.remember(answered("one"))
+        visitor.sign_in()
+        visitor.page.clock.install()
+        page = visitor.open("/console/conversations")
+        page.on("request", lambda request: asked.append(request.url))
+        hide = "hidden => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true }); "
+        hide += "document.dispatchEvent(new Event('visibilitychange')); }"
+        page.evaluate(hide, True)
+        page.clock.run_for(60_000)
+        hidden = list(asked)
+        with page.expect_request("**/console/conversations"):
+            page.evaluate(hide, False)
+
+        assert hidden == []
+
+
 def test_page_says_that_somebody_is_signed_out(window, run_console, answered) -> None:
     with run_console("on") as console, window(console) as visitor:
         console.remember(answered("one"))

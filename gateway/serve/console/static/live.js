@@ -1,4 +1,4 @@
-// Parts marked `data-live` are taken anew from the page itself every other second, while somebody looks at it; a list marked
+// Parts marked `data-live` are taken anew from the page itself every other second, while its tab is in sight; a list marked
 // `data-live-list` gets the parts that are new, and loses those that are gone.
 // The server makes them; here nothing is turned into markup that the page would not hold.
 import { say } from "./news.js";
@@ -53,10 +53,17 @@ function grow(list, page) {
   return !gone.some((each) => each.isConnected);
 }
 
+function inSight() {
+  return new Promise((resolve) => {
+    if (!document.hidden) resolve();
+    else document.addEventListener("visibilitychange", resolve, { once: true });
+  });
+}
+
 async function follow() {
   for (;;) {
     await new Promise((resolve) => setTimeout(resolve, PAUSE));
-    if (document.hidden) continue;
+    await inSight();
     try {
       if (!(await refresh())) return;
     } catch {
