@@ -199,6 +199,10 @@ class Provable(Protocol):
         """
         ...
 
+    async def tokenize_each(self, texts: Sequence[str], *, specials: bool) -> list[list[int]]:
+        """Ids of each text on its own, in one request if the engine can do that: some end a connection after many."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Proven:

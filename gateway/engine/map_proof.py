@@ -2,9 +2,12 @@
 
 Compares sizes, marker ids and the ids of a battery of strings, chosen where tokenizers differ: digits, blanks, line
 ends, scripts, emoji, combining marks, contractions, code. A map that fails is never used with the engine: its ids would
-mean other words. Control tokens that a map leaves out are found by asking the engine, and count as special.
+mean other words. Control tokens that a map leaves out are found by asking the engine, and count as special; they are
+found before the strings are compared, as a map takes them for text. Many texts go into one request: the whole proof
+belongs on one connection, and llama.cpp's server ends a connection after about a hundred.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -36,58 +39,68 @@ class Tokenizer(Protocol):
     """The part of an engine that a proof needs."""
 
     async def tokenize(self, text: str, *, specials: bool) -> list[int]:
-        """See `Engine`."""
+        """See `Provable`."""
+        ...
+
+    async def tokenize_each(self, texts: Sequence[str], *, specials: bool) -> list[list[int]]:
+        """See `Provable`."""
         ...
 
 
-async def check_map(engine: Tokenizer, facts: EngineFacts, token_map: TokenMap) -> None:
-    """Raise `MapDiffers`, with the first string that differs and both id lists, unless `token_map` fits `engine`."""
+async def proven_map(engine: Tokenizer, facts: EngineFacts, token_map: TokenMap) -> TokenMap:
+    """Return the map with every control token of the engine among its special tokens, if it fits the engine.
+
+    Raises `MapDiffers`, with the first text that differs and both id lists, if it does not.
+    """
     if facts.vocabulary is not None and facts.vocabulary < len(token_map):
         raise _differs(facts, token_map, f"<vocabulary of {len(token_map)} ids>", [len(token_map)], [facts.vocabulary])
-    await _check_markers(engine, facts, token_map)
-    for sample in BATTERY:
-        if any(marker in sample for marker in token_map.special_texts):
-            continue  # the engine finds user-defined tokens in any text; to us text is always ordinary
-        ids = await engine.tokenize(sample, specials=False)
-        own = token_map.encode(sample)
-        if ids != own:
-            raise _differs(facts, token_map, sample, own, ids)
+    markers = sorted(token_map.special_texts.items(), key=lambda item: item[1])
+    if await engine.tokenize("".join(text for text, _ in markers), specials=True) != [i for _, i in markers]:
+        await _compare(engine, facts, token_map, {text: [i] for text, i in markers}, specials=True)
+    whole = await with_all_specials(engine, token_map, plain=facts.can.plain_tokenize)
+    # The engine finds user-defined tokens in any text; to us text is always ordinary.
+    samples = [sample for sample in BATTERY if not any(marker in sample for marker in whole.special_texts)]
+    await _compare(engine, facts, token_map, {sample: whole.encode(sample) for sample in samples}, specials=False)
+    return whole
 
 
 async def with_all_specials(engine: Tokenizer, token_map: TokenMap, *, plain: bool = True) -> TokenMap:
     """The map with every control token of the engine among its special tokens, whatever the map says.
 
     A control token is one that a marker in a template gives and ordinary text does not. One request shows the
-    candidates, and a second one confirms all of them at once: a server may end a connection after a hundred requests,
-    and there are models with 256 such tokens. `plain`: whether the engine's tokenizer can leave special tokens off.
+    candidates, and a second one confirms all of them at once. `plain`: whether the engine's tokenizer can leave special
+    tokens off.
     """
     candidates = _candidates(token_map)
     if not candidates:
         return token_map
     reached = set(await engine.tokenize("\n".join(candidates), specials=True))
     suspects = {token: i for token, i in candidates.items() if i in reached}
-    together = bool(suspects) and await engine.tokenize("".join(suspects), specials=True) == [*suspects.values()]
-    is_text = _is_plain_text if plain else _is_text_among_text
-    found = {
-        token: i
-        for token, i in suspects.items()
-        if (together or await engine.tokenize(token, specials=True) == [i])
-        and (token_map.encode(token) != [i] or not await is_text(engine, token_map, token, i))
-    }
+    if not suspects:
+        return token_map
+    if await engine.tokenize("".join(suspects), specials=True) != [*suspects.values()]:
+        alone = await engine.tokenize_each([*suspects], specials=True)
+        suspects = {token: i for (token, i), ids in zip(suspects.items(), alone, strict=True) if ids == [i]}
+    # Text can't give a token that the map's own encoder does not make of it.
+    doubtful = {token: i for token, i in suspects.items() if token_map.encode(token) == [i]}
+    text = await (_plain_text if plain else _text_among_text)(engine, token_map, doubtful)
+    found = {token: i for token, i in suspects.items() if token not in text}
     return replace(token_map, special_tokens={**token_map.special_tokens, **found}) if found else token_map
 
 
-async def _is_plain_text(engine: Tokenizer, token_map: TokenMap, token: str, token_id: int) -> bool:
-    """Whether ordinary text gives the token too, for a tokenizer that can leave special tokens off."""
+async def _plain_text(engine: Tokenizer, token_map: TokenMap, tokens: Mapping[str, int]) -> set[str]:
+    """The tokens that ordinary text gives too, for a tokenizer that can leave special tokens off."""
     del token_map
-    return await engine.tokenize(token, specials=False) == [token_id]
+    given = await engine.tokenize_each([*tokens], specials=False)
+    return {token for (token, i), ids in zip(tokens.items(), given, strict=True) if ids == [i]}
 
 
-async def _is_text_among_text(engine: Tokenizer, token_map: TokenMap, token: str, token_id: int) -> bool:
+async def _text_among_text(engine: Tokenizer, token_map: TokenMap, tokens: Mapping[str, int]) -> set[str]:
     """The same for a tokenizer that can't: unlike text, a special token stays one token next to any neighbours."""
-    del token_id
-    around = [f"{left}{token}{right}" for left in ("a", token[0]) for right in ("a", token[-1])]
-    return all([await engine.tokenize(text, specials=True) == token_map.encode(text) for text in around])
+    around = {t: [f"{left}{t}{right}" for left in ("a", t[0]) for right in ("a", t[-1])] for t in tokens}
+    texts = [text for several in around.values() for text in several]
+    ids = dict(zip(texts, await engine.tokenize_each(texts, specials=True), strict=True))
+    return {token for token, several in around.items() if all(ids[text] == token_map.encode(text) for text in several)}
 
 
 def _candidates(token_map: TokenMap) -> dict[str, int]:
@@ -105,14 +118,13 @@ def _candidates(token_map: TokenMap) -> dict[str, int]:
     }
 
 
-async def _check_markers(engine: Tokenizer, facts: EngineFacts, token_map: TokenMap) -> None:
-    markers = sorted(token_map.special_texts.items(), key=lambda item: item[1])
-    if await engine.tokenize("".join(text for text, _ in markers), specials=True) == [i for _, i in markers]:
-        return
-    for text, marker_id in markers:
-        ids = await engine.tokenize(text, specials=True)
-        if ids != [marker_id]:
-            raise _differs(facts, token_map, text, [marker_id], ids)
+async def _compare(
+    engine: Tokenizer, facts: EngineFacts, token_map: TokenMap, expected: Mapping[str, list[int]], *, specials: bool
+) -> None:
+    given = await engine.tokenize_each([*expected], specials=specials)
+    for (text, own), ids in zip(expected.items(), given, strict=True):
+        if ids != own:
+            raise _differs(facts, token_map, text, own, ids)
 
 
 def _differs(facts: EngineFacts, token_map: TokenMap, sample: str, own: list[int], theirs: list[int]) -> MapDiffers:

@@ -23,7 +23,7 @@ from gateway.engine.connect import EngineAddress, connected
 from gateway.engine.embedded import EmbeddedServer, embedded_server
 from gateway.engine.http.client import EngineClient
 from gateway.engine.interface import Engine, EngineFacts, Options, Provable, Proven
-from gateway.engine.map_proof import check_map, with_all_specials
+from gateway.engine.map_proof import proven_map
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
 from gateway.engine.model_watch import ModelFile
 from gateway.engine.outage import Outage, first_words, until_file_changes
@@ -329,8 +329,7 @@ class EngineRoute:
         if self.maps.session is None:
             self.maps.update(resolve_maps(self._config, engine_model=facts.model_path, known=self._known))
         for candidate in list(self.maps.accepted.values()):
-            await check_map(questions, facts, candidate)
-            whole = await with_all_specials(questions, candidate, plain=facts.can.plain_tokenize)
+            whole = await proven_map(questions, facts, candidate)
             if whole is not candidate:
                 self.maps.replace(whole)
                 log.warning(

@@ -7,13 +7,16 @@ Server reference: llama.cpp, tools/server/README.md (`/tokenize`, `/apply-templa
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from gateway.engine.http.answers import error_of_answer, expecting
 from gateway.engine.http.questions import Ask, JsonQuestions
 from gateway.engine.interface import EngineFacts, Filled, Message, Moved, Options
 from gateway.engine.llama_cpp.json import KIND, read_facts
 from gateway.errors import EngineRefused
+
+_BETWEEN: Final = -1
+"""What stands between two texts in a list of them: no token has this id."""
 
 
 class Questions(JsonQuestions):
@@ -34,7 +37,25 @@ class Questions(JsonQuestions):
 
     async def tokenize(self, text: str, *, specials: bool) -> list[int]:
         """`POST /tokenize`, without BOS."""
-        answer = await self._post("/tokenize", {"content": text, "add_special": False, "parse_special": specials})
+        return await self._tokens(text, specials=specials)
+
+    async def tokenize_each(self, texts: Sequence[str], *, specials: bool) -> list[list[int]]:
+        """`POST /tokenize` of a list: the server tokenizes each text on its own, and passes numbers through.
+
+        So a number that is no id tells the texts apart. A server that does not pass it through is asked text by text.
+        """
+        parts: list[list[int]] = [[]]
+        for token in await self._tokens([each for text in texts for each in (text, _BETWEEN)], specials=specials):
+            if token == _BETWEEN:
+                parts.append([])
+            else:
+                parts[-1].append(token)
+        if len(parts) == len(texts) + 1 and not parts[-1]:
+            return parts[:-1]
+        return [await self.tokenize(text, specials=specials) for text in texts]
+
+    async def _tokens(self, content: str | list[str | int], *, specials: bool) -> list[int]:
+        answer = await self._post("/tokenize", {"content": content, "add_special": False, "parse_special": specials})
         with expecting(self._url, KIND):
             return [int(token) for token in answer["tokens"]]
 

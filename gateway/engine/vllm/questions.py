@@ -92,6 +92,10 @@ class Questions(JsonQuestions):
         del specials
         return await self._ids({"prompt": text, "add_special_tokens": False})
 
+    async def tokenize_each(self, texts: Sequence[str], *, specials: bool) -> list[list[int]]:
+        """One request for each: vLLM takes one text at a time, and its connections last."""
+        return [await self.tokenize(text, specials=specials) for text in texts]
+
     async def embed(
         self, inputs: Sequence[Sequence[int]], encoding_format: str | None, dimensions: int | None
     ) -> dict[str, Any]:

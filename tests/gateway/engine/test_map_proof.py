@@ -1,15 +1,19 @@
 """A map is proven against the real engine: the model's own passes, any other is refused with what differs."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.map_proof import BATTERY, check_map, with_all_specials
+from gateway.engine.llama_cpp.questions import Questions
+from gateway.engine.map_proof import BATTERY, proven_map, with_all_specials
 from gateway.engine.readiness import EngineRoute
 from gateway.errors import MapDiffers
 from gateway.observe.logs import get_logger
@@ -18,7 +22,12 @@ from gateway.observe.notices import TokenNotices
 from gateway.proxy import ResultTokens
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.testing import tiny_map
+from leaf_sdk.testing.gguf import gguf_model
 from leaf_sdk.vocab import TokenMap, load_map
+from leaf_sdk.vocab.byte_level import ALPHABET
+
+ROOT = Path(__file__).parents[3]
+TEMPLATE = ROOT / "tests" / "third_party" / "chat_templates" / "Qwen3-Coder.jinja"
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
@@ -42,20 +51,20 @@ def swap(fields: dict[str, Any], one: str, other: str) -> None:
 
 
 async def test_map_of_the_model_itself_is_proven(engine, model_map):
-    await check_map(engine, await engine.facts(), model_map)
+    await proven_map(engine, await engine.facts(), model_map)
 
 
 async def test_published_map_with_names_of_roles_is_proven_too(engine, model_map_bytes):
     with_roles = changed(model_map_bytes, lambda f: f["special_tokens"].update({"eos": 2, "bos": 1, "pad": 2}))
 
-    await check_map(engine, await engine.facts(), with_roles)
+    await proven_map(engine, await engine.facts(), with_roles)
 
 
 @pytest.mark.parametrize(("one", "other"), [("Hello", "line"), ("1", "2"), ("Ã¼", "Ã©"), ("Ċ", "ĉ")])
 async def test_swapped_words_are_found_and_shown_with_both_id_lists(engine, model_map_bytes, model_map, one, other):
     swapped = changed(model_map_bytes, lambda fields: swap(fields, one, other))
     with pytest.raises(MapDiffers) as differs:
-        await check_map(engine, await engine.facts(), swapped)
+        await proven_map(engine, await engine.facts(), swapped)
 
     error = differs.value
     assert error.sample in BATTERY
@@ -70,7 +79,7 @@ async def test_other_cut_of_the_text_is_found(engine, model_map_bytes):
         fields["merges"] = [merge for merge in fields["merges"] if merge != "Ġ t"]
 
     with pytest.raises(MapDiffers):
-        await check_map(engine, await engine.facts(), changed(model_map_bytes, without_a_merge))
+        await proven_map(engine, await engine.facts(), changed(model_map_bytes, without_a_merge))
 
 
 async def test_swapped_markers_are_found(engine, model_map_bytes):
@@ -80,7 +89,7 @@ async def test_swapped_markers_are_found(engine, model_map_bytes):
         specials["<|im_start|>"], specials["<|im_end|>"] = specials["<|im_end|>"], specials["<|im_start|>"]
 
     with pytest.raises(MapDiffers) as differs:
-        await check_map(engine, await engine.facts(), changed(model_map_bytes, swapped))
+        await proven_map(engine, await engine.facts(), changed(model_map_bytes, swapped))
 
     assert differs.value.sample == "<|im_end|>"
     assert (differs.value.map_ids, differs.value.engine_ids) == ([1], [2])
@@ -89,12 +98,12 @@ async def test_swapped_markers_are_found(engine, model_map_bytes):
 async def test_map_with_more_ids_than_the_engine_has_is_refused_by_size(engine, model_map):
     facts = replace(await engine.facts(), vocabulary=len(model_map) - 1)
     with pytest.raises(MapDiffers, match="vocabulary"):
-        await check_map(engine, facts, model_map)
+        await proven_map(engine, facts, model_map)
 
 
 async def test_map_of_another_model_is_refused(engine):
     with pytest.raises(MapDiffers):
-        await check_map(engine, await engine.facts(), tiny_map())
+        await proven_map(engine, await engine.facts(), tiny_map())
 
 
 def without(*names: str) -> Callable[[dict[str, Any]], None]:
@@ -112,7 +121,6 @@ async def test_map_that_lists_every_control_token_stays_as_it_is(engine, model_m
 async def test_control_token_that_the_map_leaves_out_counts_as_special_whatever_the_map_says(engine, model_map_bytes):
     poorer = changed(model_map_bytes, without("<repo_name>", "<filename>"))
     assert 3 not in poorer.special_ids
-    await check_map(engine, await engine.facts(), poorer)
 
     whole = await with_all_specials(engine, poorer)
 
@@ -127,12 +135,16 @@ async def test_every_control_token_of_the_model_is_found_in_few_requests_where_t
     engine, model_map_bytes, model_map
 ):
     bare = changed(model_map_bytes, lambda fields: fields["special_tokens"].clear())
-    asked: list[str] = []
+    asked: list[object] = []
 
     class Counted:
         async def tokenize(self, text: str, *, specials: bool) -> list[int]:
             asked.append(text)
             return await engine.tokenize(text, specials=specials)
+
+        async def tokenize_each(self, texts: Sequence[str], *, specials: bool) -> list[list[int]]:
+            asked.append(texts)
+            return await engine.tokenize_each(texts, specials=specials)
 
     whole = await with_all_specials(Counted(), bare)
 
@@ -176,3 +188,65 @@ async def test_leaf_ids_of_a_control_token_that_the_map_leaves_out_are_refused(e
         result = {"content": [{"type": "text", "text": "<repo_name>" * 2, "_meta": meta}]}
         (made,) = tokens.for_engine("tool", result, route.ready().token_map).pieces
     assert (made.source, 3 in made.ids) == ("shim", False)
+
+
+@pytest.fixture(scope="module")
+def gemma_like(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A vocabulary with 300 added tokens that are text, among them `</s>`, which llama.cpp makes a control token."""
+    plain = [blank * n for blank in ("\n", "\t") for n in range(2, 152)][:299]
+    tokens = [*ALPHABET, "he", "</s>", *plain, "<bos>", "<eos>"]
+    pairs = {
+        "llama.context_length": 8192,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [1] * (len(ALPHABET) + 1) + [4] * 300 + [3] * 2,
+        "tokenizer.ggml.merges": ["h e"],
+        "tokenizer.ggml.bos_token_id": tokens.index("<bos>"),
+        "tokenizer.ggml.eos_token_id": tokens.index("<eos>"),
+        "tokenizer.ggml.add_bos_token": False,
+    }
+    path = tmp_path_factory.mktemp("gemma") / "gemma-like.gguf"
+    path.write_bytes(gguf_model(pairs))
+    return path
+
+
+@pytest.fixture(scope="module")
+def gemma_like_url(gemma_like: Path) -> Iterator[str]:
+    command = [sys.executable, str(ROOT / "tests" / "template_server.py"), str(gemma_like)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(f"{TEMPLATE}\n".encode())
+        child.stdin.flush()
+        yield child.stdout.readline().decode().strip()
+        child.kill()
+
+
+async def test_map_with_many_added_tokens_and_one_that_the_engine_makes_control_is_proven(
+    gemma_like: Path, gemma_like_url: str
+):
+    engine = EngineConfig(kind="url", url=gemma_like_url)
+    route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig(map=str(gemma_like))), lambda up, reason: None)
+    async with route.running():
+        proven = route.ready().token_map
+
+    assert route.maps.left_out[proven.map_id] == ["</s>"]
+    assert "\n\n" not in proven.special_texts
+
+
+async def test_texts_of_one_request_are_tokenized_as_each_is_alone(engine):
+    texts = ["", "Hello", " world", "<|im_end|>", "-1", "é\n", ""]
+    for specials in (False, True):
+        alone = [await engine.tokenize(text, specials=specials) for text in texts]
+        assert await engine.tokenize_each(texts, specials=specials) == alone
+
+
+async def test_server_that_passes_no_numbers_through_is_asked_text_by_text():
+    async def ask(method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        content: Any = json.loads(body)["content"]
+        texts = [each for each in content if isinstance(each, str)] if isinstance(content, list) else [content]
+        return 200, json.dumps({"tokens": [ord(sign) for text in texts for sign in text]}).encode()
+
+    questions = Questions("http://127.0.0.1", ask)
+    assert await questions.tokenize_each(["a", "bc", ""], specials=False) == [[97], [98, 99], []]
