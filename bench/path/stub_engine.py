@@ -143,7 +143,11 @@ class Stub:
         }
 
     def _tokenize(self, asked: dict[str, Any]) -> dict[str, Any]:
-        return {"tokens": self._map.encode(asked["content"], specials=bool(asked.get("parse_special", True)))}
+        content, specials = asked["content"], bool(asked.get("parse_special", True))
+        # A list holds texts, and numbers that are passed through.
+        parts = content if isinstance(content, list) else [content]
+        given = ([part] if isinstance(part, int) else self._map.encode(part, specials=specials) for part in parts)
+        return {"tokens": [token for ids in given for token in ids]}
 
     def _template(self, asked: dict[str, Any]) -> dict[str, str]:
         turns = (f"<|im_start|>{each['role']}\n{each.get('content') or ''}<|im_end|>\n" for each in asked["messages"])

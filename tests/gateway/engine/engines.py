@@ -73,13 +73,19 @@ class FakeEngine:
             "/v1/models": lambda: {"data": [{"id": self.model, "meta": {"n_vocab": len(self.token_map)}}]},
             "/slots": lambda: [{"id": n, "is_processing": False} for n in range(self.slots)],
             "/tokenize": lambda: {
-                "tokens": self.token_map.encode(asked["content"], specials=bool(asked.get("parse_special", True)))
+                "tokens": self._tokens(asked["content"], specials=bool(asked.get("parse_special", True)))
             },
         }
         if path not in pages:
             return b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
         text = json.dumps(pages[path]()).encode()
         return (HEAD.format(kind="application/json") + f"content-length: {len(text)}\r\n\r\n").encode() + text
+
+    def _tokens(self, content: str | list[str | int], *, specials: bool) -> list[int]:
+        """A list holds texts, and numbers that are passed through."""
+        parts = content if isinstance(content, list) else [content]
+        given = ([part] if isinstance(part, int) else self.token_map.encode(part, specials=specials) for part in parts)
+        return [token for ids in given for token in ids]
 
     def _generate(self, asked: dict[str, Any]) -> bytes:
         self.prompts.append(asked["prompt"])
