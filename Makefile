@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help help-all lock mutants pool-check release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges families faults fmt fuzz grammar-seeds help help-all lock mutants pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -81,6 +81,12 @@ tokenizers: $(READY) ## fetch real models' tokenizers into .tools, for test-toke
 
 test-tokenizers: tokenizers ## hold maps of real models' tokenizers against their libraries and llama.cpp: ten minutes
 	@$(BIN)/pytest -m tokenizers tests/leaf_sdk tests/gateway/proxy/test_control_tokens.py tests/gateway/engine/test_markers.py
+
+families: tokenizers ## start, call and continue with the tokenizers and templates of nine real model families: ten minutes
+	@$(BIN)/pytest -q -m families tests/families
+
+real-models: $(READY) ## forty tasks for real models, the gateway and a stock llama-server side by side: hours, SHORT=1: four tasks; MODEL=, SEEDS=3 (downloads 2 GB)
+	@$(BIN)/python -m bench.real_models $(MODEL) $(if $(SHORT),--short) --seeds $(or $(SEEDS),0)
 
 test-templates: $(READY) ## try every marker at every place of every chat template of llama.cpp's set, and conversations that come back: an hour
 	@CODEC_ALL_MARKERS=1 $(BIN)/pytest -q --timeout 3600 tests/gateway/engine/test_foreign_text.py tests/gateway/agent/recall

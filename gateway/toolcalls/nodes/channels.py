@@ -60,7 +60,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class HarmonyCall(Node):
-    """A call's header, which is `length` characters long, and its arguments. The grammar writes the usual header."""
+    """A call's header, which is `length` characters long, and its arguments; the grammar writes the template's."""
 
     tool: str = ""
     length: int = 0
@@ -76,9 +76,12 @@ class HarmonyCall(Node):
         return (yield from Json().run(at))
 
     def grammar(self, g: Grammar) -> str:
-        """Write the header and the arguments. A grammar can't name the end marker, which ends the generation."""
-        head = f"{_CHANNEL}commentary to=functions.{g.current.name} {_CONSTRAIN}json{_MESSAGE}"
-        return f"{g.literal(head)} {g.arguments()}"
+        """Write the header as the templates do, and the arguments.
+
+        A grammar can't name the end marker, which ends the generation.
+        """
+        head = g.markup(f" to=functions.{{name}}{_CHANNEL}commentary json{_MESSAGE}", name=g.current.name)
+        return f"{head} {g.arguments()}"
 
 
 _END = Seq(Space(), unwritten(Choice(*map(Marker, _ENDS))))

@@ -6,6 +6,7 @@ the grammar is given to it with every character as a lexeme of its own.
 """
 
 import random
+import re
 from collections.abc import Callable
 
 import llguidance
@@ -90,8 +91,12 @@ def test_a_text_is_in_the_grammar_for_one_reader_as_for_the_other(name: str, too
 RENDERED_OTHERWISE: dict[str, Callable[[str], str]] = {
     # The prompt ends with the mark that begins a turn, or prose goes before.
     "functionary_32": lambda text: text.removeprefix(">>>"),
-    # The token that ends the turn is the engine's to write.
-    "harmony": lambda text: text.removesuffix("<|call|>").replace("<|call|>", "<|end|>"),
+    # The template names the tool before the channel. The token that ends the turn is the engine's to write.
+    "harmony": lambda text: re.sub(
+        r"<\|channel\|>commentary( to=\S+) <\|constrain\|>json",
+        r"\1<|channel|>commentary json",
+        text.removesuffix("<|call|>").replace("<|call|>", "<|end|>"),
+    ),
     "muse_glimmer": lambda text: text.removeprefix("<|start|>assistant").removesuffix("<|eom|>"),
     "inkling": lambda text: text.removeprefix("<|message_model|>"),
     # Both are read; the grammar writes the one.
