@@ -185,13 +185,19 @@ def _problems(report: dict[str, Any]) -> list[str]:
         for each in server["invalid_tools"]
     ]
     # An older gateway does not report them.
+    malformed = [
+        f"{server['name']}: {len(found)} malformed fields in its lists (see codec-gateway doctor {server['name']}), "
+        f"the first: {found[0]['item']!r}: {found[0]['field']}: {found[0]['reason']}"
+        for server in report["servers"]
+        if (found := server.get("malformed"))
+    ]
     faults = [
         f"{each['server'] or 'a request'}: {each['tool']!r}: {each['reason']}" for each in report.get("tool_faults", ())
     ]
     problems = [report[part]["problem"] for part in ("pins", "keys") if report[part]["problem"]]
     # An older gateway does not report it.
     advice = [report["definition_advice"]] if report.get("definition_advice") else []
-    return servers + pins + invalid + faults + problems + advice
+    return servers + pins + invalid + malformed + faults + problems + advice
 
 
 def _engine(engine: dict[str, Any]) -> str:

@@ -108,7 +108,7 @@ class Resolver:
         known to be incomplete. Any other name is refused here, so that it reaches no server.
 
         Raises:
-            UnknownTool: the tool is blocked by a pin, or its headers are not valid.
+            UnknownTool: the tool is blocked by a pin, or its definition is not valid.
         """
         if own in self._upstreams[server].pins.blocked:
             raise UnknownTool(
@@ -119,6 +119,11 @@ class Resolver:
             raise UnknownTool(
                 f"tool {escape_text(own, NAME_LENGTH)!r} of server {server!r} is not offered, because its inputSchema "
                 f"asks for invalid headers: {escape_text(why, _REASON)}; the server's author has to correct it"
+            )
+        if (why := self._upstreams[server].reader.why_left_out("tools").get(own)) is not None:
+            raise UnknownTool(
+                f"tool {escape_text(own, NAME_LENGTH)!r} of server {server!r} is not offered, because its definition "
+                f"is malformed: {escape_text(why, _REASON)}; the server's author has to correct it"
             )
         return self._upstreams[server].lists.may_have_tool(own, caller)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from gateway.config.model import Transport
 from gateway.proxy.bolt_on import BoltOnStatus
+from gateway.proxy.upstream.item_reader import MalformedField
 from gateway.proxy.upstream.lifecycle import State
 from gateway.proxy.upstream.upstream import Upstream
 
@@ -39,6 +40,8 @@ class UpstreamStatus:
     """How each of its tools is called, if they are bolt-ons and up."""
     invalid_tools: Mapping[str, str] = field(default_factory=dict[str, str])
     """Its tools that are not offered, by their own names, and why."""
+    malformed: tuple[MalformedField, ...] = ()
+    """What clients could not have read of its lists as they came."""
 
 
 def status_of(upstream: Upstream, now: float, bolt_ons: tuple[BoltOnStatus, ...]) -> UpstreamStatus:
@@ -60,5 +63,6 @@ def status_of(upstream: Upstream, now: float, bolt_ons: tuple[BoltOnStatus, ...]
         resources=upstream.count("resources"),
         offers=upstream.offers,
         bolt_ons=bolt_ons,
-        invalid_tools=upstream.tool_headers.invalid,
+        invalid_tools=upstream.invalid_tools,
+        malformed=upstream.reader.malformed,
     )

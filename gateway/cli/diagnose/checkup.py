@@ -237,7 +237,8 @@ async def _check_server(
             bolt_ons=tuple(_escaped(each) for each in status.bolt_ons),
         )
         counts = {tool.name: (tool.tokens, tool.ids) for tool in tools}
-        advice = (*advice_for(upstream, proxy.tools(), counts, status.invalid_tools), *_misses(found, "text"))
+        told = advice_for(upstream, proxy.tools(), counts, status.invalid_tools, status.malformed)
+        advice = (*told, *_misses(found, "text"))
         found = replace(found, warnings=advice, problems=_misses(found, "refused"))
         return found, await _own_lists(proxy, Naming(alone).prefix(upstream.name))
 

@@ -5,20 +5,21 @@ moment, so that clients see what they would see without a gateway. Concurrent re
 knows no public names and no other session.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 import anyio
 
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller
-from gateway.proxy.results import exceeds, objects_in
+from gateway.proxy.results import exceeds
+from gateway.proxy.upstream.item_forms import KEYS, Kind
+from gateway.proxy.upstream.item_reader import ItemReader
 from gateway.proxy.upstream.session import ListKind, Session
 from gateway.proxy.uris import fits
 
-Kind = Literal["tools", "prompts", "resources", "templates"]
 KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
 METHODS: Final[dict[Kind, str]] = {
     "tools": "tools/list",
@@ -32,7 +33,6 @@ FIELDS: Final[dict[Kind, str]] = {
     "resources": "resources",
     "templates": "resourceTemplates",
 }
-_KEYS: Final[dict[Kind, str]] = {"tools": "name", "prompts": "name", "resources": "uri", "templates": "uriTemplate"}
 Screen = Callable[[Sequence[dict[str, Any]]], tuple[dict[str, Any], ...]]
 _PAGES: Final = 100
 _MOST: Final = 5000
@@ -46,7 +46,7 @@ class Listed:
     """One complete list."""
 
     items: tuple[dict[str, Any], ...]
-    """Raw definitions, in the server's order, without those that have no name or URI."""
+    """The definitions that clients can read, in the server's order, each as it came if nothing is wrong with it."""
     around: dict[str, Any]
     """The other fields of the first page's result (`_meta`, `ttlMs`, unknown ones), without the cursor, in the form of
     the session's era."""
@@ -59,11 +59,18 @@ class Listing:
     """The lists of one session."""
 
     def __init__(
-        self, session: Session, result_bytes: int, screen: Screen = tuple, asker: Caller | None = None
+        self,
+        session: Session,
+        result_bytes: int,
+        reader: ItemReader,
+        screen: Screen = tuple,
+        asker: Caller | None = None,
     ) -> None:
-        """`result_bytes`: bytes of the largest list. `screen` returns the tools of a list that may be shown. `asker`:
-        on whose behalf the lists are requested; None: a caller that announces no capabilities.
+        """`result_bytes`: bytes of the largest list. `reader` reads all lists of the server. `screen` returns the tools
+        of a list that may be shown. `asker`: on whose behalf the lists are requested; None: a caller that announces no
+        capabilities.
         """
+        self._reader = reader
         self._session = session
         self._asker = asker
         self._bytes = result_bytes
@@ -74,7 +81,7 @@ class Listing:
 
     def asked_by(self, asker: Caller) -> "Listing":
         """Return the lists of the same session on behalf of another caller; none is known yet."""
-        return Listing(self._session, self._bytes, self._screen, asker)
+        return Listing(self._session, self._bytes, self._reader, self._screen, asker)
 
     def known(self, kind: Kind) -> Listed | None:
         """The list as last seen, however old; None if it was never fetched."""
@@ -95,7 +102,7 @@ class Listing:
     def holds(self, kind: Kind, name: str) -> bool:
         """Whether this name, URI or template is in the list as last seen."""
         listed = self.known(kind)
-        return listed is not None and any(item[_KEYS[kind]] == name for item in listed.items)
+        return listed is not None and any(item[KEYS[kind]] == name for item in listed.items)
 
     def holds_uri(self, uri: str) -> bool:
         """Whether this resource, or a template that it fits, is in the lists as last seen."""
@@ -154,24 +161,36 @@ class Listing:
         return kept[0] if kept is not None and monotonic() < kept[1] else None
 
     async def _fetch(self, kind: Kind) -> Listed:
-        items: list[dict[str, Any]] = []
+        items: list[object] = []
         around: dict[str, Any] = {}
-        cursor: object = None
+        cursors = dict[str, None]()
+        last: list[object] | None = None
         caller = self._asker or (NOBODY_MODERN if self._session.modern else NOBODY)
-        for page_number in range(_PAGES):
-            params = {} if cursor is None else {"cursor": cursor}
+        for _ in range(_PAGES):
+            params = {"cursor": list(cursors)[-1]} if cursors else {}
             page = await self._session.request(METHODS[kind], params, caller)
-            if page_number == 0:
-                around = {key: value for key, value in page.items() if key not in (FIELDS[kind], "nextCursor")}
-            items += [each for each in objects_in(page.get(FIELDS[kind])) if isinstance(each.get(_KEYS[kind]), str)]
+            found = self._reader.read_page(kind, FIELDS[kind], page)
+            if last is None:
+                around = _around(page, FIELDS[kind])
+            # A server that knows no cursors answers each request with the same page.
+            items += [] if found and found == last else found
+            last = found
             if exceeds(items, self._bytes):
                 raise self._unusable(f"describes its {kind} in more than {self._bytes} bytes (limits.result_bytes)")
-            cursor = page.get("nextCursor")
+            cursor = self._reader.read_cursor(kind, page.get("nextCursor"), cursors)
             if cursor is None:
-                return Listed(self._screen(items) if kind == "tools" else tuple(items), around)
+                read = self._reader.read(kind, items, modern=self._session.modern)
+                return Listed(self._screen(read) if kind == "tools" else tuple(read), around)
+            cursors[cursor] = None
             if len(items) > _MOST:
                 break
         raise self._unusable(f"lists too many {kind}: expected at most {_MOST}, in {_PAGES} pages")
 
     def _unusable(self, why: str) -> UpstreamUnavailable:
         return UpstreamUnavailable(f"server {self._session.server!r} {why}", server=self._session.server)
+
+
+def _around(page: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """What a page holds besides its items, without a `_meta` that is no object: clients would refuse the whole list."""
+    kept = {key: value for key, value in page.items() if key not in (field, "nextCursor")}
+    return kept if isinstance(kept.get("_meta", kept), dict) else {k: v for k, v in kept.items() if k != "_meta"}

@@ -17,6 +17,7 @@ from pydantic_core import to_json
 from gateway.config.model import UpstreamConfig
 from gateway.proxy.caller import ClientSession, Nobody, Principal
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
+from gateway.proxy.upstream.item_reader import ItemReader
 from gateway.proxy.upstream.listing import Listing, Screen
 from gateway.proxy.upstream.negotiation import Terms, negotiate
 from gateway.proxy.upstream.session import ListKind, Session, least_severe
@@ -122,12 +123,14 @@ class Opener:
         connect: Connect,
         dropped: Callable[[str], None],
         changes: Changes,
+        reader: ItemReader,
         screen: Screen,
         *,
         result_bytes: int,
         time: float,
     ) -> None:
-        """`screen`: see `Listing`. `time`: seconds for negotiating."""
+        """`reader`, `screen`: see `Listing`. `time`: seconds for negotiating."""
+        self._reader = reader
         self._screen = screen
         self._config = config
         self._connect = connect
@@ -163,7 +166,7 @@ class Opener:
             on_sampling=self._changes.sample if self._config.sampling_tokens else None,
             tasks=self._tasks,
         )
-        member = Member(session, Listing(session, self._bytes, self._screen))
+        member = Member(session, Listing(session, self._bytes, self._reader, self._screen))
         async with self._connect(session) as transport:
             with anyio.move_on_after(self._time) as negotiating:
                 await negotiate(session, transport, terms)

@@ -23,7 +23,7 @@ from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.kept_definitions import PinnedDefinitions
-from gateway.proxy.upstream.tool_warnings import ToolWarnings
+from gateway.proxy.upstream.list_warnings import ListWarnings
 
 _TOOLS: Final = 5000
 """Tools of one server that are pinned, at most, including former ones."""
@@ -158,7 +158,7 @@ class Pins:
         self._file = file or PinFile()
         self._key = f"{config.name} {_target(config)}"
         self._log = get_logger("gateway.proxy").bind(server=config.name)
-        self._warnings = ToolWarnings[tuple[str, str]](
+        self._warnings = ListWarnings[tuple[str, str]](
             config.name,
             "a tool's definition is not the pinned one",
             "more tools have definitions that are not the pinned ones",

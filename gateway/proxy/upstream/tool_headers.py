@@ -13,7 +13,7 @@ from typing import Any, Final
 from gateway.config.model import UpstreamConfig
 from gateway.observe.escape import escape_text
 from gateway.protocol.annotations import invalid_annotation
-from gateway.proxy.upstream.tool_warnings import ToolWarnings
+from gateway.proxy.upstream.list_warnings import ListWarnings
 
 _NAME: Final = 128
 _REASON: Final = 300
@@ -28,7 +28,7 @@ class ToolHeaders:
         self.invalid = _NONE
         """The tools that are not offered, by the server's own names, and why."""
         self._applies = config.transport == "http"
-        self._warnings = ToolWarnings[str](
+        self._warnings = ListWarnings[str](
             config.name,
             "a tool is not offered: the headers that it asks for are not valid",
             "more tools are not offered: their headers are not valid",

@@ -18,7 +18,9 @@ from gateway.proxy.upstream.caller_lists import CallerLists
 from gateway.proxy.upstream.concurrency import Gate, Users
 from gateway.proxy.upstream.dispatcher import Dispatcher
 from gateway.proxy.upstream.given_uris import GivenUris
-from gateway.proxy.upstream.listing import Kind, Listed
+from gateway.proxy.upstream.item_forms import Kind
+from gateway.proxy.upstream.item_reader import ItemReader
+from gateway.proxy.upstream.listing import Listed
 from gateway.proxy.upstream.members import Connect, Member, Opener
 from gateway.proxy.upstream.pins import Pins
 from gateway.proxy.upstream.sampling import Allowance, Sampler
@@ -67,11 +69,13 @@ class Upstream:
         self._listener = listener
         self.pins = Pins(config, metrics.pin_broken)
         self.tool_headers = ToolHeaders(config)
+        self.reader = ItemReader(config.name)
         opener = Opener(
             config,
             connect,
             metrics.notification_dropped,
             self,
+            self.reader,
             self._screen,
             result_bytes=limits.result_bytes,
             time=limits.start_timeout,
@@ -112,6 +116,11 @@ class Upstream:
     def was_up(self) -> bool:
         """Whether it has ever been up."""
         return self.supervisor.last is not None
+
+    @property
+    def invalid_tools(self) -> Mapping[str, str]:
+        """Its tools that are not offered because of how they are defined, by their own names, and why."""
+        return {**self.reader.why_left_out("tools"), **self.tool_headers.invalid}
 
     @property
     def offers(self) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from gateway.config.model import UpstreamConfig
 from gateway.engine.tool_forms import nowhere
 from gateway.observe.escape import escape_text
 from gateway.proxy import ToolEntry
+from gateway.proxy.upstream.item_reader import MalformedField
 from gateway.serve.admin.leaf_ids import Judgement
 from gateway.toolcalls.schema.pointers import dead_references
 
@@ -23,6 +24,7 @@ _MANY_TOKENS: Final = 10_000
 _SHOWN: Final = 100
 _REASON: Final = 300
 _LISTED: Final = 5
+_SENTENCES: Final = 20
 
 
 def advice_for(
@@ -30,12 +32,14 @@ def advice_for(
     entries: Sequence[ToolEntry],
     found: Mapping[str, tuple[int, Judgement]],
     invalid: Mapping[str, str],
+    malformed: Sequence[MalformedField] = (),
 ) -> Iterator[str]:
     """Sentences about one server.
 
     Args:
         found: by a tool's public name, the number of tokens of its definition and the judgement of its ids.
         invalid: by a tool's own name, the reason why it is not offered.
+        malformed: what clients could not have read of its lists as they came.
     """
     if _tells_secrets(upstream):
         yield "its credentials are sent unencrypted: use its https address"
@@ -56,9 +60,24 @@ def advice_for(
             yield f"tool {escape_text(entry.name, _SHOWN)!r}: {escape_text(nowhere(dead), _REASON)}"
     for name, why in invalid.items():
         yield f"{escape_text(name, _SHOWN)!r} is not offered: {escape_text(why, _REASON)}"
+    yield from _on_malformed(malformed)
     for name, (_, ids) in found.items():
         if ids.word == "refused":
             yield f"the ids of {escape_text(name, _SHOWN)!r} are not used: {ids.detail}"
+
+
+def _on_malformed(malformed: Sequence[MalformedField]) -> Iterator[str]:
+    """A sentence for each kind of flaw, with the items that have it."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for each in malformed:
+        # A tool that is left out is told as one that is not offered.
+        if not (each.left_out and each.kind == "tools"):
+            what = f"{each.field}: {each.reason}" if each.field else each.reason
+            found.setdefault((each.kind, what, " (left out)" if each.left_out else ""), []).append(each.item)
+    for (kind, what, end), items in list(found.items())[:_SENTENCES]:
+        yield f"malformed in the list of {kind}: {_join(items)}: {escape_text(what, _REASON)}{end}"
+    if len(found) > _SENTENCES:
+        yield f"{len(found) - _SENTENCES} more kinds of malformed fields in its lists"
 
 
 def advice_on_context(tokens: int, context: int | None, search: bool | Literal["auto"]) -> str | None:

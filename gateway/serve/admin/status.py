@@ -25,6 +25,7 @@ from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ToolEntry, UpstreamStatus
 from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.costs import DefinitionCosts
+from gateway.proxy.upstream.item_reader import MalformedField
 from gateway.proxy.upstream.pins import PinFile
 from gateway.serve.admin.advice import advice_on_context
 from gateway.serve.admin.health import Readiness
@@ -33,6 +34,8 @@ from gateway.shared import Shared
 
 _CAUSE: Final = 500
 _NAME: Final = 128
+_MALFORMED: Final = 100
+"""Malformed fields of one server that are reported, at most."""
 
 
 class StatusReport:
@@ -145,6 +148,7 @@ class StatusReport:
                 {"tool": escape_text(name, _NAME), "reason": escape_text(why, _CAUSE)}
                 for name, why in sorted(status.invalid_tools.items())
             ],
+            "malformed": [_malformed(each) for each in status.malformed[:_MALFORMED]],
             "bolt_ons": [_bolt_on(each) for each in status.bolt_ons],
         }
 
@@ -200,6 +204,17 @@ def _member(status: MemberStatus, config: GatewayConfig, secrets: frozenset[str]
         "slots": None if facts is None else facts.slots,
         "answers": status.running,
         "breaker": status.breaker,
+    }
+
+
+def _malformed(field: MalformedField) -> dict[str, str | bool]:
+    """A field of an item that was mended, or for which the item is left out."""
+    return {
+        "list": field.kind,
+        "item": escape_text(field.item, _NAME),
+        "field": field.field,
+        "reason": escape_text(field.reason, _CAUSE),
+        "left_out": field.left_out,
     }
 
 

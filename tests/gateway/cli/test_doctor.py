@@ -175,10 +175,21 @@ def test_name_that_two_servers_offer_is_a_problem_that_names_both_and_a_uri_a_wa
 def test_names_that_clients_refuse_and_tools_without_words_are_warned_of(servers, tool, found) -> None:
     (server,) = found(servers(up={"tools": [tool("a.b"), tool("mute", description=None)], "result": text()}))["servers"]
 
-    names, silent = server["warnings"]
+    names, silent, _ = server["warnings"]
     assert "a.b" in names
     assert "mute" not in names
     assert "mute" in silent
+
+
+def test_malformed_items_are_warned_of_by_kind_of_flaw_with_what_became_of_them(servers, tool, found) -> None:
+    odd = [tool("one", title=None), tool("two", title=None), tool("gone", inputSchema="x"), tool("fine")]
+    (server,) = found(servers(up={"tools": odd, "result": text()}), "--no-call")["servers"]
+
+    assert [each["name"] for each in server["tools"]] == ["one", "two", "fine"]
+    assert server["warnings"] == [
+        "'gone' is not offered: inputSchema: expected an object, got 'x'",
+        "malformed in the list of tools: one, two: title: expected a string, got null; the field is dropped",
+    ]
 
 
 def test_definitions_that_cost_much_are_warned_of_with_a_way_out(servers, tool, found) -> None:

@@ -10,6 +10,11 @@ from gateway.cli.status import print_report
 MAP = "sha256:" + "ab" * 32
 
 
+MALFORMED = [
+    {"list": "tools", "item": "look", "field": "title", "reason": "expected a string, got null", "left_out": False}
+]
+
+
 def server(name: str, **more: Any) -> dict[str, Any]:
     tool = {"name": f"{name}__look", "tokens": 40, "estimated": False, "ids": "leaf", "pin_broken": False}
     return {
@@ -41,7 +46,10 @@ def report() -> dict[str, Any]:
         "engine": {"kind": "none"},
         "maps": {"session": MAP, "accepted": [MAP, "sha256:" + "cd" * 32]},
         "keys": {"names": ["laptop"], "problem": None},
-        "servers": [server("time", invalid_tools=[{"tool": "bad", "reason": "no header name"}]), gone],
+        "servers": [
+            server("time", invalid_tools=[{"tool": "bad", "reason": "no header name"}], malformed=MALFORMED),
+            gone,
+        ],
         "pins": {"broken": [{"server": "time", "tool": "look"}], "problem": None},
         "shim": {"leaf_bypasses": 7, "tokenize_calls": 5},
         "definition_tokens": 40,
@@ -127,3 +135,9 @@ def test_workers_are_shown_where_there_are_several(report) -> None:
 
     assert "workers" not in alone
     assert "workers 1 of 2 ready, 3 restarts" in page_of(report, 80)
+
+
+def test_malformed_fields_of_a_server_are_counted_and_the_first_is_told(report) -> None:
+    page = " ".join(page_of(report, 200).split())
+
+    assert "time: 1 malformed fields in its lists (see codec-gateway doctor time), the first: 'look': title:" in page

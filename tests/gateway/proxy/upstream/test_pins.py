@@ -188,7 +188,7 @@ def test_server_that_changes_all_its_tools_fills_no_log(file, caplog):
 
     said = [record.msg for record in caplog.records]
     assert [line["tool"] for line in said if "tool" in line] == [f"t{number:03}" for number in range(20)]
-    assert [line["tools"] for line in said if "tools" in line] == [80]
+    assert [line["count"] for line in said if "count" in line] == [80]
 
 
 def test_server_that_thinks_up_tools_for_ever_fills_no_disk_and_gets_nothing_unpinned_shown(file, monkeypatch):

@@ -62,7 +62,7 @@ def test_log_names_few_of_many_tools(caplog):
     ToolHeaders(HTTP).screen([tool(name=f"t{number}") for number in range(1000)])
 
     assert len(caplog.records) == 21
-    assert caplog.records[-1].msg["tools"] == 980
+    assert caplog.records[-1].msg["count"] == 980
 
 
 def test_tool_that_was_corrected_is_offered_again():

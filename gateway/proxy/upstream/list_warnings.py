@@ -1,7 +1,8 @@
-"""Warnings about the tools of one server, each logged once, however often the server lists the tool.
+"""Warnings about what one server lists, each logged once, however often the server lists it.
 
-Turns subjects (a tool, or one definition of it) into log lines for those that are new: some by name for each listing,
-the rest as a number, since a server could list thousands of new ones every second. It does not know what is wrong.
+Turns subjects (a tool, one definition of it, a field of an item) into log lines for those that are new: some by name
+for each listing, the rest as a number, since a server could list thousands of new ones every second. It does not know
+what is wrong.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +17,8 @@ _REMEMBERED: Final = 10_000
 """Subjects remembered as logged, at most."""
 
 
-class ToolWarnings(Generic[Subject]):
-    """What was logged about one server's tools."""
+class ListWarnings(Generic[Subject]):
+    """What was logged about one server's lists."""
 
     def __init__(self, server: str, event: str, event_for_rest: str) -> None:
         """`event`: the log event for each subject. `event_for_rest`: the one for those that are only counted."""
@@ -35,5 +36,5 @@ class ToolWarnings(Generic[Subject]):
         for each in new[:_LINES]:
             self._log.warning(self._event, **fields(each))
         if len(new) > _LINES:
-            self._log.warning(self._event_for_rest, tools=len(new) - _LINES)
+            self._log.warning(self._event_for_rest, count=len(new) - _LINES)
         return len(new)

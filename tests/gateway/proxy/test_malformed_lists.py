@@ -1,0 +1,187 @@
+"""One malformed item of one server costs nobody else, and odd pages end a list, not the server."""
+
+import json
+
+import pytest
+
+from gateway.errors import RpcError
+from gateway.proxy.upstream.item_reader import ItemReader, MalformedField
+
+pytestmark = pytest.mark.anyio
+MALFORMED = "a listed field is malformed"
+FINE = {"name": "fine", "inputSchema": {"type": "object"}}
+
+
+@pytest.fixture
+def listing(upstream):
+    """Makes the configuration of a server that lists this."""
+
+    def make(name="up", **says):
+        return upstream("lists", json.dumps({key.replace("_", "/"): value for key, value in says.items()}), name=name)
+
+    return make
+
+
+@pytest.fixture
+def warned(caplog):
+    """What was logged of malformed fields."""
+    return lambda: [
+        record.msg for record in caplog.records if isinstance(record.msg, dict) and record.msg["event"] == MALFORMED
+    ]
+
+
+def tools(*items):
+    return [{"tools": list(items)}]
+
+
+async def test_malformed_tool_is_mended_or_left_out_and_no_other_is_touched(listing, obeying, proxy_of, client):
+    bad = listing(
+        "bad",
+        tools_list=tools(
+            FINE,
+            {"name": "null", "inputSchema": None, "description": None},
+            {"name": "words", "inputSchema": "object"},
+            "no tool",
+        ),
+    )
+    async with proxy_of(bad, obeying("good")) as proxy:
+        listed = await proxy.handle("tools/list", {}, client())
+        status = proxy.statuses()[0]
+        called = await proxy.handle("tools/call", {"name": "bad__null", "arguments": {}}, client())
+        with pytest.raises(RpcError) as refused:
+            await proxy.handle("tools/call", {"name": "bad__words", "arguments": {}}, client())
+
+    assert listed["tools"] == [
+        {**FINE, "name": "bad__fine"},
+        {"name": "bad__null", "inputSchema": {"type": "object"}},
+        {"name": "good__do", "inputSchema": {"type": "object"}},
+    ]
+    assert called["content"][0]["text"] == "null"
+    assert "tool 'words' of server 'bad' is not offered, because its definition is malformed: inputSchema" in str(
+        refused.value
+    )
+    assert status.tools == 2
+    assert status.invalid_tools["words"] == "inputSchema: expected an object, got 'object'"
+    assert {(each.item, each.field, each.left_out) for each in status.malformed} == {
+        ("null", "description", False),
+        ("null", "inputSchema", False),
+        ("words", "inputSchema", True),
+        ("number 4 in the list", "", True),
+    }
+
+
+def test_each_malformed_field_is_logged_once_however_often_it_is_listed(warned):
+    reader = ItemReader("up")
+    items = [{**FINE, "title": None, "icons": [{}]}, {**FINE, "name": "b", "_meta": []}]
+    for _ in range(3):
+        reader.read("tools", items, modern=False)
+
+    assert sorted((each["server"], each["item"], each["field"], each["left_out"]) for each in warned()) == [
+        ("up", "b", "_meta", False),
+        ("up", "fine", "icons[0]", False),
+        ("up", "fine", "title", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "field", "bad", "left"),
+    [
+        ("prompts", "prompts/list", "prompts", [{"name": "p", "arguments": None}, {"name": 3}], [{"name": "up__p"}]),
+        ("resources", "resources/list", "resources", [{"uri": "x:1"}, {"name": "x"}], [{"uri": "x:1", "name": "x:1"}]),
+        (
+            "templates",
+            "resources/templates/list",
+            "resourceTemplates",
+            [{"uriTemplate": "x:{a}", "name": "t", "mimeType": None}, []],
+            [{"uriTemplate": "x:{a}", "name": "t"}],
+        ),
+    ],
+)
+async def test_other_lists_are_read_the_same_way(listing, proxy_of, client, kind, method, field, bad, left):
+    server = listing(tools_list=tools(FINE), **{method.replace("/", "_"): [{field: bad, "_meta": None}]})
+    async with proxy_of(server) as proxy:
+        listed = await proxy.handle(method, {}, client())
+        malformed = proxy.statuses()[0].malformed
+
+    assert listed == {field: left}
+    assert {each.kind for each in malformed} == {kind}
+    assert any(each.left_out for each in malformed)
+
+
+def test_item_that_is_listed_rightly_again_is_no_longer_reported():
+    reader = ItemReader("up")
+    reader.read("tools", [{**FINE, "title": None}, {"name": "other", "inputSchema": 3}, 7], modern=False)
+    assert [each.item for each in reader.malformed] == ["fine", "other", "number 3 in the list"]
+    assert reader.why_left_out("tools") == {
+        "other": "inputSchema: expected an object, got 3",
+        "number 3 in the list": "the item: expected an object, got 7",
+    }
+
+    reader.read("tools", [FINE, {**FINE, "name": "third"}, {**FINE, "name": "fourth"}], modern=False)
+    assert reader.malformed == (
+        MalformedField("tools", "other", "inputSchema", "expected an object, got 3", left_out=True),
+    )
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        [{"tools": [FINE], "nextCursor": ""}],
+        [{"tools": [FINE], "nextCursor": False}],
+        [{"tools": [FINE], "nextCursor": 7}],
+        [{"tools": [FINE], "nextCursor": {}}],
+        [{"tools": [FINE], "nextCursor": []}],
+        [{"tools": [FINE], "nextCursor": "same"}],
+        [{"tools": [FINE], "nextCursor": None}],
+    ],
+)
+async def test_cursor_that_leads_nowhere_ends_the_list_and_keeps_what_came(
+    listing, proxy_of, client, noted, warned, pages
+):
+    async with proxy_of(listing(tools_list=pages)) as proxy:
+        listed = await proxy.handle("tools/list", {}, client())
+        assert proxy.statuses()[0].state == "up"
+
+    assert listed["tools"] == [{**FINE, "name": "up__fine"}]
+    told = [each for each in warned() if each["field"] == "nextCursor"]
+    assert len(told) == (0 if pages[0]["nextCursor"] is None else 1)
+    assert len([line for line in noted() if line.startswith("tools/list")]) == (
+        2 if pages[0]["nextCursor"] == "same" else 1
+    )
+
+
+@pytest.mark.parametrize("method", ["prompts/list", "resources/list", "resources/templates/list"])
+async def test_odd_cursor_ends_every_kind_of_list(listing, proxy_of, client, method):
+    key = {"prompts/list": "name", "resources/list": "uri"}.get(method, "uriTemplate")
+    field = {"prompts/list": "prompts", "resources/list": "resources"}.get(method, "resourceTemplates")
+    item = {"name": "x", key: "x:1"}
+    pages = [{field: [item], "nextCursor": "b"}, {field: [{**item, key: "x:2"}], "nextCursor": ""}]
+    server = listing(tools_list=tools(FINE), cursors={"b": 1}, **{method.replace("/", "_"): pages})
+    async with proxy_of(server) as proxy:
+        listed = await proxy.handle(method, {}, client())
+
+    assert [each[key].removeprefix("up__") for each in listed[field]] == ["x:1", "x:2"]
+
+
+async def test_cursors_that_go_round_end_the_list(listing, proxy_of, client):
+    second = {**FINE, "name": "second"}
+    pages = [
+        {"tools": [FINE], "nextCursor": "b"},
+        {"tools": [second], "nextCursor": "c"},
+        {"tools": [], "nextCursor": "b"},
+    ]
+    async with proxy_of(listing(tools_list=pages, cursors={"b": 1, "c": 2})) as proxy:
+        listed = await proxy.handle("tools/list", {}, client())
+
+    assert [each["name"] for each in listed["tools"]] == ["up__fine", "up__second"]
+
+
+@pytest.mark.parametrize("value", [None, {}, "x"])
+async def test_list_that_is_no_list_is_empty_with_a_warning(listing, proxy_of, client, warned, value):
+    async with proxy_of(listing(tools_list=[{"tools": value}])) as proxy:
+        listed = await proxy.handle("tools/list", {}, client())
+
+    assert listed["tools"] == []
+    assert [each["reason"] for each in warned() if each["field"] == "tools"] == [
+        f"expected a list, got {json.dumps(value) if value != 'x' else repr(value)}; it is read as an empty one"
+    ]
