@@ -143,7 +143,8 @@ class Stub:
         }
 
     def _tokenize(self, asked: dict[str, Any]) -> dict[str, Any]:
-        content, specials = asked["content"], bool(asked.get("parse_special", True))
+        content: str | list[str | int] = asked["content"]
+        specials = bool(asked.get("parse_special", True))
         # A list holds texts, and numbers that are passed through.
         parts = content if isinstance(content, list) else [content]
         given = ([part] if isinstance(part, int) else self._map.encode(part, specials=specials) for part in parts)

@@ -32,6 +32,10 @@ def engine(
         ),
     ] = None,
     model: Annotated[Path | None, typer.Option(help="GGUF file of the model (default: the packaged SmolLM2).")] = None,
+    chat_template_file: Annotated[
+        str | None,
+        typer.Option(help="Chat template: a file (Jinja), or chatml.", show_default="the model's own"),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port of the llama.cpp server.")] = 8080,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
@@ -45,6 +49,8 @@ def engine(
     flags: dict[str, object] = {"engine": "embedded"}
     if model is not None:
         flags["engine.model"] = model
+    if chat_template_file is not None:
+        flags["engine.chat_template"] = chat_template_file
     settings = load_config(config, flags).engine
     need_model(settings)
     key = os.environ.get(KEY_VARIABLE) or None

@@ -32,6 +32,10 @@ def serve(
         typer.Option(min=1, max=64, help="Number of embedded engines to start; they share the work.", show_default="1"),
     ] = None,
     model: Annotated[Path | None, typer.Option(help="GGUF file of the model (default: the packaged SmolLM2).")] = None,
+    chat_template_file: Annotated[
+        str | None,
+        typer.Option(help="Chat template: a file (Jinja), or chatml.", show_default="the model's own"),
+    ] = None,
     token_map: Annotated[
         str | None,
         typer.Option("--map", help="Token map: a path, auto (from the model), or none.", show_default="auto"),
@@ -57,6 +61,7 @@ def serve(
     flags: dict[str, object] = {
         "engine": engine,
         "engine.model": model,
+        "engine.chat_template": chat_template_file,
         "tokens.map": token_map,
         "serve.host": host,
         "serve.port": port,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from gateway.config.address import is_http_url, is_loopback
 from gateway.config.masking import mask_text
-from gateway.config.model import EngineConfig, GatewayConfig, ServeConfig
+from gateway.config.model import CHATML, EngineConfig, GatewayConfig, ServeConfig
 from gateway.errors import ConfigError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -154,7 +154,23 @@ def _check(engine: EngineConfig, key: str) -> None:
             f"{engine.kind!r} and {key}.exclusive is not set: set exclusive if nobody else generates with that server "
             "and it was started with --slot-save-path of the same path, or remove slot_files"
         )
+    _check_template(engine, key)
     if engine.model is not None and not engine.model.is_file():
         raise ConfigError(
             f"{key}.model: expected a GGUF file, but {str(engine.model)!r} is not a file: correct the path"
+        )
+
+
+def _check_template(engine: EngineConfig, key: str) -> None:
+    if engine.chat_template is None:
+        return
+    if engine.kind == "url":
+        raise ConfigError(
+            f"{key}.chat_template (--chat-template-file) is for the embedded engine, but {key}.url names a server: "
+            "give the template to that server (llama-server --chat-template-file), or remove it"
+        )
+    if engine.chat_template != CHATML and not Path(engine.chat_template).is_file():
+        raise ConfigError(
+            f"{key}.chat_template (--chat-template-file): expected a file or {CHATML!r}, but "
+            f"{engine.chat_template!r} is not a file: correct the path"
         )

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from gateway.config.check_settings import check_settings, suggest_key
 from gateway.config.console import VARIABLE
 from gateway.config.expand import INPUT_PREFIX, Expander
+from gateway.config.model import CHATML
 from gateway.errors import ConfigError
 
 PREFIX: Final = "CODEC_GATEWAY_"
@@ -169,6 +170,8 @@ def _settle_engine(values: Mapping[str, Any], folder: Path) -> Layer:
         engine["url"] = None
     if engine.get("model"):
         engine["model"] = _absolute(engine["model"], folder)
+    if engine.get("chat_template") not in (None, CHATML):
+        engine["chat_template"] = _absolute(engine["chat_template"], folder)
     if engine.get("slot_files", "off") not in {"auto", "off"}:
         # Links are not resolved: a link must be noticed later, and refused.
         engine["slot_files"] = str(folder / Path(engine["slot_files"]).expanduser())

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal
 
 from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig, TrajectoriesConfig
 from gateway.config.connections import ConnectionsConfig
@@ -128,6 +128,10 @@ class UpstreamConfig:
         return "stdio" if self.command is not None else "http"
 
 
+CHATML: Final = "chatml"
+"""The chat template that llama.cpp has a name for."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
     """The engine that generates."""
@@ -144,6 +148,8 @@ class EngineConfig:
     api_key: str | None = None
     model: Path | None = None
     """GGUF file: what the embedded engine loads, and where `map = "auto"` looks (the packaged SmolLM2 when unset)."""
+    chat_template: str | None = None
+    """Chat template of the embedded engine instead of the model's own: the path of a file, or `chatml`."""
     context: int = 8192
     """Tokens of context of the embedded engine, shared by its slots."""
     slots: int = 2

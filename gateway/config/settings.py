@@ -66,6 +66,11 @@ class EngineSection(Section):
         description="GGUF file of the model; unset: the packaged SmolLM2-135M. If neither `kind` nor `url` is set, "
         "setting it sets `kind` to `embedded`.",
     )
+    chat_template: str | None = Field(
+        default=_ENGINE.chat_template,
+        description="Chat template of the embedded engine, for a model that has none or a wrong one: a file (Jinja), "
+        "or `chatml`, llama.cpp's own; unset: the model's.",
+    )
     context: Annotated[int, Field(ge=256)] = Field(
         default=_ENGINE.context,
         description="Context length of the embedded engine in tokens, shared by its slots. No slot gets "

@@ -21,6 +21,7 @@ from anyio.abc import ByteReceiveStream, Process
 from anyio.to_thread import run_sync
 
 from gateway.config import EngineConfig
+from gateway.config.model import CHATML
 from gateway.engine.free_memory import usable_mib
 from gateway.engine.last_words import Started, is_about_model, why_ended
 from gateway.engine.model_file import examine_model
@@ -34,6 +35,10 @@ _LAST_WORDS = 50
 _LINE = 1000
 _REST_TIME = 1.0
 """Seconds for the rest of the log to arrive once the child has ended."""
+_NO_TEMPLATE = (
+    "the model's file has no chat template, so the engine uses ChatML, which may be plain text to this model: its "
+    "answers may not end; name a template with engine.chat_template (--chat-template-file), or use a chat model"
+)
 _CACHE_MOST = 8192
 """Mebibytes: the default of llama.cpp's own server."""
 
@@ -83,6 +88,16 @@ def _lowered(config: EngineConfig, trained: int | None) -> str | None:
     )
 
 
+def _template(config: EngineConfig) -> str:
+    """The text of the configured chat template; "": the model's own. Raises `ConfigError`."""
+    if config.chat_template in (None, CHATML):
+        return config.chat_template or ""
+    try:
+        return Path(config.chat_template).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"engine.chat_template {config.chat_template!r} can't be read: {error}") from error
+
+
 def threads_of(config: EngineConfig) -> int:
     """Threads that it computes with; by default one less than there are cores, for the gateway and its tools."""
     return config.threads or max((os.cpu_count() or 1) - 1, 1)
@@ -104,7 +119,7 @@ def divided(config: EngineConfig, among: int) -> EngineConfig:
 
 @asynccontextmanager
 async def embedded_server(
-    config: EngineConfig, listening: Listening | None = None, slot_files: Path | None = None, template: str = ""
+    config: EngineConfig, listening: Listening | None = None, slot_files: Path | None = None
 ) -> AsyncGenerator["EmbeddedServer"]:
     """Start a server and wait until its model is loaded; end it with the context.
 
@@ -112,7 +127,6 @@ async def embedded_server(
         config: its settings.
         listening: where it listens; None: for this gateway alone, which names the slot of each request.
         slot_files: the directory in which slots are kept; with one there is no host cache.
-        template: a chat template instead of the model's own.
 
     Raises `ConfigError` without the extra or a library that it needs, `ModelUnusable` when its model's file can't be
     loaded, and `EngineUnavailable` when the server does not come up.
@@ -126,6 +140,9 @@ async def embedded_server(
         raise ModelUnusable(facts.fault)
     if (lowered := _lowered(config, facts.trained_context)) is not None:
         log.warning(lowered)
+    template = await run_sync(_template, config)
+    if not (template or facts.has_template):
+        log.warning(_NO_TEMPLATE, model=model.name)
     address = f"{there.host}:{there.port}" if there.port else ""
     started = Started(model.name, facts.memory(config.context), usable_mib() * 1024 * 1024, address)
     settings = {

@@ -38,6 +38,8 @@ class ModelFacts:
     """Tokens of context that it was trained on; None: its file does not say. llama.cpp gives no slot more."""
     weights: int | None = None
     """Bytes of all its files."""
+    has_template: bool = True
+    """Whether its file holds a chat template."""
     cache_per_token: int = 0
     """Bytes that one token takes in the KV cache of every layer; 0: its head does not say enough."""
 
@@ -70,7 +72,8 @@ def examine_model(path: Path) -> ModelFacts:
             f"model {path.name!r} can't be read: it changed meanwhile, or no file can have this name; {_AGAIN}"
         )
     trained = _number(pairs, "context_length")
-    return ModelFacts(None, trained if trained > 0 else None, weights, _cache_per_token(pairs))
+    has_template = isinstance(pairs.get("tokenizer.chat_template"), str)
+    return ModelFacts(None, trained if trained > 0 else None, weights, has_template, _cache_per_token(pairs))
 
 
 def model_fault(path: Path) -> str | None:

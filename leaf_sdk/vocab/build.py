@@ -12,6 +12,7 @@ from typing import Any
 
 from leaf_sdk.errors import NotAMap
 
+from .digest import check_bytes
 from .fields import json_object
 from .gguf import GgufTokenizer, read_gguf_tokenizer
 from .gguf_head import MAGIC
@@ -42,10 +43,12 @@ def build_map(
         special_tokens: for a tiktoken rank file, its special tokens by their text.
 
     Raises:
+        TypeError: `source` is a path, for example: `open_map` reads files.
         NotAMap: not such a file, or a damaged one; or `id` has another form.
         MapTruncated: a GGUF file that ends inside its head.
         MapUnsupported: a tokenizer that we can't reproduce exactly.
     """
+    check_bytes(source, "build_map")
     if id is not None and not is_map_name(id):
         raise NotAMap(f"map id {id!r} is not of the form 'org/family', expected lower-case letters, digits and ._-")
     if bytes(source[:4]) == MAGIC:

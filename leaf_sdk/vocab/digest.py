@@ -44,6 +44,15 @@ def _malformed(text: str) -> MapHashMalformed:
     )
 
 
+def check_bytes(data: object, function: str) -> None:
+    """Raise `TypeError` for what is not bytes, as a path is not: nothing here opens files."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(
+            f"{function} takes the bytes of a file, got {type(data).__name__}; to open a file by its path, use "
+            "leaf_sdk.open_map"
+        )
+
+
 def map_digest(data: bytes) -> str:
     """Name a map by its exact bytes."""
     return _PREFIX + hashlib.sha256(data).hexdigest()

@@ -22,7 +22,7 @@ from .added import is_ordinary
 from .blocks import read_dictionaries, read_metaspace, read_tool_calling
 from .byte_level import ALPHABET
 from .collector import collector_held
-from .digest import map_digest, normalise_hash
+from .digest import check_bytes, map_digest, normalise_hash
 from .fields import MAX_ID, as_object, ids_of, json_object, refused, text_of
 from .merges import Merges
 from .metaspace_json import missing_byte
@@ -45,11 +45,13 @@ def load_map(data: bytes, expected_hash: str | None = None, *, decode_only: bool
         decode_only: also accept maps that say too little to encode exactly; `TokenMap.can_encode` tells.
 
     Raises:
+        TypeError: `data` is a path, for example: `open_map` reads files.
         MapHashMalformed: `expected_hash` is not a sha256.
         MapHashMismatch: the bytes are not those that it names.
         NotAMap: not JSON, or a field is missing or of the wrong kind.
         MapUnsupported: a placeholder, or a map that can't be reproduced exactly.
     """
+    check_bytes(data, "load_map")
     map_id = map_digest(data)
     if expected_hash is not None and (expected := normalise_hash(expected_hash)) != map_id:
         raise MapHashMismatch(expected, map_id)

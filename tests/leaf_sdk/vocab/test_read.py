@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from leaf_sdk.errors import CodecError, MapHashMalformed, MapHashMismatch, MapUnsupported, NotAMap
 from leaf_sdk.testing import tiny_map_bytes
-from leaf_sdk.vocab import load_map
+from leaf_sdk.vocab import build_map, load_map
 from leaf_sdk.vocab.pre_tokenizers import SMOLLM
 
 FIELDS = json.loads(tiny_map_bytes())
@@ -161,3 +162,10 @@ def test_garbage_raises_our_own_error(data):
 def test_a_map_with_any_json_in_a_field_is_read_or_refused_by_our_own_error(value, key):
     with contextlib.suppress(CodecError):
         _load(**{key: value})
+
+
+@pytest.mark.parametrize("function", [load_map, build_map])
+@pytest.mark.parametrize("given", ["map.json", Path("map.json"), None, {"id": "x"}])
+def test_what_is_not_bytes_is_refused_with_the_function_that_opens_paths(function, given):
+    with pytest.raises(TypeError, match=rf"{function.__name__} takes the bytes of a file, got .*leaf_sdk\.open_map"):
+        function(given)
