@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+SERVER_VERSIONS: Final = ("2024-10-07", *HANDSHAKE_VERSIONS)
+"""What servers may answer: the first draft differs in nothing that they send."""
 MODERN_VERSIONS: Final = ("2026-07-28",)
 NEWEST_HANDSHAKE: Final = HANDSHAKE_VERSIONS[-1]
 NEWEST_MODERN: Final = MODERN_VERSIONS[-1]

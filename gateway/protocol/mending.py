@@ -1,9 +1,10 @@
-"""A line that a strict JSON parser refuses, read as far as possible.
+"""A line that a strict JSON-RPC parser refuses, read as far as possible.
 
-Turns such a line into JSON text without the two things that a tolerant writer lets through: half a surrogate pair
-(`"\\ud800"`, which JavaScript writes for a string cut in the middle of a character) and bytes that are not UTF-8. Both
-become U+FFFD, as they do wherever text is shown. A line that is not JSON (cut short, nested too deeply) counts as
-an answer if its ends look like one, so that nobody waits for another. Of JSON-RPC it knows only the id of an answer.
+Turns such a line into a message without what a tolerant writer lets through: half a surrogate pair (`"\\ud800"`, which
+JavaScript writes for a string cut in the middle of a character) and bytes that are not UTF-8 become U+FFFD; a byte
+order mark and words before the message are dropped; an answer may lack `jsonrpc`, repeat its id in another form
+(`"1"`, `1.0`), and hold an empty `error` or a null `method` beside its result. A line that is not JSON (cut short,
+nested too deeply) counts as an answer if its ends look like one, so that nobody waits for another.
 """
 
 import json
@@ -12,9 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from gateway.protocol.lines import EDGE, LongLine
-from gateway.protocol.messages import Malformed, Message, parse_message
+from gateway.protocol.messages import INTERNAL_ERROR, Malformed, Message, parse_message
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
+_NUMBER: Final = re.compile("[1-9][0-9]{0,17}|0", re.ASCII)
+_BEGINNING: Final = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error|method)"\s*:')
+_WORDS: Final = 4096
+"""Bytes before a message on the same line that are dropped, at most."""
+_ASKED: Final = ("ping", "sampling/createMessage", "elicitation/create", "roots/list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,10 @@ def mend_message(data: bytes, refused: Malformed) -> Message | BrokenAnswer | Ma
     `Malformed` means that it is not an answer to us; if it has an id, its sender waits for an answer.
     """
     mended = mend_line(data)
+    if mended is None and (begins := _BEGINNING.search(data, 1, _WORDS)) is not None:
+        mended = (
+            mend_line(data[begins.start() :]) if b'"jsonrpc"' in data[-EDGE:] or b'"jsonrpc"' in data[:EDGE] else None
+        )
     if mended is None:
         number = _seen_id(data)
         return refused if number is None else BrokenAnswer(number, _broken(refused.detail))
@@ -54,7 +64,7 @@ def mend_message(data: bytes, refused: Malformed) -> Message | BrokenAnswer | Ma
 
 def mend_value(value: dict[str, Any]) -> Message | BrokenAnswer | Malformed:
     """The message in an object that was read tolerantly."""
-    data = _whole(value).encode()
+    data = _whole(_enveloped(value)).encode()
     message = parse_message(data)
     return mend_message(data, message) if isinstance(message, Malformed) else message
 
@@ -66,8 +76,8 @@ def _broken(detail: str) -> str:
 def mend_line(data: bytes) -> Mended | None:
     """The object in a line; None if the line is not a JSON object even to a tolerant reader."""
     try:
-        value: object = json.loads(data.decode("utf-8", "replace"))
-        text = _whole(value)
+        value: object = json.loads(data.decode("utf-8", "replace").lstrip("\ufeff"))
+        text = _whole(_enveloped(cast("dict[str, Any]", value)) if isinstance(value, dict) else value)
     except (ValueError, RecursionError):
         return None
     return Mended(text, _answered_id(cast("dict[str, Any]", value))) if isinstance(value, dict) else None
@@ -84,7 +94,38 @@ def _seen_id(data: bytes) -> int | None:
     return ends.answered_id() if b'"jsonrpc"' in ends.head or b'"jsonrpc"' in ends.tail else None
 
 
+def number_of(found: object) -> int | None:
+    """The number that an id stands for: our ids are integers, and some servers repeat them as `"1"` or `1.0`."""
+    if isinstance(found, float) and found.is_integer():
+        return int(found)
+    if isinstance(found, str) and _NUMBER.fullmatch(found):
+        return int(found)
+    return found if type(found) is int else None
+
+
+def _enveloped(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with the fields around its content as JSON-RPC wants them, if it is clear what it is."""
+    method = message.get("method")
+    if isinstance(method, str):
+        # Of what programs print, much has a `method`.
+        is_ours = method in _ASKED if "id" in message else method.startswith("notifications/")
+        return {**message, "jsonrpc": "2.0"} if is_ours else message
+    if method is not None or ("result" not in message and "error" not in message):
+        return message
+    answer = {key: value for key, value in message.items() if key != "method"}
+    error: object = answer.get("error")
+    if not error and "result" in answer and not isinstance(error, dict):
+        answer.pop("error", None)
+    elif isinstance(error, str):
+        answer["error"] = {"code": INTERNAL_ERROR, "message": error}
+    if (number := number_of(answer.get("id"))) is not None:
+        answer["id"] = number
+    return {**answer, "jsonrpc": "2.0"}
+
+
 def _answered_id(message: dict[str, Any]) -> int | None:
     """The id of our request that a message answers. Our ids are integers; a message with a method is not an answer."""
     found: object = message.get("id")
-    return found if type(found) is int and "method" not in message else None
+    if type(found) is not int and "result" not in message and "error" not in message:
+        return None
+    return number_of(found) if message.get("method") is None else None

@@ -21,6 +21,7 @@ from gateway.protocol.eras import (
     MODERN_VERSIONS,
     NEWEST_HANDSHAKE,
     NEWEST_MODERN,
+    SERVER_VERSIONS,
     params_to_modern,
 )
 from gateway.protocol.messages import UNSUPPORTED_VERSION
@@ -171,7 +172,7 @@ async def _initialize(transport: Transport, capabilities: Mapping[str, Any]) -> 
         {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": capabilities, "clientInfo": CLIENT_INFO},
     )
     chosen: object = answer.get("protocolVersion")
-    if not isinstance(chosen, str) or chosen not in HANDSHAKE_VERSIONS:
+    if not isinstance(chosen, str) or chosen not in SERVER_VERSIONS:
         return _Refused(
             f"it speaks MCP {_shown(chosen)}; expected one of {', '.join(HANDSHAKE_VERSIONS)}: "
             "update the server or the gateway"

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from gateway.protocol.batches import split_batch
 from gateway.protocol.lines import EDGE, LongLine
-from gateway.protocol.mending import BrokenAnswer, mend_message
+from gateway.protocol.mending import BrokenAnswer, mend_message, number_of
 from gateway.protocol.messages import (
     Failure,
     Malformed,
@@ -214,7 +214,8 @@ class Switch:
             return self._pushes.question(data, message)
         if message.id is None:
             return self._to_any(data)
-        return (self._answered(message.id, data) if isinstance(message.id, int) else None) or []
+        number = number_of(message.id)
+        return (None if number is None else self._answered(number, data)) or []
 
     def _to_any(self, data: bytes) -> list[To]:
         """Send a line to any worker, which logs or refuses it."""

@@ -95,7 +95,7 @@ async def test_slow_server_that_refuses_the_first_question_is_spoken_with_as_the
     assert (status.state, status.protocol, status.restarts) == ("up", "2025-11-25", 0)
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize("version", ["2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_revision_of_the_handshake_era_is_spoken(obeying, proxy_of, client, call, version):
     async with proxy_of(obeying("up", {"version": version})) as proxy:
         assert "pid" in await call(proxy, client())

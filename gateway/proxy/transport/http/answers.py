@@ -9,7 +9,7 @@ from typing import Any, Final
 from gateway.http1.connection import Connection
 from gateway.observe.escape import escape_text
 from gateway.protocol.batches import read_batch
-from gateway.protocol.mending import BrokenAnswer, mend_message
+from gateway.protocol.mending import BrokenAnswer, mend_message, number_of
 from gateway.protocol.messages import Failure, Malformed, Message, Response, parse_message
 from gateway.protocol.sse import LongEvent
 from gateway.proxy.transport.http.headers import media_type, status_words
@@ -42,9 +42,13 @@ async def read_json(connection: Connection, number: int, bound: int, version: st
     if body is None:
         raise Unfit(too_long(bound))
     messages = read_messages(body, version)
-    answers = (each for each in messages if isinstance(each, Response | Failure | BrokenAnswer) and each.id == number)
+    answers = (
+        each
+        for each in messages
+        if isinstance(each, Response | Failure | BrokenAnswer) and number_of(each.id) == number
+    )
     message = next(answers, messages[0])
-    if isinstance(message, Response) and message.id == number:
+    if isinstance(message, Response) and number_of(message.id) == number:
         return message.result
     if isinstance(message, Failure):
         raise PeerError(message.error)

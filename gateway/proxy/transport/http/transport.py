@@ -20,7 +20,7 @@ from gateway.http1.lines import header_lines
 from gateway.http1.origin import read_url
 from gateway.observe.escape import escape_text
 from gateway.protocol.headers import routing_headers
-from gateway.protocol.mending import BrokenAnswer
+from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Malformed, Message, Notification, Request, Response, encode_notification
 from gateway.protocol.sse import Event, LongEvent
 from gateway.proxy.caller import Exchange
@@ -164,9 +164,9 @@ class HttpTransport:
     ) -> dict[str, Any] | None:
         """Like `_take`, for one message."""
         if isinstance(message, Response):
-            return message.result if message.id == number else None
+            return message.result if number is not None and number_of(message.id) == number else None
         if isinstance(message, Failure):
-            if number is not None and message.id in (number, None):
+            if number is not None and (message.id is None or number_of(message.id) == number):
                 raise PeerError(message.error)
         elif isinstance(message, BrokenAnswer):
             if message.id == number:

@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.observe.escape import escape_text
 from gateway.protocol.batches import read_batch
-from gateway.protocol.mending import BrokenAnswer, mend_message
+from gateway.protocol.mending import BrokenAnswer, mend_message, number_of
 from gateway.protocol.messages import (
     Failure,
     Malformed,
@@ -78,6 +78,8 @@ class StdioTransport:
         self._sent = 0
         self._cause = ""
         self._version = ""
+        self._may_mean_notification = False
+        """Whether a notification was sent since the last answer, so that an error without an id may be about it."""
         self._unread_cancellations = 0
 
     def talk_over(self, pipe: Pipe) -> None:
@@ -126,6 +128,7 @@ class StdioTransport:
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """See `Transport.notify`."""
+        self._may_mean_notification = True
         with anyio.move_on_after(_NOTIFY_TIME) as waiting:
             await self._send(encode_notification(method, params))
         if waiting.cancelled_caught:
@@ -192,6 +195,7 @@ class StdioTransport:
         self._unread_cancellations = 0 if self.pipe.room.is_set() else self._unread_cancellations + 1
         if self._unread_cancellations > _MOST_CANCELLATIONS:
             return
+        self._may_mean_notification = True
         params = {"requestId": number, "reason": "nobody waits for the answer any more"}
         self.pipe.write(encode_notification(CANCELLED, params) + b"\n")
 
@@ -209,7 +213,10 @@ class StdioTransport:
             self._take_failure(message)
 
     def _take_failure(self, failure: Failure) -> None:
-        if failure.id is None:
+        if failure.id is None and len(self._waiting) == 1 and not self._may_mean_notification:
+            # A server that could not read a request does not know its id; there is only one that it can mean.
+            self._settle(next(iter(self._waiting)), PeerError(failure.error))
+        elif failure.id is None:
             words = escape_text(str(failure.error.get("message", "")), 200)
             self.server_log.warning("upstream could not read a message from the gateway", error=words)
         else:
@@ -235,6 +242,9 @@ class StdioTransport:
 
     def _settle(self, number: RequestId, outcome: dict[str, Any] | Exception) -> None:
         """Give the outcome to the caller that waits for it. A late one only marks an abandoned request as answered."""
+        self._may_mean_notification = False
+        if type(number) is not int and (meant := number_of(number)) is not None:
+            number = meant
         future = self._waiting.get(number)
         if (late := self._given_up.pop(number, None)) is not None:
             late.answered()

@@ -87,10 +87,18 @@ def test_answer_goes_to_who_asked_as_it_came_and_to_nobody_else(switch, two, lin
 
 def test_answer_that_nobody_asked_for_or_to_another_name_of_the_number_goes_nowhere(switch, two):
     request, _ = two[0].ask()
-    for number in (0, 7, request + 1, request + (1 << SHIFT), request + (9 << SHIFT), str(request), -request):
+    for number in (0, 7, request + 1, request + (1 << SHIFT), request + (9 << SHIFT), -request):
         assert says(switch, answered(number)) == []
 
     assert says(switch, answered(request)) != []
+
+
+@pytest.mark.parametrize("form", [b'"%d"', b"%d.0"])
+def test_answer_that_repeats_its_number_in_another_form_reaches_who_asked(switch, two, form):
+    request, _ = two[1].ask()
+    said = b'{"jsonrpc":"2.0","id":' + form % request + b',"result":{}}\n'
+
+    assert [worker for worker, _ in says(switch, said)] == [two[1].number]
 
 
 def test_handshake_is_asked_once_and_every_worker_gets_its_answer(switch, two):

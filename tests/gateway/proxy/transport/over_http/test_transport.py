@@ -143,6 +143,25 @@ async def test_answer_comes_as_it_was_sent(opened):
         assert await call(transport) == result
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    "odd",
+    [{"id": "1"}, {"id": 1.0}, {"error": None}, {"method": None}, {"jsonrpc": 2.0}, {"jsonrpc": None, "id": "1"}],
+)
+async def test_answer_in_a_form_that_official_clients_take_is_taken(opened, odd, streamed):
+    async def answer(asked: Asked, reply: Reply) -> None:
+        message = {"jsonrpc": "2.0", "id": asked.message["id"], "result": {"a": 1}, **odd}
+        if streamed:
+            await reply.stream()
+            await reply.event(message)
+            await reply.end()
+        else:
+            await reply.message(message)
+
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        assert await call(transport) == {"a": 1}
+
+
 @pytest.mark.parametrize("status", [200, 400, 404, 500])
 async def test_error_of_the_server_comes_as_it_was_sent_whatever_the_status(opened, status):
     error = {"code": -32601, "message": "no", "data": {"left": None}, "extra": [1]}

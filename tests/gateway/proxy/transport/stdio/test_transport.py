@@ -215,9 +215,8 @@ async def test_question_that_the_server_takes_back_is_not_answered(opened, liste
 
 
 async def test_lines_that_are_no_messages_harm_nobody(opened, listener):
-    nobodys = '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}'
     late = '{"jsonrpc":"2.0","id":99,"result":{}}'
-    lines = ["", "  ", "Welcome!", "[1]", "\x00\xff", "{}", late, nobodys, '{"a":' * 300, "7"]
+    lines = ["", "  ", "Welcome!", "[1]", "\x00\xff", "{}", late, '{"a":' * 300, "7"]
     async with opened("puppet") as transport:
         assert await call(transport, lines=lines) == {"done": True}
 
@@ -228,8 +227,8 @@ async def test_lines_that_are_no_messages_harm_nobody(opened, listener):
     "answer",
     [
         '{"jsonrpc":"2.0","id":$ID,"result":[1]}',
-        '{"id":$ID,"result":{}}',
-        '{"jsonrpc":"2.0","id":$ID,"error":"no"}',
+        '{"id":$ID,"result":7}',
+        '{"jsonrpc":"2.0","id":$ID,"error":[]}',
         '{"jsonrpc":"2.0","id":$ID,"result":' + '{"a":' * 400 + "1" + "}" * 401,
     ],
 )
@@ -238,6 +237,59 @@ async def test_answer_that_nobody_can_use_fails_its_own_call(opened, answer):
         with pytest.raises(NoAnswer, match="not a JSON-RPC response"):
             await call(transport, lines=[answer], answer=False)
         assert await call(transport) == {"done": True}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"jsonrpc":"2.0","id":"$ID","result":{"a":1}}',
+        '{"jsonrpc":"2.0","id":$ID.0,"result":{"a":1}}',
+        '{"jsonrpc":"2.0","id":$ID,"error":null,"result":{"a":1}}',
+        '{"jsonrpc":"2.0","id":$ID,"method":null,"result":{"a":1}}',
+        '{"jsonrpc":2.0,"id":"$ID","result":{"a":1}}',
+        '{"id":$ID,"result":{"a":1}}',
+        '\xef\xbb\xbf{"jsonrpc":"2.0","id":$ID,"result":{"a":1}}',
+        'Loading... {"jsonrpc":"2.0","id":$ID,"result":{"a":1}}',
+    ],
+)
+async def test_answer_in_a_form_that_official_clients_take_is_taken(opened, answer):
+    async with opened("puppet") as transport:
+        assert await call(transport, lines=[answer], answer=False) == {"a": 1}
+        assert await call(transport) == {"done": True}
+
+
+@pytest.mark.parametrize(
+    "answer", ['{"jsonrpc":"2.0","id":"$ID","error":{"code":-5,"message":"no"}}', '{"id":$ID,"error":"no"}']
+)
+async def test_error_in_such_a_form_is_the_answer_of_its_call(opened, answer):
+    async with opened("puppet") as transport:
+        with pytest.raises(PeerError, match=r"^no$"):
+            await call(transport, lines=[answer], answer=False)
+
+
+NOBODYS = '{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"could not read it"}}'
+
+
+async def test_error_without_an_id_is_that_of_the_only_call(opened):
+    async with opened("puppet") as transport:
+        await call(transport)
+        with pytest.raises(PeerError, match="could not read it"):
+            await call(transport, lines=[NOBODYS], answer=False)
+
+
+async def test_error_without_an_id_after_a_notification_may_be_about_that_and_fails_nothing(opened):
+    async with opened("puppet") as transport:
+        await call(transport)
+        await transport.notify("notifications/initialized")
+        assert await call(transport, lines=[NOBODYS]) == {"done": True}
+
+
+async def test_error_without_an_id_among_several_calls_fails_none_of_them(opened):
+    async with opened("puppet") as transport:
+        waiting = asyncio.create_task(call(transport, answer=False))
+        await anyio.wait_all_tasks_blocked()
+        assert await call(transport, lines=[NOBODYS]) == {"done": True}
+        waiting.cancel()
 
 
 BATCH = (
