@@ -288,11 +288,11 @@ def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
 
 
 def _said(result: Mapping[str, Any]) -> str | Callable[[], str]:
-    """The text blocks of a result, for people; where there are few undecoded ids, a function that decodes them."""
-    texts = [part for part in read_parts(result) if not isinstance(part, OtherPart)]
-    unread = sum(len(part.ids) for part in texts if isinstance(part, UnreadText))
+    """A result as the model reads it, for people; where there are few undecoded ids, a function that decodes them."""
+    parts = read_parts(result)
+    unread = sum(len(part.ids) for part in parts if isinstance(part, UnreadText))
 
     def read() -> str:
-        return "\n".join(part.text for part in texts)
+        return "\n".join(part.line if isinstance(part, OtherPart) else part.text for part in parts)
 
     return read if 0 < unread <= _UNREAD else read()

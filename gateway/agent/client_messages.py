@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from gateway.agent.contents import LeftOut, text_of_content
 from gateway.agent.memory import RETOLD as RETOLD
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text
@@ -21,17 +22,20 @@ MOST_MESSAGES: Final = 10_000
 ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 
 
-def checked_messages(messages: object) -> list[dict[str, Any]]:
-    """OpenAI's `messages` with every `content` a string. Raises `RequestInvalid`, which names the place."""
+def checked_messages(messages: object, left_out: LeftOut | None = None) -> list[dict[str, Any]]:
+    """OpenAI's `messages` with every `content` a string. Raises `RequestInvalid`, which names the place.
+
+    `left_out`: takes the types of parts that the model does not read.
+    """
     if not isinstance(messages, list) or not messages:
         raise RequestInvalid("'messages' must be a list of at least one message", param="messages")
     given = cast("list[object]", messages)
     if len(given) + sum(map(_count_calls, given)) > MOST_MESSAGES:
         raise RequestInvalid(f"'messages' holds more than {MOST_MESSAGES} messages and calls in all", param="messages")
-    return [checked_message(message, f"messages[{n}]") for n, message in enumerate(given)]
+    return [checked_message(message, f"messages[{n}]", left_out) for n, message in enumerate(given)]
 
 
-def checked_message(message: object, where: str) -> dict[str, Any]:
+def checked_message(message: object, where: str, left_out: LeftOut | None = None) -> dict[str, Any]:
     """One message with its content a string. Raises `RequestInvalid`, which names the place, starting with `where`."""
     if not isinstance(message, Mapping):
         raise RequestInvalid(f"{where} must be an object with 'role' and 'content'", param=where)
@@ -44,8 +48,7 @@ def checked_message(message: object, where: str) -> dict[str, Any]:
             f"{where}.role is {_shown(role)}; expected one of {', '.join(ROLES)}", param=f"{where}.role"
         )
     fields["role"] = "system" if role == "developer" else role
-    content: object = fields.get("content")
-    fields["content"] = _text(result_content(content) if role == "tool" else content, f"{where}.content")
+    fields["content"] = text_of_content(role, fields.get("content"), f"{where}.content", left_out or LeftOut())
     for key in ("tool_call_id", "name"):
         if not isinstance(fields.get(key, ""), str | None):
             raise RequestInvalid(f"{where}.{key} must be a string", param=f"{where}.{key}")
@@ -66,36 +69,9 @@ def arguments_text(arguments: object) -> str:
     return "{}" if arguments is None else json.dumps(arguments, ensure_ascii=False)
 
 
-def result_content(content: object) -> object:
-    """The content of a result: a text or a list of parts as it is, any other JSON value as its text."""
-    if isinstance(content, str | list):
-        return cast("object", content)
-    return "" if content is None else json.dumps(content, ensure_ascii=False)
-
-
 def _count_calls(message: object) -> int:
     calls: object = cast("Mapping[str, Any]", message).get("tool_calls") if isinstance(message, Mapping) else None
     return len(cast("list[object]", calls)) if isinstance(calls, list) else 0
-
-
-def _text(content: object, where: str) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    if not isinstance(content, list):
-        raise RequestInvalid(f"{where} must be a string or a list of text parts", param=where)
-    parts = cast("list[object]", content)
-    texts: list[str] = []
-    for part in parts:
-        kind = cast("Mapping[str, Any]", part).get("type") if isinstance(part, Mapping) else None
-        if kind != "text":
-            words = f"{where} holds a part of type {_shown(kind)}; this model reads text only"
-            raise RequestInvalid(words, param=where)
-        text: object = cast("Mapping[str, Any]", part).get("text")
-        if not isinstance(text, str):
-            raise RequestInvalid(f"{where} holds a text part whose 'text' is not a string", param=where)
-        texts.append(text)
-    # Joined as llama.cpp does.
-    return "\n".join(texts)
 
 
 def _call(call: object, where: str) -> dict[str, Any]:

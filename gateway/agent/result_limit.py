@@ -5,11 +5,12 @@ character. It does not decide how much room there is.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from operator import is_
+from typing import Any, cast
 
 from gateway.engine.llama_cpp.repair import cuts_a_character
 from gateway.proxy import IdPiece
-from gateway.proxy.result_parts import content_of, is_legacy, is_text
+from gateway.proxy.result_parts import content_of, is_legacy, is_text, resource_text
 from leaf_sdk.vocab import TokenMap
 
 _LONGEST_TOKEN = 32
@@ -23,16 +24,18 @@ def shorten(result: Mapping[str, Any], most: int) -> Mapping[str, Any]:
     """
     longest = most * _LONGEST_TOKEN
     content = content_of(result)
-    if not any(is_text(block) and len(block["text"]) > longest for block in content):
+    cut = [_shorter(block, longest) for block in content]
+    if all(map(is_, cut, content)):
         return result
-    cut: list[object] = [
-        {**block, "text": block["text"][:longest], "_meta": {}}
-        if is_text(block) and len(block["text"]) > longest
-        else block
-        for block in content
-        if not is_legacy(block)
-    ]
-    return {**result, "content": cut}
+    return {**result, "content": [block for block in cut if not is_legacy(block)]}
+
+
+def _shorter(block: object, longest: int) -> object:
+    text = cast("dict[str, Any]", block)["text"] if is_text(block) else resource_text(block)
+    if text is None or len(text) <= longest:
+        return block
+    kept = cast("dict[str, Any]", block) if is_text(block) else {"type": "text"}
+    return {**kept, "text": text[:longest], "_meta": {}}
 
 
 def cut(pieces: Sequence[IdPiece], most: int, token_map: TokenMap, *, shortened: bool) -> tuple[IdPiece, ...]:

@@ -9,13 +9,12 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, cast
 
+from gateway.proxy.stand_in import stand_in, text_of
 from leaf_sdk.leaf.contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE, LeafPayload
 from leaf_sdk.leaf.payload import chosen, payloads_of
 from leaf_sdk.vocab import TokenMap
-
-_WORD: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class UnreadText:
 
 @dataclass(frozen=True, slots=True)
 class OtherPart:
-    """A block that is not text; a model sees `line` in its place."""
+    """A block that is not of type text; a model sees `line` in its place: the text of a resource, or a stand-in."""
 
     index: int
     line: str
@@ -71,7 +70,7 @@ def read_parts(result: Mapping[str, Any], wanted: Collection[str] = ()) -> list[
             following = content[index + 1] if index + 1 < len(content) else None
             parts.append(_text_part(index, block, following, wanted))
         elif not is_legacy(block):
-            parts.append(OtherPart(index, _stand_in(block)))
+            parts.append(OtherPart(index, _line(block)))
     if not parts and result.get("structuredContent") is not None:
         text = json.dumps(result["structuredContent"], ensure_ascii=False, separators=(",", ":"))
         parts.append(TextPart(-1, text, None))
@@ -108,28 +107,19 @@ def _text_part(index: int, block: dict[str, Any], following: object, wanted: Col
     return TextPart(index, block["text"], payload, malformed=bool(shipped) and payload is None)
 
 
-def _stand_in(block: object) -> str:
-    """A short line such as `[image image/png, 1234 bytes]`; long words of the block are cut."""
+def resource_text(block: object) -> str | None:
+    """The text of an embedded resource; None for any other block."""
+    if not isinstance(block, dict) or cast("dict[str, object]", block).get("type") != "resource":
+        return None
+    return text_of(cast("dict[str, Any]", block))
+
+
+def _line(block: object) -> str:
+    """What a model reads in place of a block that is not text."""
     if not isinstance(block, dict):
-        return "[unknown content]"
-    fields = cast("dict[str, object]", block)
-    words = [_word(fields.get("type")) or "unknown"]
+        return stand_in({})
+    fields = cast("dict[str, Any]", block)
     inner: object = fields.get("resource")
-    details = cast("dict[str, object]", inner) if isinstance(inner, dict) else fields
-    words += [word for key in ("uri", "mimeType") if (word := _word(details.get(key)))]
-    size = _size(details)
-    return f"[{' '.join(words)}{'' if size is None else f', {size} bytes'}]"
-
-
-def _word(value: object) -> str:
-    return value[:_WORD] if isinstance(value, str) else ""
-
-
-def _size(details: Mapping[str, object]) -> int | None:
-    """Bytes of the data (three for four characters of base64, minus padding) or of an embedded text; None: neither."""
-    for key in ("data", "blob"):
-        data = details.get(key)
-        if isinstance(data, str):
-            return len(data) * 3 // 4 - data[-2:].count("=")
-    text = details.get("text")
-    return len(text.encode("utf-8", "replace")) if isinstance(text, str) else None
+    details = cast("dict[str, Any]", inner) if isinstance(inner, dict) else fields
+    text = resource_text(fields)
+    return stand_in(fields, details.get("uri")) if text is None else text

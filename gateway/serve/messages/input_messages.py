@@ -10,17 +10,19 @@ thinking becomes reasoning, its calls keep their ids. Results of calls come befo
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from gateway.agent.client_messages import MOST_MESSAGES, arguments_text, result_content
+from gateway.agent.client_messages import MOST_MESSAGES, arguments_text
+from gateway.agent.contents import LeftOut, text_of_result
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import cut_text, escape_text
+from gateway.observe.escape import cut_text
+from gateway.proxy.stand_in import KINDS, text_of
 from gateway.serve.generation.echoed import EchoedAnswer
 
 Message = dict[str, Any]
 Block = Mapping[str, Any]
 
 _SHOWN: Final = 100
-_UNREAD: Final = 32
-"""Maximum number of block types that are named as left out."""
+_READ: Final = frozenset({"text", "document", "tool_reference", "search_result"})
+"""Types of blocks that are read; a flaw in one is reported."""
 
 
 def read_messages(system: object, messages: object) -> tuple[list[Message], tuple[str, ...]]:
@@ -36,7 +38,7 @@ def read_messages(system: object, messages: object) -> tuple[list[Message], tupl
     for number, message in enumerate(cast("list[object]", messages)):
         reader.read(message, f"messages[{number}]")
     _check_begun(reader.messages)
-    return reader.messages, tuple(reader.unread)
+    return reader.messages, reader.left_out.names
 
 
 def _check_begun(messages: Sequence[Message]) -> None:
@@ -55,7 +57,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self.unread: dict[str, None] = {}
+        self.left_out = LeftOut()
         self._counted = 0
 
     def add(self, message: Message, calls: int = 0) -> None:
@@ -83,9 +85,10 @@ class _Reader:
         counted = len(self.messages)
         for block, place in _blocks(content, where):
             if block.get("type") == "tool_result":
-                self.add({"role": "tool", "tool_call_id": _name(block, "tool_use_id", place), **_result(block, place)})
-            else:
-                texts.append(_text(block, place))
+                call_id = _name(block, "tool_use_id", place)
+                self.add({"role": "tool", "tool_call_id": call_id, "content": self._result(block)})
+            elif (text := self._question(block, place)) is not None:
+                texts.append(text)
         words = "\n".join(texts)
         if words:
             self.add({"role": "user", "content": words})
@@ -112,7 +115,7 @@ class _Reader:
                     calls += 1
                     called = ran.pop(_name(block, "tool_use_id", place), None)
                     if called is not None:
-                        answer.ran(*_call(called, place), _result(block, place)["content"])
+                        answer.ran(*_call(called, place), self._result(block))
                 case kind:
                     self._leave_out(kind, place)
         self.add(answer.end(), calls)
@@ -122,8 +125,21 @@ class _Reader:
             raise RequestInvalid(
                 f"{where}.type: expected the type of a block; got {_shown(kind)}", param=f"{where}.type"
             )
-        if kind != "redacted_thinking" and len(self.unread) < _UNREAD:
-            self.unread[escape_text(kind, _SHOWN)] = None
+        if kind != "redacted_thinking":
+            self.left_out.add(kind)
+
+    def _question(self, block: Block, where: str) -> str | None:
+        """The text of a block of a question; None for a block of an unknown type, which is left out."""
+        kind = block.get("type")
+        if text_of(block) is None and isinstance(kind, str) and kind not in {*KINDS, *_READ}:
+            self.left_out.add(kind)
+            return None
+        return _text(block, where)
+
+    def _result(self, block: Block) -> str:
+        words = text_of_result(block.get("content"), self.left_out)
+        # Chat templates have no other place for `is_error`.
+        return f"Error: {words}" if block.get("is_error") is True else words
 
 
 def _blocks(content: object, where: str) -> Sequence[tuple[Block, str]]:
@@ -147,9 +163,9 @@ def _text(block: Block, where: str) -> str:
             return _string(block, "text", where)
         case "document":
             return _document(block, where)
-        case "tool_reference":
-            return _string(block, "tool_name", where)
         case kind:
+            if (text := text_of(block)) is not None:
+                return text
             words = f"{where}: a block of type {_shown(kind)} can't be read here: this model reads only text"
             raise RequestInvalid(words, param=where)
 
@@ -164,12 +180,6 @@ def _document(block: Block, where: str) -> str:
         case kind:
             words = f"{where}.source: a document of type {_shown(kind)} can't be read here: this model reads only text"
             raise RequestInvalid(words, param=f"{where}.source")
-
-
-def _result(block: Block, where: str) -> Message:
-    words = _texts(result_content(block.get("content")), f"{where}.content")
-    # Chat templates have no other place for `is_error`.
-    return {"content": f"Error: {words}" if block.get("is_error") is True else words}
 
 
 def _call(block: Block, where: str) -> tuple[str, str, str]:

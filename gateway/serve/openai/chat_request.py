@@ -13,6 +13,7 @@ from pydantic import Field
 
 from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.agent.client_messages import checked_messages
+from gateway.agent.contents import LeftOut
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, ApiModel, GenerationFields
 from gateway.serve.generation.request_options import (
@@ -121,7 +122,13 @@ class ChatRequest(GenerationFields):
                 raise RequestInvalid(f"{name}: not supported in frames: leave out {name} or stream_format", param=name)
         # An invalid schema is reported here, before the engine or a tool is asked for anything.
         _ = request.form
-        return request, checked_messages(request.messages)
+        return request, request.conversation[0]
+
+    @cached_property
+    def conversation(self) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+        """The messages, and the types of parts that the model does not read. Raises `RequestInvalid`."""
+        left_out = LeftOut("messages: ")
+        return checked_messages(self.messages, left_out), left_out.names
 
     def check_prefill(self) -> None:
         """Raise `RequestInvalid` where the answer can't begin as the request asks."""
@@ -188,7 +195,7 @@ class ChatRequest(GenerationFields):
         given = self.chat_template_kwargs or {}
         options = [f"chat_template_kwargs.{name}" for name in sorted(given) if name not in used]
         effort = ["reasoning_effort"] if ignores_effort(self.reasoning_effort, used) else []
-        return (*self.ignored, *options, *effort)
+        return (*self.ignored, *options, *effort, *self.conversation[1])
 
     @property
     def most(self) -> int | None:

@@ -22,7 +22,7 @@ from gateway.serve.responses.reply import ReplyOptions, ResponseReply
 from gateway.serve.responses.request import ResponsesRequest
 from gateway.serve.responses.seal import Seal
 from gateway.serve.responses.shared_responses import Responses, Stored
-from gateway.serve.responses.tools import RequestTools, read_tools
+from gateway.serve.responses.tools import RequestTools, add_tools, read_tools
 from gateway.serve.responses.transcript import CallToApprove, Reader, Transcript
 from gateway.toolcalls import CallClosed
 
@@ -62,7 +62,9 @@ class Exchange:
         self._name = partial(state.replicas.name, "response", principal.name)
         offers = agent.offers
         servers = partial(offers.servers, principal)
+        self._items: Gathered = gather(asked, stored, principal.name, most)
         self._tools: RequestTools = read_tools(asked.tools, offers.entries(principal), servers)
+        add_tools(self._tools, self._items.additional_tools)
         if asked.gateway_tools == "none" and self._tools.servers is not None:
             raise RequestInvalid(
                 "gateway_tools: 'none' excludes the gateway's servers, but tools name some: leave out one of the two",
@@ -70,7 +72,6 @@ class Exchange:
             )
         self._scope: ToolScope = scope_of(asked.gateway_tools, self._tools.servers)
         self._choice: ToolChoice = read_choice(asked.tool_choice, self._tools)
-        self._items: Gathered = gather(asked, stored, principal.name, most)
         unseal, sign = partial(state.seal.open, principal.name), partial(state.seal.sign, principal.name)
         self._read: Transcript = Reader(self._tools, unseal, sign).read(self._items.placed)
         self._made: list[MadeCall] = []
@@ -162,7 +163,7 @@ class Exchange:
             keep=keep if asked.store else _nothing,
         )
         unused = asked.without_effect(self.conversation.ready.template.options)
-        ignored = dict.fromkeys((*unused, *self._tools.ignored, *items.ignored, *self._read.ignored))
+        ignored = dict.fromkeys((*unused, *self._tools.ignored, *items.left_out.names, *self._read.ignored))
         lists = [label for label in self._tools.servers or () if label not in self._read.listed]
         return ResponseReply(
             self._head(), self._tools, options, ignored=list(ignored)[:64], lists=lists, made=self._made

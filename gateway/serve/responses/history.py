@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from gateway.agent.client_messages import MOST_MESSAGES
+from gateway.agent.contents import LeftOut
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.serve.responses.form import NotStored
-from gateway.serve.responses.items import REFERENCE, Item, clean_item, name_of_hosted, user_message
+from gateway.serve.responses.items import ADDITIONAL_TOOLS, REFERENCE, Item, clean_item, user_message
 from gateway.serve.responses.names import NewName
 from gateway.serve.responses.request import ResponsesRequest
 from gateway.serve.responses.shared_responses import Stored
@@ -40,7 +41,12 @@ class Gathered:
     """Items of the responses that it follows."""
     own: list[tuple[str, Item]] = field(default_factory=list[tuple[str, Item]])
     """Its own items, each with its place in the request."""
-    ignored: list[str] = field(default_factory=list[str])
+    left_out: LeftOut = field(default_factory=lambda: LeftOut("input."))
+
+    @property
+    def additional_tools(self) -> list[dict[str, Any]]:
+        """The tools that its items add to those of the request."""
+        return [tool for _, item in self.placed if item["type"] == ADDITIONAL_TOOLS for tool in item["tools"]]
 
     @property
     def placed(self) -> list[tuple[str, Item]]:
@@ -86,15 +92,15 @@ def gather(request: ResponsesRequest, store: Stored, owner: str, most: int) -> G
         raise RequestInvalid(f"input: the conversation has more than {MOST_MESSAGES} items: shorten it", param="input")
     for number, each in enumerate(given):
         where = f"input[{number}]"
-        item = clean_item(each, where)
+        item = clean_item(each, where, found.left_out)
         if item is None:
-            found.ignored.append(name_of_hosted(each))
             continue
         if item["type"] == REFERENCE:
             (item,) = loader.load([_resolved(item["id"], where, store, owner)], where)
         found.own.append((where, item))
     if not found.own and not found.earlier:
-        raise RequestInvalid("input: expected a text, or a list of at least one item", param="input")
+        unread = f" besides those that can't be read ({', '.join(found.left_out.names)})" if given else ""
+        raise RequestInvalid(f"input: expected a text, or a list of at least one item{unread}", param="input")
     return found
 
 

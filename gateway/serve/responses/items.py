@@ -1,34 +1,32 @@
 """Items of a request's input, checked and converted to the canonical form in which they are read, stored and listed.
 
-Short forms are expanded, and unknown fields are dropped. Items of OpenAI's own hosted tools are left out, and the
-answer names them; any other unknown type is refused by name. Source: OpenAI's API reference, "Create a response",
-`input`, and "List input items".
+Short forms are expanded, and unknown fields are dropped. Items of unknown types, such as calls that OpenAI's servers
+run, are left out, and the answer names them: clients repeat their histories. Source: OpenAI's API reference, "Create a
+response", `input`, and "List input items".
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from gateway.agent.client_messages import arguments_text, result_content
+from gateway.agent.client_messages import arguments_text
+from gateway.agent.contents import LeftOut, text_of_result, text_of_result_part, texts_of_parts
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import cut_text, escape_text
+from gateway.observe.escape import cut_text
 
 Item = dict[str, Any]
 
 REFERENCE: Final = "item_reference"
+ADDITIONAL_TOOLS: Final = "additional_tools"
 _SHOWN: Final = 64
-_TEXTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "summary_text": "text"} | {
-    "reasoning_text": "text",
-    "refusal": "refusal",
-}
-_HOSTED: Final = frozenset({"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"})
-"""Calls that OpenAI's servers run: they are left out."""
 
 
 class Place:
     """The place of an item in the request, for error messages."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, left_out: LeftOut | None = None) -> None:
+        """`left_out`: takes the types of parts that the model does not read."""
         self.where = where
+        self.left_out = left_out or LeftOut()
 
     def error(self, words: str, field: str = "") -> RequestInvalid:
         """Return an error about the item, or about one of its fields."""
@@ -42,29 +40,21 @@ class Place:
             raise self.error(f"is {_repr(value)}; expected a string", field)
         return value
 
-    def texts(self, value: object, field: str) -> list[str]:
+    def texts(self, value: object, field: str, role: str = "assistant") -> list[str]:
         """Return the texts of a content: a string, or a list of text parts. Raises `RequestInvalid`."""
         if isinstance(value, str):
             return [value]
         if not isinstance(value, list):
             raise self.error("must be a string or a list of text parts", field)
-        return [self._part(part, field) for part in cast("list[object]", value)]
-
-    def _part(self, part: object, field: str) -> str:
-        fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
-        kind = fields.get("type")
-        key = _TEXTS.get(kind) if isinstance(kind, str) else None
-        if key is None:
-            raise self.error(f"has a part of type {_repr(kind)}, but this model reads only text", field)
-        text = fields.get(key)
-        if not isinstance(text, str):
-            raise self.error(f"has a part of type {kind} whose {key} is not a string", field)
-        return text
+        return [*texts_of_parts(role, cast("list[object]", value), f"{self.where}.{field}", self.left_out)]
 
 
-def clean_item(item: object, where: str) -> Item | None:
-    """An item in its canonical form; None for one to leave out. Raises `RequestInvalid` that names the place."""
-    place = Place(where)
+def clean_item(item: object, where: str, left_out: LeftOut) -> Item | None:
+    """An item in its canonical form; None for one to leave out. Raises `RequestInvalid` that names the place.
+
+    `left_out`: takes the types of items and parts that the model does not read.
+    """
+    place = Place(where, left_out)
     if not isinstance(item, dict):
         raise place.error("must be an object")
     fields = cast("dict[str, Any]", item)
@@ -73,17 +63,11 @@ def clean_item(item: object, where: str) -> Item | None:
         raise place.error(f"is {_repr(kind)}; expected a string", "type")
     read = _READERS.get(kind)
     if read is None:
-        if kind in _HOSTED:
-            return None
-        raise place.error(f"is {_repr(kind)}, which is not supported: leave the item out", "type")
+        left_out.add(kind)
+        return None
     cleaned = {"type": kind, **read(fields, place)}
     given = fields.get("id")
     return {**cleaned, "id": given} if isinstance(given, str) and given else cleaned
-
-
-def name_of_hosted(item: object) -> str:
-    """The name under which the answer reports an item that was left out."""
-    return f"input.{escape_text(str(cast('Mapping[str, Any]', item).get('type')), _SHOWN)}"
 
 
 def _read_message(item: Mapping[str, Any], place: Place) -> Item:
@@ -91,7 +75,7 @@ def _read_message(item: Mapping[str, Any], place: Place) -> Item:
     if role not in ("user", "system", "developer", "assistant"):
         raise place.error(f"is {_repr(role)}; expected user, system, developer or assistant", "role")
     content = item.get("content")
-    texts = [] if content is None and role == "assistant" else place.texts(content, "content")
+    texts = [] if content is None and role == "assistant" else place.texts(content, "content", role)
     return {"role": role, "status": "completed", "content": [text_part(role, text) for text in texts]}
 
 
@@ -135,10 +119,13 @@ def _namespace(item: Mapping[str, Any], place: Place) -> Item:
 
 
 def _read_output(item: Mapping[str, Any], place: Place) -> Item:
-    output = result_content(item.get("output"))
-    texts = place.texts(output, "output")
-    parts = output if isinstance(output, str) else [{"type": "input_text", "text": text} for text in texts]
-    return {"call_id": place.text(item, "call_id"), "output": parts, "status": "completed"}
+    output: object = item.get("output")
+    if isinstance(output, list):
+        parts = (text_of_result_part(part, place.left_out) for part in cast("list[object]", output))
+        output = [{"type": "input_text", "text": text} for text in parts]
+    else:
+        output = text_of_result(output, place.left_out)
+    return {"call_id": place.text(item, "call_id"), "output": output, "status": "completed"}
 
 
 def _read_reference(item: Mapping[str, Any], place: Place) -> Item:
@@ -185,6 +172,12 @@ def _read_list(item: Mapping[str, Any], place: Place) -> Item:
     return {"server_label": place.text(item, "server_label"), "tools": no_tools}
 
 
+def _read_tools(item: Mapping[str, Any], place: Place) -> Item:
+    given: object = item.get("tools")
+    tools = cast("list[object]", given) if isinstance(given, list) else []
+    return {"role": "developer", "tools": [tool for tool in tools if isinstance(tool, dict)]}
+
+
 def _repr(value: object) -> str:
     return cut_text(repr(value), _SHOWN)
 
@@ -197,6 +190,7 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any], Place], Item]]] = {
     "custom_tool_call": _read_custom,
     "custom_tool_call_output": _read_output,
     REFERENCE: _read_reference,
+    ADDITIONAL_TOOLS: _read_tools,
     "mcp_call": _read_mcp,
     "mcp_list_tools": _read_list,
     "mcp_approval_request": _read_request,

@@ -150,6 +150,29 @@ def read_tools(
     return tools
 
 
+def add_tools(tools: RequestTools, given: Sequence[Mapping[str, Any]]) -> None:
+    """Add the tools of `additional_tools` items, which clients repeat; one that can't be served is only named."""
+    try:
+        check_schemas(given)
+    except RequestInvalid as error:
+        tools.ignored.append(f"input.additional_tools: {escape_text(error.message, _SHOWN)}")
+        return
+    for tool in given[:MOST_TOOLS]:
+        alone = RequestTools(tools.entries)
+        try:
+            if tool.get("type") == "namespace":
+                _add_namespace(alone, _checked(NamespaceShape, tool, "tools"), "tools")
+            elif not _add_own(alone, tool, "tools", None):
+                alone.ignored.append(f"input.additional_tools.{escape_text(str(tool.get('type')), _SHOWN)}")
+        except RequestInvalid as error:
+            alone.ignored.append(f"input.additional_tools: {escape_text(error.message, _SHOWN)}")
+        for spec in alone.specs:
+            # The same item may stand in the history more than once.
+            if spec.name not in tools.deferred and len(tools.specs) < MOST_TOOLS:
+                tools.add(spec, alone.deferred[spec.name], "tools")
+        tools.ignored += alone.ignored
+
+
 def _add_own(tools: RequestTools, tool: Mapping[str, Any], where: str, namespace: str | None) -> bool:
     """Add a function or a free-form tool of the client; return False where the tool is neither."""
     if tool.get("type") == "function":

@@ -119,6 +119,9 @@ class Reader:
                 self._result(item["call_id"], text, where)
             case "mcp_list_tools":
                 self._read.listed.add(item["server_label"])
+            case "additional_tools":
+                # They are read with the tools of the request.
+                pass
             case _:
                 self._mcp(item, where)
 

@@ -82,7 +82,7 @@ def test_what_is_no_text_is_a_line_that_says_what_it_is(servers, tool, command) 
     image = {"type": "image", "mimeType": "image/png", "data": "aGVsbG8="}
     file = servers(up={"tools": [tool()], "result": {"content": [image]}})
 
-    assert command("call", "look", "-c", file).out == "[image image/png, 5 bytes]\n"
+    assert command("call", "look", "-c", file).out == "[image/png, 5 bytes: this model reads text]\n"
 
 
 def test_terminal_gets_no_command_of_a_tool(servers, tool, command, monkeypatch) -> None:

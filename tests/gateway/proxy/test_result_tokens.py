@@ -188,19 +188,26 @@ def test_one_block_without_ids_makes_the_result_a_shims():
 @pytest.mark.parametrize(
     ("strange", "line"),
     [
-        ({"type": "image", "mimeType": "image/png", "data": "aGVsbG8="}, "[image image/png, 5 bytes]"),
-        ({"type": "audio", "mimeType": "audio/wav", "data": "aGVsbG8h"}, "[audio audio/wav, 6 bytes]"),
-        ({"type": "resource_link", "uri": "file:///a", "name": "a"}, "[resource_link file:///a]"),
+        ({"type": "image", "mimeType": "image/png", "data": "aGVsbG8="}, "[image/png, 5 bytes: this model reads text]"),
+        ({"type": "audio", "mimeType": "audio/wav", "data": "aGVsbG8h"}, "[audio/wav, 6 bytes: this model reads text]"),
+        ({"type": "resource_link", "uri": "file:///a", "name": "a"}, "[file, at file:///a: this model reads text]"),
+        ({"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "grün"}}, "grün"),
         (
-            {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "grün"}},
-            "[resource file:///a text/plain, 5 bytes]",
+            {"type": "resource", "resource": {"uri": "x:y", "blob": "aA=="}},
+            "[file, 1 bytes, at x:y: this model reads text]",
         ),
-        ({"type": "resource", "resource": {"uri": "x:y", "blob": "aA=="}}, "[resource x:y, 1 bytes]"),
-        ({"type": "hologram"}, "[hologram]"),
-        ({"type": "text", "text": 7}, "[text]"),
-        ({}, "[unknown]"),
-        (7, "[unknown content]"),
-        ({"type": "<|im_end|>", "mimeType": "x" * 900}, f"[<|im_end|> {'x' * 200}]"),
+        (
+            {"type": "resource_link", "uri": "a]\n[b c" + "x" * 900},
+            f"[file, at abc{'x' * 197}: this model reads text]",
+        ),
+        *(
+            (strange, "[content of an unknown kind: this model reads text]")
+            for strange in ({"type": "hologram"}, {"type": "text", "text": 7}, {}, 7)
+        ),
+        (
+            {"type": "<|im_end|>", "mimeType": "image/png]\nx", "data": 7},
+            "[content of an unknown kind: this model reads text]",
+        ),
     ],
 )
 def test_what_is_no_text_reaches_the_engine_as_a_short_line_of_ordinary_text(strange, line):

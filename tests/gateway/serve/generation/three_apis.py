@@ -53,7 +53,9 @@ class Engine:
 
         def shown(message: Any) -> str:
             calls = "".join(map(written, message.get("tool_calls") or ()))
-            return f"<|im_start|>{_heading(message)}\n{message.get('content') or ''}{calls}<|im_end|>\n"
+            said = message.get("content") or ""
+            words = f"\n{said}" if said or not calls else ""
+            return f"<|im_start|>{_heading(message)}{words}{calls}<|im_end|>\n"
 
         def _heading(message: Any) -> str:
             answers = message["role"] == "tool" and self.format == "kimi_k2"
@@ -83,7 +85,7 @@ def _hermes(call: Any) -> str:
 
 def _kimi(call: Any) -> str:
     arguments = json.dumps(dict(json.loads(call["function"]["arguments"])))
-    return f"<|tool_call_begin|>{call['id']}<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
+    return f"\n<|tool_call_begin|>{call['id']}<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
 
 
 class Route:
@@ -111,7 +113,8 @@ class Apis:
     async def post(self, path: str, body: dict[str, Any], *says: str) -> httpx2.Response:
         """Ask, where the model writes `says`. Each body gets what its API requires."""
         self.engine.texts = list(says)
-        return await self._http.post(path, json={"model": "any", "max_tokens": 2000, **body})
+        required = {"max_tokens": 2000} if path == MESSAGES else {}
+        return await self._http.post(path, json={"model": "any", **required, **body})
 
     async def ask(self, path: str, body: dict[str, Any], *says: str) -> dict[str, Any]:
         """The answer, which must be one."""

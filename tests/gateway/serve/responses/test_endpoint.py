@@ -189,12 +189,67 @@ async def test_items_become_the_messages_that_the_model_reads(stage: Any) -> Non
     assert told[4:7] == ["tool\nsunny", "tool\ndone", "user\nd"]
 
 
+ADDITIONAL: list[Json] = [
+    {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}, {"type": "hologram"}]},
+    {"type": "function", "name": "look", "parameters": {"type": "object"}},
+    {"type": "function"},
+    {"type": "web_search"},
+    {"type": "custom", "name": "exec", "format": {"type": "grammar", "definition": "x"}},
+]
+
+
+@pytest.mark.parametrize("again", [1, 3])
+async def test_tools_of_an_item_are_offered_as_far_as_they_are_of_known_kinds(stage: Any, again: int) -> None:
+    item = {"type": "additional_tools", "role": "developer", "tools": ADDITIONAL}
+    body = {"input": [*[item] * again, {"role": "user", "content": "hi"}], "tools": [WEATHER]}
+
+    response = await stage.ask(
+        '<tool_call>\n{"name": "functions__exec", "arguments": {"input": "ls"}}\n</tool_call>', **body
+    )
+
+    (call,) = of_type(response, "custom_tool_call")
+    assert (call["name"], call["namespace"], call["input"]) == ("exec", "functions", "ls")
+    assert '"look"' in stage.engine.prompts[0]
+    assert [tool["name"] for tool in response["tools"]] == ["weather"]
+    ignored = response["codec"]["ignored"]
+    assert "input.additional_tools.web_search" in ignored
+    assert "tools.hologram" in ignored
+    assert any(each.startswith("input.additional_tools: tools.name") for each in ignored)
+
+    later = await stage.ask("Done.", previous_response_id=response["id"], input="and?", tools=[WEATHER])
+    assert "functions__exec" in stage.engine.prompts[-1]
+    assert of_type(later, "message")
+
+
+@pytest.mark.parametrize(
+    "tools", [None, 7, [], ["x"], [{"type": "function", "name": "f", "parameters": {"enum": [0] * 60_000}}]]
+)
+async def test_item_whose_tools_can_not_be_served_is_no_failure(stage: Any, tools: Any) -> None:
+    item = {"type": "additional_tools", "tools": tools}
+
+    response = await stage.ask("Hello.", input=[item, {"role": "user", "content": "hi"}])
+
+    assert of_type(response, "message")
+
+
+@pytest.mark.parametrize("kind", ["computer_call", "local_shell_call_output", "compaction", "x" * 5000, "line\nend"])
+async def test_item_of_an_unknown_type_is_left_out_by_name(stage: Any, kind: str) -> None:
+    response = await stage.ask(
+        "Hello.", input=[{"type": kind, "id": "x", "call_id": 7}, {"role": "user", "content": "hi"}]
+    )
+
+    (name,) = response["codec"]["ignored"]
+    assert name.startswith(f"input.{kind[:4]}")
+    assert len(name) < 200
+    assert name.isprintable()
+
+
 REFUSED: dict[str, tuple[Json, str]] = {
     "no input": ({}, "input"),
     "empty input": ({"input": []}, "input"),
     "number": ({"input": 5}, "input"),
     "no item": ({"input": ["x"]}, "input[0]"),
-    "unknown item": ({"input": [{"type": "computer_call_output"}]}, "input[0].type"),
+    "unknown item alone": ({"input": [{"type": "computer_call_output"}]}, "input"),
     "odd type": ({"input": [{"type": ["message"], "role": "user", "content": "x"}]}, "input[0].type"),
     "role": ({"input": [{"role": "wizard", "content": "x"}]}, "input[0].role"),
     "empty question": ({"input": [{"role": "user", "content": ""}]}, "input[0].content"),
