@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from gateway.agent.begun_turn import begun_ids
 from gateway.agent.memory import History, LivedAnswer, LivedTurn, Miss, Notes, Remembered
 from gateway.agent.trail import Trail
 from gateway.engine.interface import Message
@@ -20,7 +21,7 @@ from gateway.engine.stay import Stay
 from gateway.errors import RequestInvalid
 from gateway.observe.trajectories import Span
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import Diagnostic, Format, Reasoning, ToolSpec, parser_for
+from gateway.toolcalls import Diagnostic, Format, ToolSpec
 
 T = TypeVar("T")
 
@@ -112,13 +113,13 @@ class Conversation:
         return self.ready.facts.context - len(self.ids)
 
     def begin_turn(self, text: str) -> None:
-        """Begin the model's turn with a given text. Raises `RequestInvalid` where that text would be reasoning."""
-        tail, begun = self.ids[-PROMPT_TAIL:], self.ready.token_map.encode(text)
-        parser = parser_for(self.format, self.ready.token_map, (), prompt_tail=self.ready.token_map.decode(tail))
-        if any(isinstance(event, Reasoning) for event in [*parser.feed(begun), *parser.close()]):
+        """Begin the model's turn with a given text. Raises `RequestInvalid` where it would go on as reasoning."""
+        token_map = self.ready.token_map
+        begun = begun_ids(text, token_map.decode(self.ids[-PROMPT_TAIL:]), self.format, token_map)
+        if begun is None:
             raise RequestInvalid(
                 "continue_final_message: this model's turn begins with reasoning, so your text would become reasoning; "
-                "leave continue_final_message out",
+                "begin it with the whole reasoning (<think>...</think>), or leave continue_final_message out",
                 param="continue_final_message",
             )
         self.begun = tuple(begun)
