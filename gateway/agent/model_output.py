@@ -72,6 +72,8 @@ class ModelOutput:
         self._weighed: list[TokenLogprob] = []
         """Ids since the last reported text, where probabilities are asked for."""
         self._content: list[str] = []
+        self._said_at_call = 0
+        """Pieces of content before the end of the last whole call."""
         self._reasoning: list[str] = []
         self.reasoned = 0
         """Ids of reasoning."""
@@ -188,6 +190,7 @@ class ModelOutput:
     def _close(self, call: CallClosed) -> CallClosed:
         """Note a whole call, and report it to whoever runs it; return it with an id of the gateway's own."""
         self._model_ids.append(call.id)
+        self._said_at_call = len(self._content)
         ours = replace(call, id=self._call_ids.ours(call.id))
         self.calls.append(ours)
         self._options.on_call(ours, self._conversation.room - len(self.ids))
@@ -235,13 +238,27 @@ class ModelOutput:
         if cut:
             ids = cut_turn(self.ids, content, told, conversation.ready.token_map)
             content = told
-        # A client that knows of a call that broke off may send anything back; after other calls it can't be rendered.
-        astray = conversation.turn.broken and (self.calls or self._known)
+        turn = conversation.turn
+        if turn.broken and self.calls and not cut:
+            # Behind whole calls, half a call can't be rendered: the turn is remembered without it.
+            ids, turn = self._whole_calls(), replace(turn, broken=False)
+        # A client that knows of a call that broke off may send anything back.
+        astray = conversation.turn.broken and self._known
         if ids is None or astray or (cut and self.calls):
             lived.whole = False
         else:
             own = shared_prefix(ids, self.ids) if cut else len(ids)
-            lived.add_turn(self.prompt, ids, content, reasoning, conversation.turn, own)
+            lived.add_turn(self.prompt, ids, content, reasoning, turn, own)
+
+    def _whole_calls(self) -> Sequence[int] | None:
+        """The ids up to the last whole call; None where its place is not known, or where words follow it."""
+        last = list(self.calls[-1].ids)
+        if not last or len(self._content) > self._said_at_call:
+            return None
+        for end in range(len(self.ids), len(last) - 1, -1):
+            if self.ids[end - len(last) : end] == last:
+                return self.ids[:end]
+        return None
 
 
 def _policy(conversation: Conversation) -> Policy:

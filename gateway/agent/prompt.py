@@ -16,13 +16,14 @@ from gateway.agent.call_ids import with_model_ids
 from gateway.agent.conversation import Conversation, Spliced, calls_of_turns
 from gateway.agent.definitions import Definitions
 from gateway.agent.history import tool_definitions, with_preamble
-from gateway.agent.memory import Lived, Miss, Recalled, Turn, retold
+from gateway.agent.memory import Lived, LivedTurn, Miss, Recalled, Turn, retold
 from gateway.agent.sources import DefinitionsIn, spans_of_new, spans_of_rendering
 from gateway.agent.trail import Trail
 from gateway.engine.foreign import is_json_result
 from gateway.engine.interface import Message
 from gateway.engine.left_behind import shared_prefix
 from gateway.engine.placed import Known
+from gateway.engine.scaffold import TurnEnd, TurnShape
 from gateway.engine.shapes import Shape, shape_of
 from gateway.engine.template import Prompt
 from gateway.errors import TemplateRefused
@@ -32,6 +33,7 @@ from leaf_sdk.vocab import TokenMap
 
 log = get_logger("agent")
 
+_BARE: Final = ("{", "[", "`")
 _DIGITS: Final = 4000
 _NUMBERS: Final = count()
 """Numbers for conversations."""
@@ -51,13 +53,15 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
     taught, token_map = ready.tool_format.preamble, ready.token_map
     known: dict[int, Known] = {}
     messages: list[Message] = []
+    cut = any(turn.lived is not None and _is_cut_behind_calls(turn.lived.turn) for turn in turns)
+    closing = await _closing(conversation) if cut else ""
     for number, turn in enumerate(turns):
         if turn.lived is None:
             messages.append(turn.message)
             continue
         text = token_map.decode(turn.lived.ids)
         messages.append(_message(turn.lived, text, fmt, taught=taught))
-        known[number] = _known(turn.lived, text, token_map, taught=taught)
+        known[number] = _known(turn.lived, text, conversation, closing)
     messages = with_model_ids(messages, turns)
     calls_in = partial(_calls_in, fmt, token_map, conversation)
     plain = with_preamble(messages, fmt, tools) if taught else messages
@@ -213,12 +217,34 @@ def _words(message: Message, text: str, fmt: Format) -> str | None:
     return text[len(before) - len(content) if content and before.endswith(content) else calls :]
 
 
-def _known(lived: Lived, text: str, token_map: TokenMap, *, taught: bool) -> Known:
-    turn = lived.turn
+def _known(lived: Lived, text: str, conversation: Conversation, closing: str) -> Known:
+    turn, ready = lived.turn, conversation.ready
     if turn is None:
         return Known(lived.ids)
-    calls = () if taught else tuple((call.name, _value(call)) for call in turn.calls)
-    return Known(lived.ids, text, calls, turn.end_text(token_map))
+    calls = () if ready.tool_format.preamble else tuple((call.name, _value(call)) for call in turn.calls)
+    unmarked = bool(calls) and _is_unmarked(text, conversation.format)
+    return Known(lived.ids, text, calls, turn.end_text(ready.token_map) or closing, unmarked)
+
+
+def _is_unmarked(text: str, fmt: Format) -> bool:
+    """Whether a turn that makes calls is nothing but these, as bare JSON or in a fence, without the format's marker."""
+    return text.lstrip()[:1] in _BARE and not (fmt.opening and fmt.opening in text)
+
+
+def _is_cut_behind_calls(turn: LivedTurn | None) -> bool:
+    """Whether a limit ended a turn after it had made calls."""
+    return turn is not None and bool(turn.calls) and turn.ended_by is None
+
+
+async def _closing(conversation: Conversation) -> str:
+    """The text of the token with which the template ends a turn of the model; "" where it uses none."""
+    token_map = conversation.ready.token_map
+    try:
+        scaffold = await conversation.ready.template.scaffold(TurnShape(content=True), TurnEnd(), "user")
+    except TemplateRefused:
+        return ""
+    ends = (token_id for token_id in scaffold.pieces[0] if token_id in token_map.special_ids)
+    return next((token_map.token_bytes(token_id).decode("utf-8", "replace") for token_id in ends), "")
 
 
 def _value(call: CallClosed) -> object:

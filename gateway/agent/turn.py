@@ -114,8 +114,10 @@ class Answer:
                 reason = "tool_calls"
                 break
             if not result.stopped or not result.calls:
-                # A generation that a limit cut off may have completed calls before; they have run, and are reported.
-                await self._tell(calls.finished(self._conversation.ready.token_map, 0))
+                # A generation that a limit cut off may have completed calls before: they have run, and the next request
+                # continues with their results.
+                room = max(self._conversation.room - ANSWER_ROOM, 0)
+                await self._tell(calls.finished(self._conversation.ready.token_map, room))
                 reason, stop = "stop" if result.stopped else "length", result.stop
                 break
             if last or not await self._splice(calls) or self._left() <= 0:

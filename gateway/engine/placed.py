@@ -24,6 +24,10 @@ _LEAD: Final = 512
 """Most characters that a turn may have before its first content: markers of its format."""
 _OPENING: Final = 32
 """Characters that are compared of the text that opens the model's turn."""
+_LAST: Final = 2
+"""Characters at the end of a turn that tell one format of calls from another."""
+_LEAST_OPENING: Final = 5
+"""Least characters by which that text is recognised."""
 
 CallsIn = Callable[[str], Sequence[tuple[str, object]]]
 """Reads the calls in a text: names, and arguments as values."""
@@ -40,6 +44,8 @@ class Known:
     """Its calls: names, and arguments as values."""
     ended_by: str = ""
     """The text of the token that ended it, which is not part of it."""
+    unmarked: bool = False
+    """Whether it is nothing but calls without markers: the template may write them with its own."""
 
 
 def regions(
@@ -106,7 +112,11 @@ class _Window:
 
     def find(self, turn: Known, calls_in: CallsIn) -> Region | None:
         if not self.own:
-            return self._calls(turn, self._first(turn.text), turn.text, calls_in)
+            found = self._calls(turn, self._first(turn.text), turn.text, calls_in)
+            if not turn.unmarked or (found is not None and self._ends_alike(found, turn.text)):
+                return found
+            # The first characters of the turn are not shown, or stand inside the template's own markers.
+            return self._calls(turn, self._opened(), turn.text, calls_in)
         first = self.own[0]
         content = self._content(first)
         at = turn.text.find(content)
@@ -158,6 +168,18 @@ class _Window:
         for size in range(min(len(lead), 64), _LEAST - 1, -1):
             if (at := self.text.find(lead[:size], self.low, self.high)) >= 0:
                 return self._blanks(written, at)
+        return None
+
+    def _ends_alike(self, region: Region, written: str) -> bool:
+        """Whether a region ends in the same characters as what the model wrote."""
+        return self._plain(region.start, region.end).rstrip()[-_LAST:] == written.rstrip()[-_LAST:]
+
+    def _opened(self) -> int | None:
+        """The place behind the text that opens the model's turn, which is the end of the rendering."""
+        for size in range(_OPENING, _LEAST_OPENING - 1, -1):
+            opening = self.text[-size:]
+            if (at := self.text.find(opening, self.low, self.high)) >= 0:
+                return at + len(opening)
         return None
 
     def _back(self, lead: str, stop: int) -> int | None:
