@@ -15,7 +15,7 @@ from gateway.engine.model_file import model_fault
 from gateway.errors import ConfigError
 from leaf_sdk.errors import CodecError
 from leaf_sdk.fetch import MAX_BYTES, MapCache, default_cache, map_bytes, open_map
-from leaf_sdk.vocab import TokenMap, map_digest
+from leaf_sdk.vocab import TokenMap, load_map, map_digest
 
 
 @dataclass(slots=True)
@@ -74,11 +74,9 @@ def resolve_maps(config: GatewayConfig, *, engine_model: str | None = None, know
     maps = MapSet()
     if config.tokens.map is None:
         return maps
-    # The proof of an engine's maps encodes at once, so the compiled form, which is fast only to decode, gains nothing.
-    cache = None if config.has_engine else default_cache()
     model = _engine_of(config).model
     for path in (_session_source(config, engine_model), *config.tokens.maps):
-        token_map = (known.of_file(path) if known is not None else None) or _open(path, cache, is_model=path == model)
+        token_map = (known.of_file(path) if known is not None else None) or _open(path, config, is_model=path == model)
         maps.add(token_map, _file_hash(path))
         maps.files[token_map.map_id] = path
     return maps
@@ -92,7 +90,7 @@ def map_file(maps: MapSet, map_id: str) -> bytes:
     """
     path = maps.files.get(map_id)
     try:
-        data = b"" if path is None else map_bytes(path)
+        data = b"" if path is None else map_bytes(path, cache=_cache())
     except (CodecError, OSError) as error:
         raise ConfigError(f"token map {map_id!r}: its file can no longer be read ({error})") from error
     if map_digest(data) != map_id:
@@ -133,15 +131,26 @@ def _engine_of(config: GatewayConfig) -> EngineConfig:
     return next(iter(config.members.values()))
 
 
+def _cache() -> MapCache | None:
+    """This user's cache, so that a model's map is built once; None for a user without a home."""
+    try:
+        return default_cache()
+    except RuntimeError:
+        return None
+
+
 def _file_hash(path: Path) -> list[str]:
     """The hash of a tokenizer file; empty for a model file, which is too large to be named by its hash."""
     is_small = path.is_file() and path.stat().st_size <= MAX_BYTES
     return [map_digest(path.read_bytes())] if is_small else []
 
 
-def _open(path: Path, cache: MapCache | None, *, is_model: bool) -> TokenMap:
+def _open(path: Path, config: GatewayConfig, *, is_model: bool) -> TokenMap:
+    cache = _cache()
     try:
-        return open_map(path, cache=cache)
+        # The proof of an engine's maps encodes at once, so the compiled form, which is fast only to decode, gains
+        # nothing there.
+        return load_map(map_bytes(path, cache=cache)) if config.has_engine else open_map(path, cache=cache)
     except CodecError as error:
         if is_model:
             raise ConfigError(model_fault(path) or f"model {path.name!r}: {error}") from error

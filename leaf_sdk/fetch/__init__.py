@@ -6,17 +6,21 @@ fetched, its value right after. Size and time are limited. A map that is named b
 from the disk (`cache`). Knows nothing of tools.
 """
 
+import hashlib
 import json
 import mmap
 import re
 import stat
 from collections.abc import Collection, Mapping
+from functools import cache as cache_once
+from functools import partial
 from pathlib import Path
 
 from leaf_sdk.errors import MapHashMismatch, MapUnreachable
 from leaf_sdk.vocab import TokenMap, build_map, load_map, map_digest, normalise_hash
 from leaf_sdk.vocab.build import is_source
 from leaf_sdk.vocab.fields import as_object
+from leaf_sdk.vocab.gguf_head import read_head
 from leaf_sdk.vocab.pre_tokenizers import PreTokenizer
 
 from .cache import MapCache, default_cache
@@ -45,7 +49,7 @@ def open_map(source: str | Path, expected_hash: str | None = None, *, cache: Map
     """
     expected = None if expected_hash is None else normalise_hash(expected_hash)
     if expected is None or not (cache or _is_url(source)):
-        data = map_bytes(source)
+        data = map_bytes(source, cache=cache)
         return cache.open(map_digest(data), lambda: data) if cache else load_map(data, expected)
     kept = cache or default_cache()
     if _is_url(source):
@@ -90,8 +94,10 @@ def _pinned(source: str | Path, expected: str) -> bytes:
     return data
 
 
-def map_bytes(source: str | Path) -> bytes:
+def map_bytes(source: str | Path, *, cache: MapCache | None = None) -> bytes:
     """Return the bytes of a Codec map, which is built first if the source is a tokenizer's file.
+
+    `cache`: where a map that was built is kept, and found again for the same tokenizer.
 
     Raises:
         MapError: see the tree in `leaf_sdk.errors`.
@@ -99,10 +105,35 @@ def map_bytes(source: str | Path) -> bytes:
     if _is_url(source):
         return read_source(source)
     path = _regular_file(Path(source))
-    if _first_bytes(path) == _GGUF:
-        return build_from(path)
-    data = read_source(path)
-    return data if _is_map(data) else build_map(data)
+    if is_gguf := _first_bytes(path) == _GGUF:
+        data, build = b"", partial(build_from, path)
+    else:
+        data = read_source(path)
+        build = partial(build_map, data)
+        if _is_map(data):
+            return data
+    if cache is None:
+        return build()
+    return cache.built(_source_hash(_pairs_of(path) if is_gguf else data), build)
+
+
+def _pairs_of(path: Path) -> bytes:
+    """The part of a GGUF file that says everything about its tokenizer: its pairs, without tensors."""
+    with path.open("rb") as file:
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return bytes(view[: read_head(view).cursor.at])
+
+
+def _source_hash(source: bytes) -> str:
+    """The hash of a source and of the code that builds a map from it."""
+    return map_digest(_builder() + source)
+
+
+@cache_once
+def _builder() -> bytes:
+    """The hash of each module that reads and writes tokenizers: another version may build another map."""
+    modules = sorted((Path(__file__).parents[1] / "vocab").glob("*.py"))
+    return b"".join(hashlib.sha256(each.read_bytes()).digest() for each in modules)
 
 
 def build_from(

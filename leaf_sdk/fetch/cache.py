@@ -1,4 +1,4 @@
-"""Maps on disk by the hash of their bytes, and their compiled forms: fetched once, then offline.
+"""Maps on disk by the hash of their bytes, and their compiled forms: fetched or built once, then offline.
 
 A map is checked against the hash in its file's name whenever it is read, so a damaged or changed file counts as
 missing. Files appear whole or not at all. One thread fetches a map while others wait for it. Disk errors never reach
@@ -6,6 +6,7 @@ the caller: a cache that can't be written is just empty.
 """
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from pathlib import Path
 from leaf_sdk.errors import MapError
 from leaf_sdk.vocab import TokenMap, compile_map, load_compiled, load_map, map_digest
 
+_HASH = re.compile(rb"sha256:[0-9a-f]{64}")
 _guard = threading.Lock()
 _locks: dict[str, threading.Lock] = {}
 
@@ -75,6 +77,24 @@ class MapCache:
         if compiled is not None:
             _write(path, compiled)
         return token_map
+
+    def built(self, source_hash: str, build: Callable[[], bytes]) -> bytes:
+        """Return the bytes of the map that is built from a source, or build it and keep it for the next time.
+
+        Args:
+            source_hash: the hash of all that the map depends on, `sha256:<hex>`.
+            build: builds the map.
+        """
+        path = self.folder / "built" / source_hash.removeprefix("sha256:")
+        named = _read(path)
+        if named is not None and _HASH.fullmatch(named):
+            data = self.read(named.decode())
+            if data is not None:
+                return data
+        data = build()
+        self.write(data)
+        _write(path, map_digest(data).encode())
+        return data
 
     def note(self, name: str, data: bytes) -> None:
         """Keep what an origin published, for when it can't be reached."""

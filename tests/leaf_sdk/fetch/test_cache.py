@@ -2,15 +2,19 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from leaf_sdk import open_map
 from leaf_sdk.errors import MapHashMismatch, MapUnreachable
+from leaf_sdk.fetch import map_bytes
 from leaf_sdk.fetch.cache import MapCache, cache_folder, default_cache
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
+from leaf_sdk.testing.gguf import gguf_model
 from leaf_sdk.testing.loopback import send, serving
 from leaf_sdk.vocab import map_digest
+from leaf_sdk.vocab.byte_level import ALPHABET
 
 DATA = tiny_map_bytes()
 DIGEST = map_digest(DATA)
@@ -145,3 +149,64 @@ def test_a_file_of_another_hash_is_not_kept(cache, tmp_path):
     with pytest.raises(MapHashMismatch):
         open_map(path, DIGEST, cache=cache)
     assert cache.read(DIGEST) is None
+
+
+def gguf(path: Path, *tokens: str) -> Path:
+    """A model's file whose vocabulary is every byte, and these tokens."""
+    pairs = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": [*ALPHABET, *tokens],
+        "tokenizer.ggml.token_type": [1] * len(ALPHABET) + [3] * len(tokens),
+        "tokenizer.ggml.merges": [],
+    }
+    path.write_bytes(gguf_model(pairs))
+    return path
+
+
+def no_building(*args: object, **kwargs: object) -> bytes:
+    raise AssertionError("a map is built")
+
+
+def test_map_of_a_model_is_built_once_wherever_its_file_lies(cache, tmp_path, monkeypatch):
+    built = map_bytes(gguf(tmp_path / "a.gguf", "<s>"), cache=cache)
+    assert built == map_bytes(tmp_path / "a.gguf")
+    other = map_bytes(gguf(tmp_path / "b.gguf", "<t>"), cache=cache)
+    assert other != built
+    monkeypatch.setattr("leaf_sdk.fetch.build_map", no_building)
+
+    assert map_bytes(gguf(tmp_path / "moved.gguf", "<s>"), cache=cache) == built
+    # The file that is replaced has another tokenizer.
+    assert map_bytes(gguf(tmp_path / "a.gguf", "<t>"), cache=cache) == other
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00" * 71, b"sha256:" + b"0" * 64, None])
+def test_damage_in_the_cache_has_the_map_built_anew(cache, tmp_path, damage):
+    path = gguf(tmp_path / "a.gguf", "<s>")
+    built = map_bytes(path, cache=cache)
+    (name,) = (cache.folder / "built").iterdir()
+    (data,) = (cache.folder / "maps").iterdir()
+    if damage is None:
+        data.write_bytes(data.read_bytes()[:-1] + b" ")
+    else:
+        name.write_bytes(damage)
+
+    assert map_bytes(path, cache=cache) == built
+    assert name.read_text() == map_digest(built)
+    assert data.read_bytes() == built
+
+
+def test_other_code_builds_its_own_map(cache, tmp_path, monkeypatch):
+    path = gguf(tmp_path / "a.gguf", "<s>")
+    map_bytes(path, cache=cache)
+    monkeypatch.setattr("leaf_sdk.fetch._builder", lambda: b"another version")
+    map_bytes(path, cache=cache)
+
+    assert len([*(cache.folder / "built").iterdir()]) == 2
+
+
+def test_a_map_itself_is_not_kept(cache, tmp_path):
+    path = tmp_path / "map.json"
+    path.write_bytes(tiny_map_bytes())
+    assert map_bytes(path, cache=cache) == tiny_map_bytes()
+    assert not cache.folder.exists()
