@@ -131,9 +131,17 @@ def machine_for(
     prompt_tail: str,
     forget: Callable[[int], None],
     formed: bool = False,
+    lookalikes: bool = True,
 ) -> tuple[Machine, Cursor]:
-    """Return a format's machine and the cursor that it reads from."""
-    cursor = Cursor(calls, spelling, tools={tool.name: tool for tool in tools}, prompt_tail=prompt_tail, forget=forget)
+    """Return a format's machine and the cursor that it reads from; `lookalikes` as the cursor has it."""
+    cursor = Cursor(
+        calls,
+        spelling,
+        tools={tool.name: tool for tool in tools},
+        prompt_tail=prompt_tail,
+        forget=forget,
+        lookalikes=lookalikes and bool(tools) and not formed,
+    )
     return (FormedMachine if formed else Machine)(fmt, cursor), cursor
 
 
@@ -155,14 +163,22 @@ def parser_for(
     under `call_grammar` or `answer_grammar`, which can't tell a token from its spelling) it counts by its text.
     `prompt_tail` is the end of the prompt's text: it shows whether the model begins inside reasoning. `new_id` makes
     the ids of calls, by default `call_` and 24 hex digits. Without `text_wanted` no content and no reasoning is
-    reported, and while only a guarded marker matters, an id costs one look-up. `policy` says what becomes of faulty
-    calls. `formed`: for a generation under `answer_grammar`, whose answer is text from its first character on.
+    reported, calls need the format's markers, and while only a guarded marker matters, an id costs one look-up.
+    `policy` says what becomes of faulty calls. `formed`: for a generation under `answer_grammar`, whose answer is text
+    from its first character on.
     """
     found = {} if by_text else stand_ins(vocabulary, fmt.markers)
     reader = TokenReader(vocabulary, dict(found.values()))
     calls = CallEvents(new_id or new_call_ids(), reader.take, policy)
     spelling = Spelling({marker: stand_in for marker, (_, stand_in) in found.items()})
     machine, cursor = machine_for(
-        fmt, calls, spelling, tools, prompt_tail=prompt_tail, forget=reader.forget, formed=formed
+        fmt,
+        calls,
+        spelling,
+        tools,
+        prompt_tail=prompt_tail,
+        forget=reader.forget,
+        formed=formed,
+        lookalikes=text_wanted,
     )
     return StreamParser(machine, cursor, reader, text_wanted=text_wanted)

@@ -14,7 +14,8 @@ from gateway.toolcalls.grammar.until import text_without
 from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
 from gateway.toolcalls.nodes.headers import peek_after, peek_header
 from gateway.toolcalls.nodes.json import Json
-from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Reasoned, Space, Steps, Until, skip_until
+from gateway.toolcalls.nodes.passages import Passage
+from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Reasoned, Space, Steps, skip_until
 from gateway.toolcalls.nodes.regions import Bare, Call
 from gateway.toolcalls.nodes.series import unwritten
 from gateway.toolcalls.stream.cursor import Channel, Cursor
@@ -123,7 +124,7 @@ class Harmony(Node):
     def _message(self, at: Cursor, head: Head, length: int) -> Generator[None, None, None]:
         if not head.tool:
             at.take(at.position + length)
-            yield from Until(head.channel, _STOPS).run(at)
+            yield from Passage(head.channel, (), "", ends=_STOPS).run(at)
         elif head.sure or head.tool in at.tools or (yield from _brings_object(at, length)):
             yield from Bare(_START, Call(HarmonyCall(head.tool, length)), _END).run_after("", at)
             return
@@ -138,7 +139,7 @@ class Harmony(Node):
         marker = yield from pick(at, tuple(map(Lit, _STOPS)))
         if marker:
             yield from marker.run(at)
-        yield from Until("content", _STOPS).run(at)
+        yield from Passage("content", (), "", ends=_STOPS).run(at)
         yield from _END.run(at)
 
     def grammar(self, g: Grammar) -> str:

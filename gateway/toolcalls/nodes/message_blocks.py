@@ -11,7 +11,8 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.combinators import Seq, pick
 from gateway.toolcalls.nodes.headers import Header, peek_header
 from gateway.toolcalls.nodes.objects import call_object
-from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Space, Steps, Until
+from gateway.toolcalls.nodes.passages import Passage
+from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Space, Steps
 from gateway.toolcalls.nodes.regions import Call, Region
 from gateway.toolcalls.nodes.series import OptionalMarker
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
@@ -59,7 +60,7 @@ class Inkling(Node):
                 name = at.take(at.position + len(header) - len(kind))
         if kind == INVOKE:
             yield from _CALL.run_after(name, at)
-        yield from Until("reasoning" if kind == _THINKING else "content", _STOPS).run(at)
+        yield from Passage("reasoning" if kind == _THINKING else "content", (), "", ends=_STOPS).run(at)
 
     def grammar(self, g: Grammar) -> str:
         """Write nothing: a grammar is for a call."""

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.until import text_without
 from gateway.toolcalls.nodes.combinators import Seq, maybe, pick
+from gateway.toolcalls.nodes.lookalikes import OPENERS, read_lookalike
 from gateway.toolcalls.nodes.readers import MAX_WORD, Marker, Node, Reasoned, Space, Steps, Until, read_space
 from gateway.toolcalls.nodes.regions import Region
 from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor
 
 
 @dataclass(frozen=True, slots=True)
-class _Passage:
+class Passage:
     """Text on a channel up to one of `ends` (not read), or to the end of the message.
 
     One `lead` (the newline that templates write between text and a call) belongs to the marker after it. A passage with
@@ -32,7 +33,11 @@ class _Passage:
 
     def run(self, at: Cursor) -> Steps:
         """Emit the text, read each region that opens, and drop each mute marker; return whether a region ended it."""
-        stops = (*(region.opener.text for region in self.regions), *self.mutes, *self.ends)
+        markers = (*(region.opener.text for region in self.regions), *self.mutes, *self.ends)
+        # Calls without the format's markers: where regions begin in the same way, these read them.
+        bare = tuple(text for text in OPENERS if not any(mark.startswith(text) for mark in markers))
+        bare = bare if self.channel == "content" and at.lookalikes else ()
+        stops = (*markers, *bare)
         text = Until(self.channel, (*stops, *(self.lead + stop for stop in stops)) if self.lead else stops)
         guarded = all(map(at.spelling.guarded, stops))
         while True:
@@ -46,13 +51,25 @@ class _Passage:
                 return False
             at.take(at.position + len(at.spelling.spell(lead)))
             at.channel = self.channel
-            if stop in self.mutes:
+            if stop in bare:
+                yield from self._lookalike(lead, at)
+            elif stop in self.mutes:
                 yield from Marker(stop).run(at)
             elif (yield from self._region(stop).run_after(lead, at)):
                 if self.once:
                     yield from Space().run(at)
                     return True
                 yield from self._part(at, stops)
+
+    def _lookalike(self, lead: str, at: Cursor) -> Generator[None, None, None]:
+        """Read a call without markers, if one begins here; stray markers of calls may follow it."""
+        if not at.lookalikes:
+            at.calls.content(lead + at.take(at.position + 1))
+            return
+        inside = (mark for region in self.regions for mark in region.markers if not mark.startswith(OPENERS))
+        strays = tuple(dict.fromkeys((*self.mutes, *inside)))
+        if (yield from read_lookalike(lead, at, strays)):
+            yield from Space().run(at)
 
     def _part(self, at: Cursor, stops: tuple[str, ...]) -> Generator[None, None, None]:
         """Read the whitespace after a region. Between two texts it separates them; anywhere else it is markup."""
@@ -94,7 +111,7 @@ class Prose(Node):
         """Emit content, and read each region that opens."""
         # Where a call has ended reasoning, the closing marker of the reasoning may still come: it frames nothing then.
         mutes = tuple(dict.fromkeys((*self.mutes, *at.strays)))
-        yield from _Passage("content", self.regions, self.lead, mutes).run(at)
+        yield from Passage("content", self.regions, self.lead, mutes).run(at)
         return True
 
     def grammar(self, g: Grammar) -> str:
@@ -145,7 +162,7 @@ class Thought(Node):
         if self.title:
             yield from maybe(self.title).run(at)
         yield from maybe("\n").run(at)
-        passage = _Passage("reasoning", self.regions, "\n", ends=(self.closer, *self.ends), once=not self.goes_on)
+        passage = Passage("reasoning", self.regions, "\n", ends=(self.closer, *self.ends), once=not self.goes_on)
         called = yield from passage.run(at)
         at.channel = "content"
         if not called and (yield from Seq(maybe("\n"), closer).run(at)):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.combinators import Choice, pick
 from gateway.toolcalls.nodes.headers import peek_after, peek_header
+from gateway.toolcalls.nodes.passages import Passage
 from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Steps, Until
 from gateway.toolcalls.nodes.regions import Bare
 from gateway.toolcalls.nodes.series import unwritten
@@ -53,7 +54,7 @@ class Muse(Node):
             yield from Bare(START, self.call(length)).run_after("", at)
             return
         at.take(at.position + length)
-        yield from Until("reasoning" if recipient == "self" else "content", _STOPS).run(at)
+        yield from Passage("reasoning" if recipient == "self" else "content", (), "", ends=_STOPS).run(at)
 
     def grammar(self, g: Grammar) -> str:
         """Write nothing: a grammar is for a call."""

@@ -221,7 +221,10 @@ class CallEvents:
         self._call = None
 
     def abandon(
-        self, kind: Literal["truncated", "malformed", "failed"], message: str, cause: Exception | None = None
+        self,
+        kind: Literal["truncated", "malformed", "lookalike", "failed"],
+        message: str,
+        cause: Exception | None = None,
     ) -> None:
         """Report a broken region: the current call stays as far as it was reported, and is never closed."""
         index = self._call.index if self._call else None

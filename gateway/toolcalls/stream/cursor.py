@@ -36,7 +36,7 @@ class Cursor:
     characters that nodes examined, repeatedly if they are examined again: it shows that the cost per character stays
     constant. `idle`: only a marker that is one special token can change anything. `channel` is where the text of a
     broken region goes; `strays` are closing markers whose passage has already ended; `stops` are the open region's
-    markers, as they stand in the stream.
+    markers, as they stand in the stream; `lookalikes`: calls without the format's markers are read too.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Cursor:
         tools: Mapping[str, ToolSpec],
         prompt_tail: str,
         forget: Callable[[int], None],
+        lookalikes: bool = False,
     ) -> None:
         self.calls = calls
         self.spelling = spelling
@@ -60,6 +61,7 @@ class Cursor:
         self.channel: Channel = "content"
         self.strays: tuple[str, ...] = ()
         self.stops: tuple[str, ...] = ()
+        self.lookalikes = lookalikes
         self.scanned = 0
         self._forget = forget
         self._base = 0

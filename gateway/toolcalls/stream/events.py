@@ -60,13 +60,14 @@ class Diagnostic:
     """What is wrong with a call, or with an attempt at one. `index` is the call's if it had started, else None.
 
     `truncated`: the stream ended inside it. `malformed`: it broke its format's rules; its text is content or, by the
-    policy, dropped. `repaired`: it broke them in a way that leaves one reading, and is a whole call. `failed`: the
-    parser itself failed, with `cause`; from there on the whole stream is content. `loose`: calls of some tools are held
-    only to their names; `history`: calls that a client sends back have arguments that are not JSON; `definition`: the
-    model does not read a tool's definition as it is. The parser never reports these three.
+    policy, dropped. `repaired`: it broke them in a way that leaves one reading, and is a whole call. `lookalike`: it
+    may be a call in another format, and is content. `failed`: the parser itself failed, with `cause`; from there on the
+    whole stream is content. `loose`: calls of some tools are held only to their names; `history`: calls that a client
+    sends back have arguments that are not JSON; `definition`: the model does not read a tool's definition as it is. The
+    parser never reports these three.
     """
 
-    kind: Literal["truncated", "malformed", "repaired", "failed", "loose", "history", "definition"]
+    kind: Literal["truncated", "malformed", "repaired", "lookalike", "failed", "loose", "history", "definition"]
     message: str
     index: int | None = None
     cause: Exception | None = field(default=None, compare=False, repr=False)
