@@ -1,17 +1,19 @@
 """Gemma 4, FunctionGemma: calls in a syntax of their own, back to back; reasoning in a channel, at any place.
 
 Strings are between markers and may contain anything, including braces and quotation marks. The prompt may have closed
-the reasoning channel, or opened it. Models may leave out the channel's name, or `call`. Markers that frame a turn are
+the reasoning channel, or opened it. Models may leave out the channel's name, or `call`; they also
+write other quotation marks, parentheses for braces, or a JSON object, and forget a string's end or the last brace. Markers that frame a turn are
 not content. FunctionGemma does not reason, and has its own markers.
 """
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.gemma_object import GemmaObject
+from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Aside, Prose, Thought
-from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Space
+from gateway.toolcalls.nodes.readers import Capture, Lit, Space
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
-from gateway.toolcalls.nodes.series import Variants
+from gateway.toolcalls.nodes.series import Array, Closer, Variants
 from gateway.toolcalls.values.dialects import FUNCTION_GEMMA as ESCAPED
 
 _CALLED = Variants(Lit("call:"), Lit(":"), writes=Lit("call:"))
@@ -19,8 +21,9 @@ _CALLED = Variants(Lit("call:"), Lit(":"), writes=Lit("call:"))
 
 def _region(opener: str, arguments: GemmaObject, closer: str) -> Region:
     optional = Variants(arguments, Seq(), writes=arguments)
-    call = Call(Seq(_CALLED, Capture("name", "{", also=(closer,)), optional))
-    return Region(opener, Space(), call, Space(), Marker(closer))
+    call = Call(Seq(_CALLED, Capture("name", "{", also=("(", "[", closer)), optional))
+    called = Variants(call, Array(call_object()), writes=call)
+    return Region(opener, Space(), called, Space(), Closer(closer))
 
 
 _REGION = _region("<|tool_call>", GemmaObject(), "<tool_call|>")

@@ -113,17 +113,17 @@ class Harmony(Node):
                 _cut_off(at)
             else:
                 what = Head.of(begun + at.spelling.plain(head))
-                if said and what.speaks:
-                    # Each message to the user is a separate text.
-                    at.calls.content("\n")
-                said = said or what.speaks
-                yield from self._message(at, what, len(head))
+                yield from self._message(at, what, len(head), said=said)
+                said = said or (what.speaks and at.calls.spoken)
             begun, expected = "", False
         return True
 
-    def _message(self, at: Cursor, head: Head, length: int) -> Generator[None, None, None]:
+    def _message(self, at: Cursor, head: Head, length: int, *, said: bool = False) -> Generator[None, None, None]:
         if not head.tool:
             at.take(at.position + length)
+            if said and head.speaks and (yield from self._has_text(at)):
+                # Each message to the user is a separate text.
+                at.calls.content("\n")
             yield from Passage(head.channel, (), "", ends=_STOPS).run(at)
         elif head.sure or head.tool in at.tools or (yield from _brings_object(at, length)):
             yield from Bare(_START, Call(HarmonyCall(head.tool, length)), _END).run_after("", at)
@@ -133,6 +133,12 @@ class Harmony(Node):
             at.calls.abandon("malformed", f"a message to {head.tool!r}, which is no tool of this request, is left out")
             yield from skip_until(at, _STOPS)
         yield from _END.run(at)
+
+    def _has_text(self, at: Cursor) -> Steps:
+        """Whether text stands before the message's end; a damaged header has none behind it."""
+        while not (at.unread or at.ended):
+            yield
+        return at.unread > 0 and (yield from pick(at, tuple(map(Lit, _STOPS)))) is None
 
     def _stray(self, at: Cursor) -> Generator[None, None, None]:
         """Emit text without a header. A marker that does not begin a header is dropped: it frames nothing."""

@@ -12,6 +12,7 @@ from gateway.toolcalls.grammar.raw import raw_text
 from gateway.toolcalls.grammar.schema_walk import bounds, length_bounds
 from gateway.toolcalls.grammar.schemas import value_rules
 from gateway.toolcalls.nodes.readers import First, Marker, Node, Steps
+from gateway.toolcalls.nodes.reading import surroundings
 from gateway.toolcalls.nodes.typed import read_literal
 from gateway.toolcalls.schema.kinds import mapping_of
 from gateway.toolcalls.schema.merge import Schema, listed
@@ -27,13 +28,13 @@ class GemmaObject(Node):
     dialect: Dialect = GEMMA
 
     def first(self, spelling: Spelling) -> First:
-        """Return the opening brace."""
-        return ("{",)
+        """Return the opening brace, and what models write instead."""
+        return ("{", "(", "[")
 
     def run(self, at: Cursor) -> Steps:
         """Report the call, and its arguments as they arrive."""
         at.start_call()
-        return (yield from read_literal(at, self.dialect))
+        return (yield from read_literal(at, self.dialect, surroundings(at)))
 
     def grammar(self, g: Grammar) -> str:
         """Write the object, by the tool's schema."""

@@ -124,6 +124,16 @@ class OptionalMarker(Marker):
         return g.markup(self.lead + self.text)
 
 
+@dataclass(frozen=True, slots=True)
+class Closer(Marker):
+    """A closing marker that must be there; brackets that the model wrote too many before it are skipped."""
+
+    def run(self, at: Cursor) -> Steps:
+        """Skip the brackets and read the marker."""
+        yield from skip_spare(at, (at.spelling.spell(self.text),))
+        return (yield from Marker.run(self, at))
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Variants(Choice):
     """The first of several nodes that can begin here; `writes` is the one that the grammar writes."""

@@ -16,6 +16,7 @@ from gateway.toolcalls.values.atoms import json_string
 from gateway.toolcalls.values.dialects import PYTHON, Dialect
 from gateway.toolcalls.values.json_scanner import Scan
 from gateway.toolcalls.values.literal import LiteralScanner
+from gateway.toolcalls.values.string_end import NOTHING_KNOWN, Surroundings
 
 _JSON_STARTS = {
     "object": "{",
@@ -117,9 +118,9 @@ def _read_container(at: Cursor, ending: Ending) -> Steps:
     return whole and not "".join(rest).strip(WHITESPACE)
 
 
-def read_literal(at: Cursor, dialect: Dialect) -> Steps:
+def read_literal(at: Cursor, dialect: Dialect, around: Surroundings = NOTHING_KNOWN) -> Steps:
     """Read one value in a dialect and emit it as JSON as it arrives. It ends by itself, a number at what follows."""
-    scanner = LiteralScanner(dialect, tuple(map(at.spelling.spell, dialect.quotes)), at.spelling.plain)
+    scanner = LiteralScanner(dialect, tuple(map(at.spelling.spell, dialect.quotes)), at.spelling.plain, around)
     while True:
         at.scanned += at.unread
         end, told = scanner.scan(at.buffer, at.position, ended=at.ended)
@@ -137,14 +138,20 @@ def read_text(at: Cursor, ending: Ending, paired: bool, tell: Callable[[str], No
     finder = at.spelling.finder((*closers, *ending.stops))
     spelled = tuple(map(at.spelling.spell, closers))
     followers = tuple(map(at.spelling.spell, ending.followers))
+    open_tags = _OpenTags(ending.closer)
     while True:
         at.scanned += at.unread
         end, found = finder.find(unbroken(at.buffer, ended=at.ended), at.position, ended=False)
-        tell(at.take(end))
+        told = at.take(end)
+        open_tags.add(told)
+        tell(told)
         if found:
             closer = next((text for text in spelled if at.buffer.startswith(text, at.position)), "")
             behind = at.position + len(closer)
             follows = _follows(at, behind, followers) if closer else True
+            if follows and ending.closer in ending.followers and _follows(at, behind, (spelled[-1],)):
+                # Where the value opens the tag too, the first of two closing tags is its own, not one too many.
+                follows = not open_tags.close()
             if follows:
                 at.take(behind)
                 return True
@@ -154,6 +161,27 @@ def read_text(at: Cursor, ending: Ending, paired: bool, tell: Callable[[str], No
         if at.ended:
             return False
         yield
+
+
+class _OpenTags:
+    """Counts the tags in a value that its closing tag would close, while the value arrives in pieces."""
+
+    def __init__(self, closer: str) -> None:
+        self._count = 0
+        self._opener = closer.replace("</", "<", 1).rstrip(">")
+        self._tail = ""
+
+    def add(self, text: str) -> None:
+        """Count the tags in the next piece."""
+        window = self._tail + text
+        self._count += window.count(self._opener)
+        self._tail = window[-len(self._opener) + 1 :]
+
+    def close(self) -> bool:
+        """Close one; return whether one was open."""
+        is_open = self._count > 0
+        self._count -= is_open
+        return is_open
 
 
 def _follows(at: Cursor, start: int, followers: Iterable[str]) -> bool | None:

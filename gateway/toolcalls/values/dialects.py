@@ -20,5 +20,5 @@ class Dialect:
 
 PYTHON = Dialect(('"""', "'''", '"', "'"))
 PYTHON_CALL = Dialect(PYTHON.quotes, loose=True)
-GEMMA = Dialect(('<|"|>', '"'), escapes=False, bare=True)
-FUNCTION_GEMMA = Dialect(("<escape>", '"'), escapes=False, bare=True)
+GEMMA = Dialect(('<|"|>', '"', "'", "`"), escapes=False, bare=True, loose=True)
+FUNCTION_GEMMA = Dialect(("<escape>", '"', "'", "`"), escapes=False, bare=True, loose=True)

@@ -14,11 +14,14 @@ from gateway.toolcalls.stream.spelling import delimiters
 from gateway.toolcalls.values.atoms import WORDS, escape, json_string, number, string_ends
 from gateway.toolcalls.values.dialects import Dialect
 from gateway.toolcalls.values.json_scanner import MAX_ATOM, MAX_DEPTH, Scan
+from gateway.toolcalls.values.string_end import NOTHING_KNOWN, Surroundings, stops_at
+from gateway.toolcalls.values.unclosed import brackets_behind, key_behind
 
 _BLANK = re.compile(r"[ \t\r\n]*+")
 _ATOM = re.compile(r"[-+.0-9A-Za-z_]*+")
-_BARE = re.compile(r"[^,\[\]{}:]*+")
+_BARE = re.compile(r"[^,\[\]{}()=:]*+")
 _BARE_VALUE = re.compile(r"[^,\[\]{}]*+")
+_BARE_IN_PARENTHESES = re.compile(r"[^,\[\]{}()]*+")
 _CLOSERS = {"{": ("}", "}"), "[": ("]", "]"), "(": (")", "]")}
 """For each opening bracket, what closes it, and how JSON closes it."""
 
@@ -41,13 +44,21 @@ class LiteralScanner:
     """Converts one value. `state` holds the result so far.
 
     `quotes` are the dialect's quotes as they stand in the stream; `plain` turns stand-ins for markers back into text.
+    `around` helps where marks are missing.
     """
 
-    def __init__(self, dialect: Dialect, quotes: tuple[str, ...], plain: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        quotes: tuple[str, ...],
+        plain: Callable[[str], str] = str,
+        around: Surroundings = NOTHING_KNOWN,
+    ) -> None:
         self.state = Scan.MORE
         self._dialect = dialect
         self._quotes = quotes
         self._plain = plain
+        self._around = around
         self._next = _Next.VALUE
         self._closers: list[tuple[str, str]] = []
         self._brace: int | None = None
@@ -94,7 +105,7 @@ class LiteralScanner:
         if self._next in (_Next.ITEM_OR_END, _Next.KEY_OR_END, _Next.COMMA_OR_END) and char == self._closers[-1][0]:
             return self._close(at)
         if self._next is _Next.COMMA_OR_END:
-            return self._comma(char, at)
+            return self._comma(text, at)
         if self._next is _Next.COLON:
             return self._colon(text, at)
         for quote in self._quotes:
@@ -123,9 +134,25 @@ class LiteralScanner:
         self._value_ends()
         return at + 1
 
-    def _comma(self, char: str, at: int) -> int:
-        if char != ",":
+    def _stop(self, text: str, at: int) -> int:
+        """Close all brackets before a marker that ends the call: the model has forgotten them."""
+        sight = stops_at(text, at, self._around.stops, ended=self._ended)
+        if sight is None:
+            return at
+        if not sight:
             return self._fail(at)
+        self._close_all()
+        return at
+
+    def _close_all(self) -> None:
+        while self._closers:
+            self._out.append(self._closers.pop()[1])
+        self.state = Scan.WHOLE
+
+    def _comma(self, text: str, at: int) -> int:
+        char = text[at]
+        if char != ",":
+            return self._stop(text, at)
         self._held = ","
         self._next = _Next.KEY_OR_END if self._closers[-1][1] == "}" else _Next.ITEM_OR_END
         return at + 1
@@ -138,7 +165,7 @@ class LiteralScanner:
             self._closers[-1] = _SET
             self._next = _Next.COMMA_OR_END
             return self._token(text, at)
-        if text[at] != ":":
+        if text[at] != ":" and not (text[at] == "=" and self._dialect.bare):
             return self._fail(at)
         self._settle("{")
         self._out.append(":")
@@ -146,6 +173,12 @@ class LiteralScanner:
         return at + 1
 
     def _open(self, char: str, at: int) -> int:
+        if self._dialect.bare and not self._closers and char in "([":
+            # Where the arguments are to be in braces, other brackets mean the same.
+            self._tell("{")
+            self._closers.append((_CLOSERS[char][0], "}"))
+            self._next = _Next.KEY_OR_END
+            return at + 1
         if len(self._closers) == MAX_DEPTH or (char == "(" and self._dialect.bare):
             return self._fail(at)
         if char == "{" and self._dialect.escapes:
@@ -167,6 +200,8 @@ class LiteralScanner:
     def _string(self, text: str, at: int) -> int:
         stops = (self._quote, "\\") if self._dialect.escapes else (self._quote,)
         end, whole = delimiters(stops).find(text, at, ended=False)
+        if (held := self._unclosed(text, at, end, whole=whole)) is not None:
+            return held
         self._out.append(json_string(self._plain(text[at:end])))
         if not whole:
             return end
@@ -179,8 +214,45 @@ class LiteralScanner:
             return end + len(self._quote)
         return self._escape(text, end)
 
+    def _unclosed(self, text: str, at: int, end: int, *, whole: bool) -> int | None:
+        """Read up to where a string ends whose closing marker is missing, or may be; None where there is no sign."""
+        if len(self._quote) == 1 or self._is_key:
+            return None
+        found = key_behind(text, at, end, whole=whole) if self._around.keys and len(self._closers) == 1 else None
+        if found is None:
+            return None if whole else self._unclosed_at_end(text, at)
+        if whole and (found["key"] not in self._around.keys or self._is_followed(text, end)):
+            return None
+        self._out.append(json_string(self._plain(text[at : found.start()])))
+        if whole and (end + len(self._quote) < len(text) or self._ended):
+            self._out.append('"')
+            self._value_ends()
+        return found.start()
+
+    def _is_followed(self, text: str, end: int) -> bool:
+        """Whether the marker at `end` is followed by what follows a string's end."""
+        behind = text[end + len(self._quote) :].lstrip()
+        return behind.startswith((",", "}", "]", ")", *self._around.stops)) or (not behind and self._ended)
+
+    def _unclosed_at_end(self, text: str, at: int) -> int | None:
+        """Read up to the brackets before a marker with which the stream ends."""
+        found = brackets_behind(text[at:], self._around.stops, ended=self._ended)
+        if found is None:
+            return None
+        brackets, marker = found
+        self._out.append(json_string(self._plain(text[at : at + brackets])))
+        if not self._ended:
+            return at + brackets
+        self._out.append('"')
+        self._close_all()
+        return at + marker
+
     def _ends(self, text: str, behind: int) -> bool | None:
         loose = self._dialect.loose and len(self._quote) == 1
+        if loose and self._around.stops:
+            rest = behind + len(text[behind:]) - len(text[behind:].lstrip(" \t\r\n"))
+            if rest < len(text) and (sight := stops_at(text, rest, self._around.stops, ended=self._ended)) is not False:
+                return sight
         return string_ends(text, behind, inside=bool(self._closers), ended=self._ended) if loose else True
 
     def _go_on(self, text: str, at: int) -> int:
@@ -215,8 +287,10 @@ class LiteralScanner:
         return end
 
     def _atom(self, text: str, at: int) -> int:
-        run = (_BARE_VALUE if self._dialect.bare else _ATOM).match(text, at)
+        run = self._bare_value.match(text, at)
         end = run.end() if run else at
+        for stop in self._around.stops:
+            end = text.find(stop, at, end) if text.find(stop, at, end) >= 0 else end
         if end - at > MAX_ATOM:
             return self._fail(at)
         if end == len(text):
@@ -230,6 +304,12 @@ class LiteralScanner:
         self._tell(value)
         self._value_ends()
         return at + len(atom)
+
+    @property
+    def _bare_value(self) -> re.Pattern[str]:
+        if not self._dialect.bare:
+            return _ATOM
+        return _BARE_IN_PARENTHESES if self._closers and self._closers[0][0] == ")" else _BARE_VALUE
 
     def _tell(self, told: str) -> None:
         self._out += (self._held, told)

@@ -62,7 +62,7 @@ def string_ends(
     if text[at] == '"' and depth == len(closers) == 1 and around.keys:
         # The comma between two members may be missing, but only the schema can say that this is a member.
         return _member(text, at, around.keys, broken=True, ended=ended)
-    return _stop(text, at, around.stops, ended=ended)
+    return stops_at(text, at, around.stops, ended=ended)
 
 
 def _may_follow_call(text: str, at: int, around: Surroundings, *, broken: bool, ended: bool) -> bool | None:
@@ -70,10 +70,11 @@ def _may_follow_call(text: str, at: int, around: Surroundings, *, broken: bool, 
     if not broken:
         return text[at] != '"'
     char = text[at]
-    return True if char in "}],[`" or not char.isascii() else _stop(text, at, around.stops, ended=ended)
+    return True if char in "}],[`" or not char.isascii() else stops_at(text, at, around.stops, ended=ended)
 
 
-def _stop(text: str, at: int, stops: tuple[str, ...], *, ended: bool) -> bool | None:
+def stops_at(text: str, at: int, stops: tuple[str, ...], *, ended: bool) -> bool | None:
+    """Whether one of `stops` stands at `at`; None while more text is needed to decide."""
     if text.startswith(stops, at):
         return True
     rest = text[at:]

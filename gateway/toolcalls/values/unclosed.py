@@ -1,0 +1,34 @@
+"""Finds where a string between markers ends if its closing marker is missing: before the next key, or at the call's end.
+
+Only text that may still turn out to be such an end is looked at again. Knows nothing of what the strings are converted
+to.
+"""
+
+import re
+
+_MAX_KEY = 128
+"""Most characters at the end of a string that are held because they may be the next key."""
+
+_KEY = re.compile(r",[ \t\r\n]*+(?P<key>[\w-]++)[ \t\r\n]*+:[ \t\r\n]*+\Z")
+_KEY_START = re.compile(r",[ \t\r\n]*+[\w-]*+[ \t\r\n]*+:?[ \t\r\n]*+\Z")
+
+
+def key_behind(text: str, start: int, end: int, *, whole: bool) -> re.Match[str] | None:
+    """Find a comma and a key with which `text[start:end]` ends; unless it is `whole`, what may become that."""
+    return (_KEY if whole else _KEY_START).search(text, max(start, end - _MAX_KEY), end)
+
+
+def brackets_behind(text: str, stops: tuple[str, ...], *, ended: bool) -> tuple[int, int] | None:
+    """Return where the closing brackets at the end of a text begin, and where the marker after them does.
+
+    One of `stops` or, unless the stream has `ended`, the beginning of one must follow the brackets, and nothing else.
+    """
+    if not stops or not any(bracket in text for bracket in "}])"):
+        return None
+    rest = text.rstrip()
+    kept = max((n for stop in stops for n in range(len(stop) + 1) if rest.endswith(stop[:n])), default=0)
+    place = len(rest) - kept
+    brackets = len(rest[:place].rstrip("}]) \t\r\n"))
+    if not rest[brackets:place].strip() or (ended and rest[place:] not in stops):
+        return None
+    return brackets, place
