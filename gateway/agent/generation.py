@@ -8,7 +8,7 @@ the template's own turn end takes its place.
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from gateway.agent.choice import Hold
@@ -18,11 +18,14 @@ from gateway.agent.generation_options import GenerationOptions
 from gateway.agent.model_output import ModelOutput
 from gateway.agent.refused_grammar import loosened_hold, looseness
 from gateway.agent.replay import replayed
-from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent
+from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.slots import Place
 from gateway.errors import EngineError, EngineLost, EngineUnavailable, GrammarRefused
 from gateway.observe.metrics import Metrics
-from gateway.toolcalls import CallClosed
+from gateway.toolcalls import CallClosed, call_triggers
+
+_NEVER = -100.0
+"""The bias with which OpenAI's API bans an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +141,22 @@ class Generation:
             salt=place.salt,
             session=conversation.home,
             max_tokens=self._options.max_tokens - len(self._output.ids),
-            sampling=self._options.sampling,
+            sampling=self._sampling,
             grammar=hold.grammar if hold else None,
             triggers=hold.triggers if hold else (),
             logprobs=self._options.logprobs is not None
             or (conversation.trail is not None and conversation.trail.logprobs),
             top_logprobs=self._options.logprobs or 0,
         )
+
+    @property
+    def _sampling(self) -> Sampling:
+        """How ids are drawn. Where the model has to answer in words, not the token with which its calls begin."""
+        sampling, conversation = self._options.sampling, self._conversation
+        if not self._options.words:
+            return sampling
+        triggers = call_triggers(conversation.format, conversation.ready.token_map)
+        return replace(sampling, logit_bias=(*sampling.logit_bias, *((each.token_id, _NEVER) for each in triggers)))
 
     async def _follow(self, events: AsyncIterator[GenerationEvent], started: float) -> GenerationEnd | None:
         """Feed the parser until the end; return None when a stop string or the only call allowed cut it short."""

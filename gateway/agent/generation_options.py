@@ -31,3 +31,5 @@ class GenerationOptions:
     on_call: Callable[[CallClosed, int], None] = lambda call, room: None
     """Takes each call as soon as it is closed, while the model may still be writing, and the ids of context that are
     left at that moment."""
+    words: bool = False
+    """Whether the model has to answer in words: it is kept from beginning a call, and whatever it writes is text."""

@@ -38,11 +38,11 @@ class ModelOutput:
         self._parser = parser_for(
             conversation.format,
             ready.token_map,
-            conversation.tools if conversation.may_call else (),
+            conversation.tools if conversation.may_call and not options.words else (),
             prompt_tail=prompt_tail(conversation),
             # A grammar lets any tokens spell a marker, since not every server's grammars know tokens.
             by_text=options.hold is not None and not options.hold.triggers,
-            policy=_policy(conversation),
+            policy=_policy(conversation, options),
             formed=options.hold is not None and options.hold.formed,
             new_id=self._call_ids.make,
         )
@@ -261,9 +261,9 @@ class ModelOutput:
         return None
 
 
-def _policy(conversation: Conversation) -> Policy:
+def _policy(conversation: Conversation, options: GenerationOptions) -> Policy:
     """What becomes of faulty calls: the model is told about those of the gateway's tools, and may call again."""
-    if not (conversation.tools and conversation.may_call):
+    if not (conversation.tools and conversation.may_call) or options.words:
         # Where nothing may be called, nothing is a call, whatever the model writes.
         return Policy(unknown_tool="content")
     ours = (tool.name for tool in conversation.tools if tool.name not in conversation.client_tools)

@@ -18,6 +18,7 @@ from gateway.agent.generation_options import GenerationOptions
 from gateway.agent.memory import RequestFigures
 from gateway.agent.prefill import prefill
 from gateway.agent.records import note_call, note_generation
+from gateway.agent.repeats import Repeats
 from gateway.agent.sources import spans_of_result
 from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
@@ -84,6 +85,7 @@ class Answer:
         self._made = 0
         self._generations: list[GenerationFinished] = []
         self._reuse = Reuse()
+        self._repeats = Repeats(limits.repeated_calls)
 
     async def run(self) -> Finished:
         """Generate, call and splice until the answer is complete.
@@ -148,6 +150,7 @@ class Answer:
             tells=lambda name: self._shows(name) or (self._options.tell_calls and self._choice.allows(name)),
             shows=self._shows,
             on_call=start,
+            words=self._repeats.are_over,
         )
         result = await Generation(self._conversation, options, self._emit, self._metrics).run()
         self._generations.append(result.stats)
@@ -200,7 +203,11 @@ class Answer:
         conversation = self._conversation
         scaffold = await conversation.around_results()
         room = conversation.room - scaffold.size - ANSWER_ROOM
-        outcomes = calls.finished(conversation.ready.token_map, max(room, 0))
+        outcomes = self._repeats.noted(
+            calls.finished(conversation.ready.token_map, max(room, 0)), conversation.ready.token_map
+        )
+        if self._repeats.are_over:
+            self._choice = ToolChoice("none")
         if room > 0:
             scaffold, outcomes = await fitted(conversation, scaffold, outcomes, self._runner.share(room, len(outcomes)))
         await self._tell(outcomes)

@@ -227,6 +227,9 @@ class LimitsConfig:
 
     turns: int = 8
     """Generations per request, the first included."""
+    repeated_calls: int = 2
+    """Turns in a row that may make the same calls with the same results before the model is told, and, with one more,
+    has to answer in words; 0: it may go on."""
     tool_timeout: float = 30.0
     result_tokens: int = 2048
     """Ids of one tool result that reach the model; the rest is cut, and the model is told."""

@@ -195,6 +195,11 @@ class LimitsSection(Section):
     """`[limits]`."""
 
     turns: Count = Field(default=_LIMITS.turns, description="Most generations per request, including the first.")
+    repeated_calls: CountOrZero = Field(
+        default=_LIMITS.repeated_calls,
+        description="How many times in a row a model may make the same call and get the same result before it is told "
+        "so; after one more it has to answer in words. Calls whose results change are not counted. 0: no limit.",
+    )
     tool_timeout: Seconds = Field(default=_LIMITS.tool_timeout, description="Seconds that a tool call may take.")
     result_tokens: Count = Field(
         default=_LIMITS.result_tokens,

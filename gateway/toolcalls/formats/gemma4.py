@@ -1,9 +1,9 @@
 """Gemma 4, FunctionGemma: calls in a syntax of their own, back to back; reasoning in a channel, at any place.
 
 Strings are between markers and may contain anything, including braces and quotation marks. The prompt may have closed
-the reasoning channel, or opened it. Models may leave out the channel's name, or `call`; they also
-write other quotation marks, parentheses for braces, or a JSON object, and forget a string's end or the last brace. Markers that frame a turn are
-not content. FunctionGemma does not reason, and has its own markers.
+the reasoning channel, or opened it. Models may leave out the channel's name, or `call`; they also write other quotation
+marks, parentheses for braces, or a JSON object, and forget a string's end or the last brace. Markers that frame a turn
+are not content. FunctionGemma does not reason, and has its own markers.
 """
 
 from gateway.toolcalls.formats.format import Format

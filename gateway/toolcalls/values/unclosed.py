@@ -1,7 +1,6 @@
-"""Finds where a string between markers ends if its closing marker is missing: before the next key, or at the call's end.
+"""Finds where a string between markers ends if its closing marker is missing: at the next key, or at the call's end.
 
-Only text that may still turn out to be such an end is looked at again. Knows nothing of what the strings are converted
-to.
+Turns the end of such a text into a place in it, or none. Knows nothing of what strings are converted to.
 """
 
 import re

@@ -101,6 +101,35 @@ async def test_turn_limit_ends_a_model_that_never_stops_calling(open_stage):
     assert len(stage.of(ToolFinished)) == 2
 
 
+async def test_call_repeated_with_the_same_result_is_noted_and_then_ends_in_words(open_stage):
+    async with open_stage(SAY, SAY, SAY, f"It is 42. {SAY}", "Never asked for.") as stage:
+        conversation = await stage.agent.open(QUESTION)
+        finished = await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+
+    first, second, third, fourth = (TINY.decode(asked.prompt) for asked in stage.engine.asked)
+    assert "with the same result" not in first + second
+    assert third.endswith("Another one will not help: answer with what you have.]<|im_end|>\n<|im_start|>assistant\n")
+    assert "this call 3 times with the same result. No more calls can be made: answer in words, now.]" in fourth
+    assert [call.name for call in stage.of(ToolFinished)] == ["up__say"] * 3
+    assert text_of(stage.events) == f"It is 42. {SAY}"
+    assert finished.reason == "stop"
+    *_, told, last = stage.of(GenerationFinished)
+    assert last.prompt == last.held + last.reinjected_shim + last.scaffold
+    assert told.reinjected_shim > 0
+
+
+async def test_repeated_calls_are_not_counted_where_anything_changes_or_nobody_wants_it(open_stage):
+    other = SAY.replace("{}", '{"a": 1}')
+    async with open_stage(SAY, other, SAY, other, SAY, "Done.") as stage:
+        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+        assert "with the same result" not in TINY.decode(stage.engine.asked[-1].prompt)
+
+    async with open_stage(*[SAY] * 5, "Done.", repeated_calls=0) as stage:
+        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+        assert "with the same result" not in TINY.decode(stage.engine.asked[-1].prompt)
+        assert len(stage.of(ToolFinished)) == 5
+
+
 async def test_token_limit_counts_over_all_generations(open_stage):
     wrote = len(TINY.encode(SAY, specials=True))
     async with open_stage(SAY, "a" * 100) as stage:

@@ -88,7 +88,10 @@ def test_damaged_headers_of_gpt_oss_leave_no_stray_newline(damaged: str, content
     assert stream("harmony", text, TOOLS, "<|start|>assistant") == whole
 
 
-MINIMAX = '<minimax:tool_call>\n<invoke name="write">\n<parameter name="content">{}</parameter>\n</invoke>\n</minimax:tool_call>'
+MINIMAX = (
+    '<minimax:tool_call>\n<invoke name="write">\n<parameter name="content">{}</parameter>\n'
+    "</invoke>\n</minimax:tool_call>"
+)
 CODER = "<tool_call>\n<function=write>\n<parameter=content>\n{}\n</parameter>\n</function>\n</tool_call>"
 SEED = "<seed:tool_call>\n<function=write>\n<parameter=content>{}</parameter>\n</function>\n</seed:tool_call>"
 
