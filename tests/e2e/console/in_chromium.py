@@ -332,8 +332,9 @@ def longest_task(trace: bytes) -> float:
     events = json.loads(trace)["traceEvents"]
     names = ((each, each["args"]["name"]) for each in events if each["name"] == "thread_name")
     pages = {(each["pid"], each["tid"]) for each, name in names if name == "CrRendererMain"}
-    tasks = [each["tdur"] for each in events if each["name"] == "RunTask" and (each["pid"], each["tid"]) in pages]
-    return max(tasks) / 1000
+    tasks = (each for each in events if each["name"] == "RunTask" and (each["pid"], each["tid"]) in pages)
+    # The trace does not give the CPU time of a task that was running when it began.
+    return max(each["tdur"] for each in tasks if "tdur" in each) / 1000
 
 
 def scrolled(page: Page) -> tuple[int, float]:
@@ -371,9 +372,11 @@ def test_200_000_ids_scroll_without_a_long_task(window, gateway, talks) -> None:
         page.route("**/*.json?*", answer)
         visitor.open("/console/conversations/0")
         expect(page.locator(".id-chip").first).to_be_visible()
-        rounds = [scrolled(page) for _ in range(3)]
+        # In the first round its scripts are compiled too.
+        rounds = [scrolled(page)]
+        while rounds[-1][1] >= LONG_TASK and len(rounds) < 3:
+            rounds.append(scrolled(page))
         told = [{"nodes": nodes, "longest task, CPU ms": longest} for nodes, longest in rounds]
         visitor.note("200,000 ids, of each round", told)
         assert max(nodes for nodes, _ in rounds) < 3000
-        # In the first rounds its scripts are compiled too.
-        assert min(longest for _, longest in rounds) < LONG_TASK
+        assert rounds[-1][1] < LONG_TASK

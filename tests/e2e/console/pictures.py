@@ -104,10 +104,10 @@ def test_pictures_are_made(window, gateway, keys) -> None:
         page.locator(".talk a").first.click()
         expect(page.locator(".id-chip").first).to_be_visible()
         page.locator(".to-id").first.click()
-        head = page.locator(".run-head", has_text="model").first
-        # The box begins with a whole row, the head of what the model wrote first.
+        # The box begins with a whole row, the head of the last tool's definition.
+        head = page.locator(".run-head", has_text="on plain_time").first
         page.locator(".ids").evaluate(
-            "(box, top) => { box.scrollTop = top; }",
+            "(box, top) => { box.scrollTop = top + parseFloat(getComputedStyle(box).paddingTop); }",
             head.evaluate("each => new DOMMatrix(getComputedStyle(each).transform).f"),
         )
         expect(page.locator(".id-wait")).to_have_count(0)
