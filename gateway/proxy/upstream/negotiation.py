@@ -16,6 +16,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from gateway.errors import UpstreamUnavailable
 from gateway.observe.escape import escape_text
+from gateway.observe.logs import get_logger
 from gateway.protocol.eras import (
     HANDSHAKE_VERSIONS,
     MODERN_VERSIONS,
@@ -25,8 +26,10 @@ from gateway.protocol.eras import (
     params_to_modern,
 )
 from gateway.protocol.messages import UNSUPPORTED_VERSION
+from gateway.proxy.caller import NOBODY, NOBODY_MODERN
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
-from gateway.proxy.upstream.session import CLIENT_INFO, Session
+from gateway.proxy.upstream.capabilities import LISTED, declares_lists
+from gateway.proxy.upstream.session import CLIENT_INFO, ListKind, Session
 
 Era = Literal["modern", "handshake"]
 _PROBE_TIME: Final = 5.0
@@ -79,6 +82,30 @@ async def negotiate(session: Session, transport: Transport, terms: Terms) -> Non
     session.negotiated(transport, outcome.version, modern=outcome.modern, answer=outcome.answer)
     if not outcome.modern:
         await session.notify("notifications/initialized")
+    if not declares_lists(session.capabilities):
+        await _try_lists(session)
+
+
+async def _try_lists(session: Session) -> None:
+    """Ask a server that declares nothing for each of its lists, once: official clients show what it then lists."""
+
+    async def ask(kind: ListKind) -> None:
+        try:
+            answer = await session.request(f"{kind}/list", {}, NOBODY_MODERN if session.modern else NOBODY)
+        except (PeerError, NoAnswer, LinkLost):
+            return
+        if isinstance(answer.get(kind), list):
+            session.discovered(kind)
+
+    with anyio.move_on_after(_PROBE_TIME):
+        async with anyio.create_task_group() as tasks:
+            for kind in LISTED:
+                tasks.start_soon(ask, kind)
+    get_logger("gateway.proxy").warning(
+        "upstream declares no tools, prompts or resources in its capabilities; it was asked for them",
+        server=session.server,
+        found=[kind for kind in LISTED if kind in session.capabilities],
+    )
 
 
 class NoCommonEra(UpstreamUnavailable):

@@ -29,6 +29,7 @@ from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody, Principal
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.interface import Transport
+from gateway.proxy.upstream.capabilities import read_capabilities
 from gateway.proxy.upstream.pausing_caller import all_paused
 from gateway.proxy.upstream.running import SEVERAL, Requests, Running
 from gateway.proxy.upstream.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
@@ -94,7 +95,7 @@ class Session:
         """Store the answer to `initialize` or `server/discover`."""
         self.transport, self.version, self.modern = transport, chosen, modern
         self._tokens = transport.first_number
-        self.capabilities = _object(answer.get("capabilities"))
+        self.capabilities = read_capabilities(answer.get("capabilities"))
         self.info = _object(answer.get("serverInfo")) or _object(
             meta_of(answer).get("io.modelcontextprotocol/serverInfo")
         )
@@ -137,6 +138,10 @@ class Session:
             # A question is left as it is: `bridge.py` passes it to the client.
             return result if caller.modern or is_input_required(result) else result_to_handshake(result)
         return result_to_modern(method, result, self.info) if caller.modern else result
+
+    def discovered(self, kind: ListKind) -> None:
+        """Note that the server lists this although it did not declare it."""
+        self.capabilities[kind] = {}
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the server a notification."""

@@ -185,3 +185,55 @@ async def test_list_that_is_no_list_is_empty_with_a_warning(listing, proxy_of, c
     assert [each["reason"] for each in warned() if each["field"] == "tools"] == [
         f"expected a list, got {json.dumps(value) if value != 'x' else repr(value)}; it is read as an empty one"
     ]
+
+
+PROMPTS = {"prompts": [{"name": "p"}]}
+
+
+@pytest.mark.parametrize("told", ["none", None, {}, [], True, {"tools": None}, {"logging": {}}, {"tools": "yes"}])
+async def test_server_that_declares_no_lists_is_asked_for_each_of_them_once(listing, proxy_of, client, caplog, told):
+    server = listing(capabilities=told, tools_list=tools(FINE), prompts_list=[PROMPTS])
+    async with proxy_of(server) as proxy:
+        listed = await proxy.handle("tools/list", {}, client())
+        prompts = await proxy.handle("prompts/list", {}, client())
+        resources = await proxy.handle("resources/list", {}, client())
+        called = await proxy.handle("tools/call", {"name": "up__fine", "arguments": {}}, client())
+        offered = proxy.capabilities()
+
+    assert listed["tools"] == [{**FINE, "name": "up__fine"}]
+    assert prompts["prompts"] == [{"name": "up__p"}]
+    assert resources["resources"] == []
+    assert called["content"][0]["text"] == "fine"
+    assert {"tools": offered["tools"], "prompts": offered["prompts"]} == {
+        "tools": {"listChanged": True},
+        "prompts": {"listChanged": True},
+    }
+    assert "resources" not in offered
+    (warning,) = [
+        record.msg
+        for record in caplog.records
+        if isinstance(record.msg, dict) and record.msg["event"].startswith("upstream declares no tools")
+    ]
+    assert (warning["server"], warning["found"]) == ("up", ["tools", "prompts"])
+
+
+async def test_server_that_has_nothing_and_declares_nothing_is_up(listing, proxy_of, client):
+    async with proxy_of(listing(capabilities={})) as proxy:
+        assert (await proxy.handle("tools/list", {}, client()))["tools"] == []
+        assert proxy.statuses()[0].state == "up"
+
+
+@pytest.mark.parametrize("tools_offered", [[], True, {}, {"listChanged": "yes"}])
+async def test_odd_capability_is_read_as_an_object_and_never_passed_on(listing, proxy_of, client, tools_offered):
+    odd = {"tools": tools_offered, "prompts": None, "logging": [], "experimental": {"x": True, "y": 3}, "vendor": None}
+    async with proxy_of(listing(capabilities=odd, tools_list=tools(FINE), prompts_list=[PROMPTS])) as proxy:
+        listed = await proxy.handle("tools/list", {}, client())
+        offered = proxy.capabilities()
+
+    assert [each["name"] for each in listed["tools"]] == ["up__fine"]
+    assert offered == {
+        "tools": {"listChanged": True},
+        "logging": {},
+        "experimental": {"x": {}},
+        "vendor": None,
+    }
