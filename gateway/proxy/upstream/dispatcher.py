@@ -20,9 +20,9 @@ from gateway.proxy.shares import ShareRule
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
 from gateway.proxy.upstream.clock import Clock
 from gateway.proxy.upstream.concurrency import Full, Gate
-from gateway.proxy.upstream.failures import describe_failure
+from gateway.proxy.upstream.failures import describe_failure, may_be_of_session
 from gateway.proxy.upstream.given_uris import GivenUris
-from gateway.proxy.upstream.members import Member
+from gateway.proxy.upstream.members import PING_TIME, Member, why_silent
 from gateway.proxy.upstream.pausing_caller import PausingCaller
 from gateway.proxy.upstream.sampling import Allowance
 from gateway.proxy.upstream.selector import Selector
@@ -191,7 +191,8 @@ class Dispatcher:
             answer = await member.session.request(
                 method, attempt.params, attempt.receiver, headers=attempt.headers, written=attempt.written
             )
-        except (LinkLost, NoAnswer, PeerError) as error:
+        except (LinkLost, NoAnswer, PeerError) as found:
+            error = SessionForgotten(str(found)) if await self._is_forgotten(member, found, attempt) else found
             if not isinstance(error, LinkLost) or error.sent or attempt.is_second:
                 raise self._failure(error, attempt) from None
             # The server did not begin: it forgot our session, or could not be reached. Try once more, on a new session.
@@ -204,6 +205,15 @@ class Dispatcher:
             return answer
         attempt.is_second = True
         return await self._ask(attempt)
+
+    async def _is_forgotten(self, member: Member, error: Exception, attempt: _Attempt) -> bool:
+        """Whether an error says that the server has forgotten the session, and so has not begun. Words alone don't
+        prove it: they may be the tool's own."""
+        if not isinstance(error, PeerError) or attempt.is_second or self._config.url is None or member.session.modern:
+            return False
+        if not may_be_of_session(error.error):
+            return False
+        return isinstance(await why_silent(member, PING_TIME), SessionForgotten)
 
     def _answered(self) -> None:
         if self.breaker.failures:

@@ -5,7 +5,8 @@ not available:". A server's own words are untrusted: secrets of its configuratio
 escaped and cut. Pure.
 """
 
-from typing import Final, cast
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 from gateway.config.masking import mask_text
 from gateway.config.model import UpstreamConfig
@@ -14,6 +15,8 @@ from gateway.observe.escape import escape_text
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 
 _LENGTH: Final = 300
+_OF_SESSION: Final = (-32600, -32000, -32001, -32002, -32005)
+"""Codes that servers use for a session that they don't know."""
 
 
 def describe_ending(config: UpstreamConfig) -> str:
@@ -33,6 +36,12 @@ def describe_failure(failure: Exception, config: UpstreamConfig) -> str:
     if isinstance(error, PeerError | NoAnswer | LinkLost | GatewayError):
         return _clean(str(error), config)
     return _clean(f"{type(error).__name__}: {error}", config)
+
+
+def may_be_of_session(error: Mapping[str, Any]) -> bool:
+    """Whether a JSON-RPC error may mean that the server has forgotten the session; it may as well be a tool's own."""
+    words = str(error.get("message", "")).lower()
+    return error.get("code") in _OF_SESSION or "session" in words or "initiali" in words
 
 
 def _clean(words: str, config: UpstreamConfig) -> str:

@@ -15,8 +15,9 @@ import anyio
 from pydantic_core import to_json
 
 from gateway.config.model import UpstreamConfig
+from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import ClientSession, Nobody, Principal
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Transport, Unfit
 from gateway.proxy.upstream.item_reader import ItemReader
 from gateway.proxy.upstream.listing import Listing, Screen
 from gateway.proxy.upstream.negotiation import Terms, negotiate
@@ -47,6 +48,8 @@ class Member:
     """The log level that the server was last told; None: none."""
     suspected: bool = False
     """Whether somebody is checking if it is still alive."""
+    pinged: bool = True
+    """Whether its answers to pings show that it lives."""
     used: float = field(default_factory=monotonic)
     end_counted: bool = False
     """Whether its end was counted as a failure: one death fails many calls, but is one failure."""
@@ -209,12 +212,31 @@ async def until_over(member: Member) -> None:
 
 
 async def why_silent(member: Member, seconds: float) -> NoAnswer | LinkLost | TimeoutError | None:
-    """Ping the server. Return None if it answers, even with an error; otherwise, why it does not."""
+    """Ping the server. Return None if it lives and knows the session; otherwise, why not."""
     try:
         with anyio.fail_after(seconds):
-            await member.session.request("server/discover" if member.session.modern else "ping", {})
+            if member.pinged and await _answers_ping(member.session):
+                return None
+            if "tools" in member.session.capabilities:
+                await member.session.request("tools/list", {})
+                # It lists, but its answers to pings say nothing: from now on it is asked for its list instead.
+                member.pinged = False
     except PeerError:
+        return SessionForgotten("it has forgotten our session: it refuses even a ping")
+    except Unfit:
         return None
     except (NoAnswer, LinkLost, TimeoutError) as error:
         return error
     return None
+
+
+async def _answers_ping(session: Session) -> bool:
+    """Whether the answer to a ping shows that the server knows the session. Raises `LinkLost`."""
+    try:
+        await session.request("server/discover" if session.modern else "ping", {})
+    except PeerError as error:
+        # A server need not know the method.
+        return session.modern or error.error.get("code") == METHOD_NOT_FOUND
+    except NoAnswer:
+        return False
+    return True

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from gateway.config.model import UpstreamConfig
+from gateway.errors import RpcError
 
 pytestmark = pytest.mark.anyio
 SCRIPT = Path(__file__).parent / "servers" / "http_forgets.py"
@@ -117,4 +118,76 @@ async def test_lists_are_fetched_anew_from_a_server_that_forgot_the_session(serv
         await call(proxy, one, "web__forget")
         listed = await proxy.handle("tools/list", {}, one)
 
-    assert [tool["name"] for tool in listed["tools"]] == ["web__do", "web__forget"]
+    assert [tool["name"] for tool in listed["tools"]] == ["web__do", "web__forget", "web__fails"]
+
+
+def error_of(code: int, words: str, number: str = "$ID") -> str:
+    return f'{{"jsonrpc":"2.0","id":{number},"error":{{"code":{code},"message":"{words}"}}}}'
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "200:" + error_of(-32000, "Server not initialized"),
+        "200:" + error_of(-32001, "Session terminated"),
+        "200:" + error_of(-32002, "Server not initialized"),
+        "200:" + error_of(-32005, "Session not found"),
+        "200:" + error_of(-32600, "Bad request"),
+        "200:" + error_of(-32603, "no session"),
+        "400:" + error_of(-32000, "Bad Request: Server not initialized"),
+        "400:" + error_of(-32001, "Session not found"),
+        "400:" + error_of(-32600, "Missing session ID", "null"),
+        "400:" + error_of(-32600, "Bad request", "null"),
+        "400:Bad Request: No valid session ID provided",
+        "401:session expired",
+        "410:the session is gone",
+        "421:" + error_of(-32000, "session belongs to another replica", "null"),
+        "503:Session not found",
+    ],
+)
+async def test_lost_session_is_opened_again_and_the_call_repeated_however_it_is_told(
+    serving, proxy_of, client, call, opened, refusal
+):
+    async with proxy_of(serving(f"unknown:{refusal}")) as proxy:
+        one = client()
+        assert (await call(proxy, one, "web__do"))["session"] == "s0"
+        await call(proxy, one, "web__forget")
+        again = await call(proxy, one, "web__do")
+        assert opened()[0] == 2
+
+    assert (again["session"], again["runs"]) == ("s1", 2)
+
+
+async def test_error_of_a_tool_that_names_a_session_is_the_tools_own(serving, proxy_of, client, opened, noted):
+    async with proxy_of(serving()) as proxy:
+        with pytest.raises(RpcError, match="the browser session has expired"):
+            await proxy.handle("tools/call", {"name": "web__fails", "arguments": {}}, client())
+        assert opened() == (1, 0)
+
+    assert noted().count("fails") == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(f'200:{{"jsonrpc":"2.0","id":$ID,"result":{result}}}' for result in ("[]", "null", '"pong"', "true")),
+        "200:" + error_of(-32601, "no such method"),
+        "200:" + error_of(-32000, "ping is not supported"),
+        *(f"{status}:" for status in (200, 202, 405, 500, 501)),
+        "200:pong",
+        "400:no",
+    ],
+)
+async def test_server_whose_answer_to_a_ping_is_odd_keeps_its_session(
+    serving, proxy_of, client, call, opened, noted, until_noted, monkeypatch, answer
+):
+    monkeypatch.setattr("gateway.proxy.upstream.maintenance._PING_EVERY", 0.02)
+    async with proxy_of(serving(f"ping:{answer}")) as proxy:
+        if "-32601" in answer:
+            await until_noted("ping", 3)
+        else:
+            await until_noted("lists", 4)
+            assert noted().count("ping") == 1
+        assert (await call(proxy, client(), "web__do"))["session"] == "s0"
+        assert opened() == (1, 0)
+        assert proxy.statuses()[0].restarts == 0

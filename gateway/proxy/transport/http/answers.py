@@ -21,6 +21,8 @@ EVENTS: Final = "text/event-stream"
 _REFUSAL_BOUND: Final = 64 * 1024
 _EXCERPT: Final = 200
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_LOST: Final = frozenset({400, 401, 410, 421, 503})
+"""Statuses with which servers refuse a request because they have forgotten its session."""
 _SKIPPED: Final = 2
 """A notification over the bound is read up to this many times the bound before its stream is given up."""
 _WAYS_OUT: Final = {
@@ -88,11 +90,13 @@ async def read_refusal(connection: Connection, *, in_session: bool) -> Exception
     """
     body = await _read_short(connection)
     words = status_words(connection.status)
+    if in_session and connection.status in _LOST and _names_session(body.decode("utf-8", "replace")):
+        return None
     if connection.status in (401, 403):
         return NoAnswer(f"{words}: {_WAYS_OUT[connection.status]}")
     kind = media_type(connection.header("content-type"))
     if kind == JSON and isinstance(failure := parse_message(body), Failure):
-        return None if in_session and _is_forgotten(connection.status, failure) else PeerError(failure.error)
+        return PeerError(failure.error)
     if connection.status == 200:
         return NoAnswer(
             f"its answer is of type {kind[:100]!r}; expected {JSON} or {EVENTS}: check the `url` of this server"
@@ -111,15 +115,14 @@ def redirect_words(status: int, where: str) -> str:
     return f"it redirects {where} ({status_words(status)}): set the `url` of this server to its new address"
 
 
-def _is_forgotten(status: int, failure: Failure) -> bool:
+def _names_session(words: str) -> bool:
     """Whether a refusal is about the session and not about the request.
 
-    The protocol's status for this is 404. Servers modelled on the TypeScript SDK's examples answer 400 with one of two
-    sentences and without a request's id.
+    The protocol's status for this is 404. Servers answer with other statuses too, as text or as a JSON-RPC error, with
+    a request's id or without.
     """
-    words = str(failure.error.get("message", "")).lower()
-    told = "session" in words or "not initialized" in words
-    return status == 400 and failure.id is None and failure.error.get("code") == -32000 and told
+    said = words.lower()
+    return "session" in said or "initializ" in said or "initialis" in said
 
 
 async def _read_short(connection: Connection) -> bytes:

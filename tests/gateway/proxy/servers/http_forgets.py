@@ -1,7 +1,9 @@
 """A handshake-era server over HTTP that keeps count of its sessions: prints its port, notes each one's begin and end.
 
 Tools: `do` says how often it ran; `forget` ends every session, as a restart or an idle limit would. With `always`, no
-session is known for a second request of its own kind: every call finds itself forgotten.
+session is known for a second request of its own kind: every call finds itself forgotten. `fails` answers with an error
+of its own that names a session. `unknown:STATUS:BODY`: how a session that is not known is refused, `$ID` being the
+request's id; `ping:STATUS:BODY`: how a ping is answered.
 """
 
 import json
@@ -13,6 +15,7 @@ from typing import Any
 import uvicorn
 from transport import TOOL, note
 
+OWN_ERROR = '{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"the browser session has expired"}}'
 sessions: set[str] = set()
 opened: list[str] = []
 runs: list[str] = []
@@ -21,7 +24,8 @@ runs: list[str] = []
 def result_of(message: dict[str, Any], session: str) -> dict[str, Any]:
     method = message["method"]
     if method == "tools/list":
-        return {"tools": [{**TOOL, "name": name} for name in ("do", "forget")]}
+        note("lists")
+        return {"tools": [{**TOOL, "name": name} for name in ("do", "forget", "fails")]}
     if method != "tools/call":
         return {}
     if message["params"]["name"] == "forget":
@@ -56,6 +60,33 @@ async def reply(send: Any, status: int, body: dict[str, Any] | None = None, sess
     await send({"type": "http.response.body", "body": b"" if body is None else json.dumps(body).encode()})
 
 
+async def reply_as(send: Any, told: str, message: dict[str, Any]) -> None:
+    _, status, body = told.split(":", 2)
+    kind = b"application/json" if body[:1] in ("{", "[") else b"text/plain"
+    await send({"type": "http.response.start", "status": int(status), "headers": [(b"content-type", kind)]})
+    await send({"type": "http.response.body", "body": body.replace("$ID", json.dumps(message.get("id"))).encode()})
+
+
+def says(word: str) -> str | None:
+    return next((each for each in sys.argv if each.startswith(f"{word}:")), None)
+
+
+async def answered_oddly(send: Any, message: dict[str, Any], session: str) -> bool:
+    if session not in sessions:
+        told = says("unknown")
+    elif message["method"] == "ping":
+        told = says("ping")
+        note("ping")
+    elif message["method"] == "tools/call" and message["params"]["name"] == "fails":
+        told = f"own:200:{OWN_ERROR}"
+        note("fails")
+    else:
+        return False
+    if told is not None:
+        await reply_as(send, told, message)
+    return told is not None
+
+
 async def app(scope: Any, receive: Any, send: Any) -> None:
     if scope["type"] != "http":
         return
@@ -75,6 +106,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     elif message["method"] == "initialize":
         result, session = open_session(message)
         await reply(send, 200, {**answer, "result": result}, session)
+    elif await answered_oddly(send, message, session):
+        return
     elif session not in sessions or ("always" in sys.argv and message["method"] == "tools/call"):
         await reply(send, 404, {**answer, "error": {"code": -32001, "message": "no such session"}})
     elif "id" not in message:
