@@ -86,6 +86,16 @@ class Log:
         assert len(found) >= count, f"no {words!r} number {count} in the log:\n{self.text[-4000:]}"
         return found[count - 1]
 
+    def wait_for_engines(self, names: set[str], *, seconds: float = 60.0) -> None:
+        """Wait until each of these engines is ready, or down."""
+
+        def left() -> set[str]:
+            return names - {e["engine"] for words in ("engine ready", "engine down") for e in self.events(words)}
+
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or not left(), seconds)
+        assert not left(), f"{left()} neither ready nor down:\n{self.text[-4000:]}"
+
     def close(self) -> None:
         self._reader.join(20)
 
@@ -97,10 +107,11 @@ class RunningGateway:
         self.process = process
         self.log = log
         ready = log.wait_for("gateway ready")
-        if ready.get("engine") == "starting":
-            log.wait_for("engine ready")
         self.url: str = ready["url"]
         self.admin: str = ready["admin"]
+        state = ready.get("engine", "none")
+        if state == "starting" or " of " in state:
+            log.wait_for_engines(set(self.readiness()[1].get("engines", ("engine",))))
 
     @contextmanager
     def client(self) -> Iterator[openai.OpenAI]:

@@ -29,6 +29,9 @@ REPRODUCED = {
     "Exit 3: `the inherited socket 'faces' listens on ...`": f"{HERE}::test_public_socket_ends_the_start",
     "Exit 3: `names the gateway itself`": "tests/e2e/test_stdio.py::test_gateway_whose_configuration_names_itself",
     "503 `engine_unavailable`": "tests/e2e/test_bad_input.py::test_engine_that_is_not_there_leaves_mcp_open",
+    "The log says `the model's file has no chat template`": (
+        "tests/gateway/engine/test_chat_template.py::test_model_without_a_template_is_reported"
+    ),
     "503 `map_differs`": "tests/e2e/test_bad_input.py::test_map_of_another_tokenizer_closes_the_engine",
     "400 `template_refused`": f"{HERE}::test_template_that_refuses_a_conversation",
     "401": "tests/e2e/test_bad_input.py::test_address_beyond_loopback_asks_for_the_token",
@@ -40,6 +43,15 @@ REPRODUCED = {
     "A tool is missing": "tests/e2e/test_bad_input.py::test_server_that_ends_at_its_start_stays_down_and_says_why",
     "One tool of an HTTP server is missing": (
         "tests/gateway/proxy/test_tool_headers_http.py::test_report_and_checkup_name_the_tool"
+    ),
+    "A server declares nothing": (
+        "tests/gateway/proxy/test_malformed_lists.py::test_server_that_declares_no_lists_is_asked_for_each_of_them_once"
+    ),
+    "A server's lists are malformed": (
+        "tests/gateway/proxy/test_malformed_lists.py::test_malformed_tool_is_mended_or_left_out"
+    ),
+    "A tool can't be used as it is defined": (
+        "tests/gateway/agent/test_unrendered_tools.py::test_warning_names_whose_tool_it_is_the_tool_and_the_reason"
     ),
     "A tool is missing for one caller": "tests/e2e/test_access.py::test_key_sees_its_servers_and_tools",
     "Results of a leaf count as `shim`": f"{HERE}::test_leaf_of_another_map",
