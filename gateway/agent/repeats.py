@@ -51,5 +51,5 @@ def _with_note(outcome: FinishedCall, ids: tuple[int, ...]) -> FinishedCall:
 def _canonical(arguments: str) -> str:
     try:
         return json.dumps(json.loads(arguments), sort_keys=True)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments

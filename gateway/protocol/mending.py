@@ -41,13 +41,13 @@ class BrokenAnswer:
     detail: str
 
 
-def mend_message(data: bytes, refused: Malformed) -> Message | BrokenAnswer | Malformed:
+def mend_message(data: bytes, refused: Malformed, *, after_words: bool = True) -> Message | BrokenAnswer | Malformed:
     """Read a message that `parse_message` refused with `refused`, as far as possible.
 
     `Malformed` means that it is not an answer to us; if it has an id, its sender waits for an answer.
     """
     mended = mend_line(data)
-    if mended is None and (begins := _BEGINNING.search(data, 1, _WORDS)) is not None:
+    if mended is None and after_words and (begins := _BEGINNING.search(data, 1, _WORDS)) is not None:
         mended = (
             mend_line(data[begins.start() :]) if b'"jsonrpc"' in data[-EDGE:] or b'"jsonrpc"' in data[:EDGE] else None
         )

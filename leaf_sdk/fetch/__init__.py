@@ -114,7 +114,7 @@ def map_bytes(source: str | Path, *, cache: MapCache | None = None) -> bytes:
             return data
     if cache is None:
         return build()
-    return cache.built(_source_hash(_pairs_of(path) if is_gguf else data), build)
+    return cache.built(lambda: _source_hash(_pairs_of(path) if is_gguf else data), build)
 
 
 def _pairs_of(path: Path) -> bytes:

@@ -71,20 +71,22 @@ class MapCache:
             try:
                 return load_compiled(compiled, map_hash, lambda: load_map(read_bytes(), map_hash))
             except MapError:
-                path.unlink(missing_ok=True)
+                _remove(path)
         token_map = load_map(read_bytes(), map_hash)
         compiled = compile_map(token_map)
         if compiled is not None:
             _write(path, compiled)
         return token_map
 
-    def built(self, source_hash: str, build: Callable[[], bytes]) -> bytes:
+    def built(self, hash_source: Callable[[], str], build: Callable[[], bytes]) -> bytes:
         """Return the bytes of the map that is built from a source, or build it and keep it for the next time.
 
         Args:
-            source_hash: the hash of all that the map depends on, `sha256:<hex>`.
+            hash_source: gives the hash of all that the map depends on, `sha256:<hex>`. It is asked again afterwards: a
+                file may be replaced while its map is built.
             build: builds the map.
         """
+        source_hash = hash_source()
         path = self.folder / "built" / source_hash.removeprefix("sha256:")
         named = _read(path)
         if named is not None and _HASH.fullmatch(named):
@@ -92,6 +94,8 @@ class MapCache:
             if data is not None:
                 return data
         data = build()
+        if hash_source() != source_hash:
+            return data
         self.write(data)
         _write(path, map_digest(data).encode())
         return data
@@ -121,6 +125,13 @@ def _read(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -12,7 +12,7 @@ from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
 
-__all__ = ["LinkLost", "NoAnswer", "PeerError", "SessionForgotten", "Transport", "Unfit"]
+__all__ = ["LinkLost", "MaybeForgotten", "NoAnswer", "PeerError", "SessionForgotten", "Transport", "Unfit"]
 
 
 class PeerError(Exception):
@@ -32,6 +32,13 @@ class SessionForgotten(LinkLost):
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause, sent=False)
+
+
+class MaybeForgotten(NoAnswer):
+    """The server refused a request with words that may mean that it has forgotten our session.
+
+    It may have acted on the request: the words may be the tool's own.
+    """
 
 
 class Pending(Exchange, Protocol):

@@ -17,7 +17,7 @@ from gateway.observe.server_metrics import ServerMetrics
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
+from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer, PeerError, SessionForgotten, Unfit
 from gateway.proxy.upstream.clock import Clock
 from gateway.proxy.upstream.concurrency import Full, Gate
 from gateway.proxy.upstream.failures import describe_failure, may_be_of_session
@@ -209,9 +209,10 @@ class Dispatcher:
     async def _is_forgotten(self, member: Member, error: Exception, attempt: _Attempt) -> bool:
         """Whether an error says that the server has forgotten the session, and so has not begun. Words alone don't
         prove it: they may be the tool's own."""
-        if not isinstance(error, PeerError) or attempt.is_second or self._config.url is None or member.session.modern:
+        if attempt.is_second or self._config.url is None or member.session.modern:
             return False
-        if not may_be_of_session(error.error):
+        is_told = isinstance(error, PeerError) and may_be_of_session(error.error)
+        if not (is_told or isinstance(error, MaybeForgotten)):
             return False
         return isinstance(await why_silent(member, PING_TIME), SessionForgotten)
 

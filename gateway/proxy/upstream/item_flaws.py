@@ -14,6 +14,8 @@ from gateway.observe.escape import escape_text
 
 _VALUE: Final = 60
 _FIELD: Final = 120
+_MOST: Final = 100
+"""Flaws of one item that are noted, at most: a list may hold a million odd values."""
 GONE: Final = object()
 """What a reader returns for a field that is dropped."""
 
@@ -34,19 +36,22 @@ Reader = Callable[[object, str, list[Flaw]], object]
 
 def dropped(value: object, at: str, expected: str, flaws: list[Flaw]) -> object:
     """Note that a field is dropped, and return `GONE`."""
-    flaws.append(Flaw(at, f"expected {expected}, got {shown(value)}; the field is dropped"))
+    if len(flaws) < _MOST:
+        flaws.append(Flaw(at, f"expected {expected}, got {shown(value)}; the field is dropped"))
     return GONE
 
 
 def mended(value: object, at: str, expected: str, flaws: list[Flaw], instead: object) -> Any:
     """Note that a field is read as something else, and return that."""
-    flaws.append(Flaw(at, f"expected {expected}, got {shown(value)}; it is read as {shown(instead)}"))
+    if len(flaws) < _MOST:
+        flaws.append(Flaw(at, f"expected {expected}, got {shown(value)}; it is read as {shown(instead)}"))
     return instead
 
 
 def unusable(value: object, at: str, expected: str, flaws: list[Flaw]) -> object:
     """Note that the item is left out for this field, and return the value."""
-    flaws.append(Flaw(at, f"expected {expected}, got {shown(value)}", left_out=True))
+    if len(flaws) < _MOST or not flaws[-1].left_out:
+        flaws.append(Flaw(at, f"expected {expected}, got {shown(value)}", left_out=True))
     return value
 
 

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from gateway.observe.escape import escape_text
+from gateway.observe.escape import cut_text, escape_text
 from gateway.proxy.upstream.item_flaws import GONE, Flaw, list_in, object_in, shown
 from gateway.proxy.upstream.item_forms import KEYS, Kind, read_item
 from gateway.proxy.upstream.list_warnings import ListWarnings
 
 _NAME: Final = 128
 _REASON: Final = 300
+_FOUND: Final = 1000
+"""Malformed items that are kept, at most: each session may list others."""
 _NONE: Final[Mapping[tuple[Kind, str], tuple[Flaw, ...]]] = MappingProxyType({})
 
 
@@ -75,7 +77,7 @@ class ItemReader:
         # Each session has its own list, which may be shorter: an item stays malformed until it is seen to be fine.
         before = {key: flaws for key, flaws in self._found.items() if key not in listed}
         if found or len(before) != len(self._found):
-            self._found = {**before, **found}
+            self._found = dict([*found.items(), *before.items()][:_FOUND])
         self._warnings.warn([_told(*key, flaw) for key, flaws in found.items() for flaw in flaws], _shown)
         return read
 
@@ -104,7 +106,7 @@ class ItemReader:
 
 def _label(kind: Kind, item: object, number: int) -> str:
     name: object = (object_in(item) or {}).get(KEYS[kind])
-    return name if isinstance(name, str) else _place(number)
+    return cut_text(name, _NAME) if isinstance(name, str) else _place(number)
 
 
 def _place(number: int) -> str:

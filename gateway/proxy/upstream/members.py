@@ -17,7 +17,15 @@ from pydantic_core import to_json
 from gateway.config.model import UpstreamConfig
 from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import ClientSession, Nobody, Principal
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Transport, Unfit
+from gateway.proxy.transport.interface import (
+    LinkLost,
+    MaybeForgotten,
+    NoAnswer,
+    PeerError,
+    SessionForgotten,
+    Transport,
+    Unfit,
+)
 from gateway.proxy.upstream.item_reader import ItemReader
 from gateway.proxy.upstream.listing import Listing, Screen
 from gateway.proxy.upstream.negotiation import Terms, negotiate
@@ -221,7 +229,7 @@ async def why_silent(member: Member, seconds: float) -> NoAnswer | LinkLost | Ti
                 await member.session.request("tools/list", {})
                 # It lists, but its answers to pings say nothing: from now on it is asked for its list instead.
                 member.pinged = False
-    except PeerError:
+    except (PeerError, MaybeForgotten):
         return SessionForgotten("it has forgotten our session: it refuses even a ping")
     except Unfit:
         return None
@@ -237,6 +245,10 @@ async def _answers_ping(session: Session) -> bool:
     except PeerError as error:
         # A server need not know the method.
         return session.modern or error.error.get("code") == METHOD_NOT_FOUND
+    except MaybeForgotten:
+        if "tools" in session.capabilities:
+            return False
+        raise
     except NoAnswer:
         return False
     return True

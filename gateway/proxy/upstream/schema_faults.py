@@ -16,6 +16,8 @@ _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "n
 _MOST_PARTS: Final = 5000
 _DEEPEST: Final = 64
 _LONGEST: Final = 1000
+_PATTERNS: Final = 100
+"""Patterns of one part that are tried, at most: compiling one takes up to a millisecond."""
 _ESCAPE: Final = r"[dDwWsSnrtfv0^$\\.*+?()\[\]{}|/]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}"
 _OFTEN: Final = r"(?:(?:[?*+]|\{\d{1,4}(?:,\d{0,4})?\})\??)?"
 _PLAIN_PATTERN: Final = re.compile(
@@ -104,6 +106,10 @@ def _is_pattern(value: object) -> bool:
     return True
 
 
+def _are_patterns(table: Mapping[str, Any]) -> bool:
+    return len(table) <= _PATTERNS and all(map(_is_pattern, table))
+
+
 def _is_table(value: object) -> bool:
     return isinstance(value, dict) and all(_is_schema(each) for each in cast("dict[str, object]", value).values())
 
@@ -147,7 +153,7 @@ _KEYWORDS: Final[Mapping[str, Callable[[object], bool]]] = {
     ),
     **dict.fromkeys(("uniqueItems", "nullable"), lambda value: isinstance(value, bool)),
     "items": lambda value: _is_schema(value) or _is_list(value),
-    "patternProperties": lambda value: _is_table(value) and all(map(_is_pattern, cast("dict[str, Any]", value))),
+    "patternProperties": lambda value: _is_table(value) and _are_patterns(cast("dict[str, Any]", value)),
     "dependencies": lambda value: isinstance(value, dict),
     "pattern": _is_pattern,
     "type": _is_type,

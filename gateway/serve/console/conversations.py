@@ -44,6 +44,12 @@ _RANGE: Final = 1024
 class _Viewed:
     transcript: Transcript
     view: ViewOptions
+    secrets: frozenset[str]
+
+    def shows(self, answer_id: str, texts: bool, tools: frozenset[str], secrets: frozenset[str]) -> bool:
+        """Whether it is of this answer, and hides just what is to be hidden."""
+        found = (self.transcript.answer_id, self.view.texts, self.view.tools, self.secrets)
+        return found == (answer_id, texts, tools, secrets)
 
 
 class Conversations:
@@ -85,7 +91,9 @@ class Conversations:
             shown = {"row_filter": row_filter, "told": told, "text_of": text_of, "step": PAGE, "total": total}
             return self._render("conversations.html", visit, gone=gone, partly=partly, **shown)
 
-        return await unless_shown(visit, (recall.changes, total, row_filter, page, gone), make)
+        return await unless_shown(
+            visit, (recall.changes, total, row_filter, page, gone, sorted(secrets_of(self._sources.config))), make
+        )
 
     def _last_question(self, number: int) -> PreparedText | None:
         """The last user message of a conversation on one line, without secrets; None where it is no longer kept."""
@@ -108,7 +116,7 @@ class Conversations:
             shown = {"transcript": viewed.transcript, "table": table, "branches": answers, "question": question}
             return self._render("conversation.html", visit, range=_RANGE, **shown)
 
-        return await unless_shown(visit, (node.answer_id, answers), make)
+        return await unless_shown(visit, (node.answer_id, answers, sorted(secrets_of(self._sources.config))), make)
 
     def _table(self, viewed: _Viewed) -> TurnTable:
         """Its turns; rows of the last table that did not change are taken over."""
@@ -139,15 +147,15 @@ class Conversations:
         viewed = self._viewed
         offered = () if texts else self._sources.proxy.tools()
         tools = frozenset(name for each in offered for name in (each.name, each.tool))
-        shown = None if viewed is None else (viewed.transcript.answer_id, viewed.view.texts, viewed.view.tools)
-        if viewed is None or shown != (node.answer_id, texts, tools):
+        # A reload may add a secret, which is hidden from then on.
+        secrets = secrets_of(self._sources.config)
+        if viewed is None or not viewed.shows(node.answer_id, texts, tools, secrets):
             token_map = self._sources.engines.maps.accepted.get(node.map_id or "")
-            secrets = secrets_of(self._sources.config)
 
             def read() -> _Viewed:
                 transcript = transcript_of(node)
                 hidden = frozenset[int]() if token_map is None else hidden_ids(transcript.ids, token_map, secrets)
-                return _Viewed(transcript, ViewOptions(token_map, hidden, texts, tools))
+                return _Viewed(transcript, ViewOptions(token_map, hidden, texts, tools), secrets)
 
             viewed = self._viewed = await self._read(read)
         return viewed

@@ -15,6 +15,7 @@ from gateway.toolcalls.nodes.combinators import pick
 from gateway.toolcalls.nodes.quoted import LONE_SURROGATE
 from gateway.toolcalls.nodes.readers import Lit, Steps, read_space, take_one
 from gateway.toolcalls.nodes.reading import JsonReading
+from gateway.toolcalls.nodes.regions import RegionTooLong
 from gateway.toolcalls.schema.validate import validate_call
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.values.json_scanner import Scan
@@ -52,13 +53,17 @@ def read_lookalike(lead: str, at: Cursor, markers: tuple[str, ...]) -> Steps:
     at.open_region(lead, markers)
     at.begin_call()
     found: list[_Written] = []
-    ends = yield from _read(at, tuple(map(Lit, markers)), found)
+    try:
+        ends = yield from _read(at, tuple(map(Lit, markers)), found)
+    except RegionTooLong:
+        ends = at.lookalikes = False
     if found and ends and all(_fits(at, call) for call in found):
         for call in found:
             at.begin_call()
             at.calls.named(call.name)
             at.start_call()
-            at.calls.argue(json.dumps(call.arguments, ensure_ascii=False))
+            told = json.dumps(call.arguments, ensure_ascii=False)
+            at.calls.argue(json.dumps(call.arguments) if LONE_SURROGATE.search(told) else told)
             at.calls.complete()
         return at.close_region()
     at.withdraw_region()
@@ -146,11 +151,18 @@ def _begins_call(at: Cursor) -> Steps:
     return found["key"] not in _NAMES or (found["value"] or "")[1:-1] in at.tools
 
 
+def _loaded(text: str) -> object:
+    """Raises ValueError for what JSON can't say again: NaN, and numbers beyond a float."""
+    value: object = json.loads(text)
+    json.dumps(value, allow_nan=False)
+    return value
+
+
 def _calls_in(text: str) -> Iterator[_Written]:
     """Yield the call that a whole JSON object is; nothing for any other object."""
     try:
-        value = cast("dict[str, Any]", json.loads(text))
-    except ValueError:
+        value = cast("dict[str, Any]", _loaded(text))
+    except (ValueError, RecursionError):
         return
     inner = value.get("function", value)
     if not isinstance(inner, dict) or not ({*value} | {*inner}) <= _KEYS:
@@ -160,8 +172,8 @@ def _calls_in(text: str) -> Iterator[_Written]:
     arguments: Any = next((members[key] for key in _ARGUMENTS if key in members), None)
     if isinstance(arguments, str) and arguments.strip(WHITESPACE).startswith("{"):
         try:
-            arguments = json.loads(arguments)
-        except ValueError:
+            arguments = _loaded(arguments)
+        except (ValueError, RecursionError):
             return
     if arguments is not None and len(names) == 1 and isinstance(names[0], str):
         yield _Written(names[0], cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None)

@@ -11,7 +11,7 @@ from gateway.toolcalls.nodes.readers import MAX_WORD, First, Node, Steps
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 
-_STRING_BODY = r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'
+_STRING_BODY = r'"(?:[^"\\\x00-\x1f\udc00-\udfff]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'
 _STRING = re.compile(_STRING_BODY + '"')
 _STRING_START = re.compile(_STRING_BODY + r"(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 _OTHER_WORD = re.compile(r"'(?P<quoted>[^'\\\x00-\x1f]++)'|(?P<bare>[A-Za-z_$][\w$.-]*+)(?=[ \t]*+[:,}\n])")

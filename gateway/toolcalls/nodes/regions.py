@@ -116,7 +116,7 @@ class Region(Node):
         except RegionTooLong as error:
             whole, reason = False, str(error)
         if whole:
-            if _last(self.body) is None:
+            if _last(self.body) is None and not at.buffer.endswith(at.stops, 0, at.position):
                 yield from skip_spare(at, at.stops)
             return at.close_region()
         if at.calls.answered and not at.cut:
@@ -169,7 +169,7 @@ class Bare(Region):
         except RegionTooLong as error:
             whole, reason = False, str(error)
         if whole:
-            if _last(self.body) is None:
+            if _last(self.body) is None and not at.buffer.endswith(at.stops, 0, at.position):
                 yield from skip_spare(at, at.stops)
             return at.close_region()
         if at.calls.answered and not at.cut:

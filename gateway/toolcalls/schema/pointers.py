@@ -6,30 +6,38 @@ as URI fragments), JSON Schema 2020-12 (`$anchor`, `$id`), draft 7 (`$id` of the
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, cast
 
 _MAX_PARTS: Final = 500
 """Most parts of a schema in which an anchor is looked for: each reference may look anew."""
 _MAX_REFERENCES: Final = 10_000
+_VALUES: Final = 10
+"""Values that are looked at for each part that may be found: lists may be wide."""
+Names = Mapping[str, Mapping[str, Any]]
 _PERCENT: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _DATA: Final = frozenset(("enum", "const", "default", "examples"))
 
 
-def resolve(reference: str, root: Mapping[str, Any]) -> object:
-    """Return what a reference names; None where it names nothing in this schema."""
+def resolve(reference: str, root: Mapping[str, Any], known: dict[int, Names] | None = None) -> object:
+    """Return what a reference names; None where it names nothing in this schema.
+
+    `known`: keeps what was found by name, for several references of the same schema.
+    """
+    known = {} if known is None else known
     address, _, fragment = reference.partition("#")
     base: object = root
     if address and address != root.get("$id"):
-        base = _identified(address, root)
+        base = _identified(address, root, _names(root, known))
     if not fragment or base is None:
         return base
     if fragment.startswith("/"):
         found = _pointed(unquoted(fragment), base)
         # Who does not know that a fragment is a part of a URI writes `%` as it stands.
         return found if found is not None or "%" not in fragment else _pointed(fragment, base)
-    names = unquoted(fragment)
-    return next((part for part in _parts(base) if _is_anchor(part, names)), None)
+    return _names(base, known).get(f"#{unquoted(fragment)}")
 
 
 def unquoted(fragment: str) -> str:
@@ -49,12 +57,10 @@ def escaped(name: str) -> str:
 
 def dead_references(schema: Mapping[str, Any]) -> list[str]:
     """Return the references of a schema that lead nowhere in it, each once."""
-    found = dict[str, None]()
-    for part in _parts(schema, _MAX_REFERENCES):
-        reference = part.get("$ref")
-        if isinstance(reference, str) and reference not in found and not _is_schema(resolve(reference, schema)):
-            found[reference] = None
-    return list(found)
+    known = dict[int, Names]()
+    references = (part.get("$ref") for part in _parts(schema, _MAX_REFERENCES))
+    each_once = dict.fromkeys(each for each in references if isinstance(each, str))
+    return [each for each in each_once if not _is_schema(resolve(each, schema, known))]
 
 
 def _decoded(written: str) -> str:
@@ -80,28 +86,37 @@ def _pointed(pointer: str, found: object) -> object:
     return found
 
 
-def _identified(address: str, root: Mapping[str, Any]) -> object:
+def _identified(address: str, root: Mapping[str, Any], names: Names) -> object:
     """The part whose `$id` is this address, which may be relative to that of the schema."""
     own = root.get("$id")
     whole = f"{own.rpartition('/')[0]}/{address}" if isinstance(own, str) and "/" in own else address
-    return next((part for part in _parts(root) if part.get("$id") in (address, whole, f"{address}#")), None)
+    return next((names[each] for each in (address, whole, f"{address}#") if each in names), None)
 
 
-def _is_anchor(part: Mapping[str, Any], name: str) -> bool:
-    return name in (part.get("$anchor"), part.get("$dynamicAnchor")) or part.get("$id") == f"#{name}"
+def _names(base: object, known: dict[int, Names]) -> Names:
+    """The parts of a schema by their `$id`, and by `#` and their anchors; the first of each name."""
+    if id(base) not in known:
+        found = dict[str, Mapping[str, Any]]()
+        for part in _parts(base):
+            named = (part.get("$id"), *(f"#{part[key]}" for key in ("$anchor", "$dynamicAnchor") if key in part))
+            for name in named:
+                if isinstance(name, str):
+                    found.setdefault(name, part)
+        known[id(base)] = found
+    return known[id(base)]
 
 
 def _parts(schema: object, most: int = _MAX_PARTS) -> Iterator[Mapping[str, Any]]:
     """Yield the mappings inside a schema, itself first, but none in a value of data; at most `most`."""
-    level = [schema]
-    while level and most > 0:
-        inner: list[object] = []
-        for each in level:
-            if isinstance(each, Mapping):
-                known = cast("Mapping[str, Any]", each)
-                yield known
-                most -= 1
-                inner += [value for key, value in known.items() if key not in _DATA and isinstance(value, dict | list)]
-            elif isinstance(each, list):
-                inner += [value for value in cast("list[object]", each) if isinstance(value, dict | list)]
-        level = inner
+    waiting, room = deque([schema]), most * _VALUES
+    while waiting and most > 0:
+        each, values = waiting.popleft(), list[object]()
+        if isinstance(each, Mapping):
+            known = cast("Mapping[str, Any]", each)
+            yield known
+            most -= 1
+            values = [value for key, value in islice(known.items(), room) if key not in _DATA]
+        elif isinstance(each, list):
+            values = list(islice(cast("list[object]", each), room))
+        room -= len(values)
+        waiting += [value for value in values if isinstance(value, dict | list)]

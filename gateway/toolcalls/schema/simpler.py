@@ -6,7 +6,7 @@ says the same or less; `typed` gives every part one plain type and drops the res
 calls are read and checked by the tool's own schema. Schemas come from outside, so any JSON is taken. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gateway.toolcalls.schema.kinds import followed, kinds_of, mapping_of
@@ -18,6 +18,8 @@ NO_PARAMETERS: Final[Schema] = {"type": "object", "properties": {}}
 """The schema of a tool of which no parameter is shown."""
 
 _DEEPEST: Final = 16
+_MOST: Final = 2000
+"""Parts that are written, at most: references that lead in circles would be written for ever."""
 _BY_NAME: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 _WORDS: Final = ("description", "title", "format", "pattern")
@@ -32,7 +34,7 @@ def tidied(schema: Schema) -> dict[str, Any]:
 
 def typed(schema: Schema) -> dict[str, Any]:
     """Return the schema of a tool's arguments with one plain type for each part, its words, and nothing else."""
-    root = _typed(schema, schema, _DEEPEST)
+    root = _typed(schema, schema, _DEEPEST, iter(range(_MOST)))
     return {**root, "type": "object", "properties": root.get("properties", {})}
 
 
@@ -76,7 +78,9 @@ def _part(key: str, value: object, depth: int) -> object:
             return value if key not in _WORDS or isinstance(value, str) else None
 
 
-def _typed(schema: object, root: Schema, depth: int) -> dict[str, Any]:
+def _typed(schema: object, root: Schema, depth: int, room: Iterator[int]) -> dict[str, Any]:
+    """`room`: gives a number for each part that may have parts of its own."""
+    depth = depth if next(room, None) is not None else 0
     known = followed(schema, root)
     kinds = kinds_of(known, root) - {"null"}
     kind = next((each for each in _ORDER if each in kinds), "string") if len(kinds) < len(_ORDER) else "string"
@@ -85,10 +89,10 @@ def _typed(schema: object, root: Schema, depth: int) -> dict[str, Any]:
         if isinstance(words, str):
             found.setdefault("description", words)
     if kind == "array":
-        found["items"] = _typed(known.get("items"), root, depth - 1) if depth else {"type": "string"}
+        found["items"] = _typed(known.get("items"), root, depth - 1, room) if depth else {"type": "string"}
     parts: Schema = mapping_of(known.get("properties")) if depth else {}
     if kind == "object" and parts:
-        found["properties"] = {str(name): _typed(each, root, depth - 1) for name, each in parts.items()}
+        found["properties"] = {str(name): _typed(each, root, depth - 1, room) for name, each in parts.items()}
         found["required"] = [name for name in _strings(known.get("required")) if name in parts]
     if kind == "string" and (strings := _strings(known.get("enum"))):
         found["enum"] = strings

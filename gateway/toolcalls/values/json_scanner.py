@@ -19,9 +19,9 @@ MAX_ATOM = 256
 """Most characters of a number, which is held until it ends."""
 
 _BLANK = re.compile(r"[ \t\r\n]*")
-_BODY = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_BODY = re.compile(r'(?:[^"\\\x00-\x1f\udc00-\udfff]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 _AFTER_COMMA = re.compile(r",[ \t\r\n]{0,64}+(?P<char>[^ \t\r\n])?")
-_SPECIAL = re.compile(r'["\\\x00-\x1f]')
+_SPECIAL = re.compile(r'["\\\x00-\x1f\udc00-\udfff]')
 _ESCAPE_START = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _ATOM = re.compile(r"[-+.0-9A-Za-z]*+")
 _WHOLE_ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")

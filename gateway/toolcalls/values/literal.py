@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from gateway.toolcalls.stream.spelling import delimiters
-from gateway.toolcalls.values.atoms import WORDS, escape, json_string, number, string_ends
+from gateway.toolcalls.values.atoms import MAX_BLANK, WORDS, escape, json_string, number, string_ends
 from gateway.toolcalls.values.dialects import Dialect
 from gateway.toolcalls.values.json_scanner import MAX_ATOM, MAX_DEPTH, Scan
 from gateway.toolcalls.values.string_end import NOTHING_KNOWN, Surroundings, stops_at
@@ -26,6 +26,8 @@ _CLOSERS = {"{": ("}", "}"), "[": ("]", "]"), "(": (")", "]")}
 """For each opening bracket, what closes it, and how JSON closes it."""
 
 _SET = "}", "]"
+_PLAIN_QUOTES = ('"', "'", "`")
+"""Any other quote is a marker, which ends its string wherever it stands; a stand-in is one character too."""
 
 
 class _Next(Enum):
@@ -216,23 +218,28 @@ class LiteralScanner:
 
     def _unclosed(self, text: str, at: int, end: int, *, whole: bool) -> int | None:
         """Read up to where a string ends whose closing marker is missing, or may be; None where there is no sign."""
-        if len(self._quote) == 1 or self._is_key:
+        if self._quote in _PLAIN_QUOTES or self._is_key:
             return None
         found = key_behind(text, at, end, whole=whole) if self._around.keys and len(self._closers) == 1 else None
         if found is None:
             return None if whole else self._unclosed_at_end(text, at)
-        if whole and (found["key"] not in self._around.keys or self._is_followed(text, end)):
+        followed = self._is_followed(text, end) if whole and found["key"] in self._around.keys else whole
+        if whole and followed:
             return None
         self._out.append(json_string(self._plain(text[at : found.start()])))
-        if whole and (end + len(self._quote) < len(text) or self._ended):
+        if whole and followed is False:
             self._out.append('"')
             self._value_ends()
         return found.start()
 
-    def _is_followed(self, text: str, end: int) -> bool:
-        """Whether the marker at `end` is followed by what follows a string's end."""
-        behind = text[end + len(self._quote) :].lstrip()
-        return behind.startswith((",", "}", "]", ")", *self._around.stops)) or (not behind and self._ended)
+    def _is_followed(self, text: str, end: int) -> bool | None:
+        """Whether what follows a string's end follows the marker at `end`; None while more text is needed to tell."""
+        window = text[end + len(self._quote) :][:MAX_BLANK]
+        behind = window.lstrip()
+        if behind.startswith((",", "}", "]", ")", *self._around.stops)) or (not behind and self._ended):
+            return True
+        unsure = len(window) < MAX_BLANK and not self._ended
+        return None if unsure and (not behind or any(stop.startswith(behind) for stop in self._around.stops)) else False
 
     def _unclosed_at_end(self, text: str, at: int) -> int | None:
         """Read up to the brackets before a marker with which the stream ends."""
@@ -248,7 +255,7 @@ class LiteralScanner:
         return at + marker
 
     def _ends(self, text: str, behind: int) -> bool | None:
-        loose = self._dialect.loose and len(self._quote) == 1
+        loose = self._dialect.loose and self._quote in _PLAIN_QUOTES
         if loose and self._around.stops:
             rest = behind + len(text[behind:]) - len(text[behind:].lstrip(" \t\r\n"))
             if rest < len(text) and (sight := stops_at(text, rest, self._around.stops, ended=self._ended)) is not False:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from gateway.toolcalls.stream.spelling import delimiters
 from gateway.toolcalls.values.atoms import WORDS, json_string, number
 from gateway.toolcalls.values.json_scanner import CLOSER, MAX_ATOM, MAX_DEPTH, STRINGS, VALUES, JsonScanner, Next, Scan
-from gateway.toolcalls.values.string_end import Surroundings, string_ends
+from gateway.toolcalls.values.string_end import Surroundings, stops_at, string_ends
 
 _BLANK = re.compile(r"[ \t\r\n]*+")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
@@ -41,7 +41,7 @@ class MendingScanner:
         self._marks = delimiters(marks) if marks else None
         """What ends the call even inside a string whose end can't be told; a code fence may stand in any text."""
         self._quote = '"'
-        self._broken = self._escapes = self._ended = False
+        self._broken = self._escapes = self._ended = self._whole = False
         self._out: list[str] = []
 
     def scan(self, text: str, start: int, *, ended: bool = False, whole: bool = False) -> tuple[int, str]:
@@ -49,7 +49,7 @@ class MendingScanner:
 
         `ended` says that no more text will come, `whole` that nothing was cut off: then missing brackets are closed.
         """
-        at, self._ended = start, ended
+        at, self._ended, self._whole = start, ended, whole
         while at < len(text) and self.state is Scan.MORE:
             after = self._string(text, at) if self._next in STRINGS else self._token(text, at)
             if after == at:
@@ -112,12 +112,15 @@ class MendingScanner:
         self.state = Scan.WHOLE
 
     def _comma(self, text: str, at: int) -> int:
-        blank = _BLANK.match(text, at + 1)
+        blank = _BLANK.match(text, at + 1, at + 1 + MAX_ATOM)
         behind = blank.end() if blank else at + 1
         if behind == len(text) and not self._ended:
             return at
         follower = text[behind : behind + 1]
-        if follower in ("}", "]", "") or (self._stops and self._stops.find(text, behind, ended=True) == (behind, True)):
+        ends = stops_at(text, behind, self._around.stops, ended=self._ended)
+        if ends is None:
+            return at
+        if follower in ("}", "]", "") or ends:
             return at + 1
         self._out.append(",")
         self._next = Next.KEY if self._closers[-1] == "}" else Next.VALUE
@@ -129,8 +132,12 @@ class MendingScanner:
             return at + 1 if self._next is Next.COMMA_OR_END else self._fail(at)
         while (closer := self._closers.pop()) != char:
             self._out.append(self._written.pop() and closer)
+        empty = not self._written[-1] and self._next is Next.KEY_OR_END
         self._out.append(self._written.pop())
         self._value_ends()
+        if empty:
+            # `{{}`: the object that both braces open has no member yet.
+            self._next = Next.KEY_OR_END
         return at + 1
 
     def _colon(self, char: str, at: int) -> int:
@@ -186,7 +193,7 @@ class MendingScanner:
     def _escape(self, text: str, at: int) -> int:
         if not self._ended and _ESCAPE_START.match(text, at):
             return at
-        if self._escapes and text.startswith(self._quote, at + 1):
+        if self._escapes and self._next is Next.STRING and text.startswith(self._quote, at + 1):
             # `C:\dir\", "mode": 1`: in a string that means its backslashes this one may be the last character.
             ends = string_ends(text, at + 2, self._closers, self._around, broken=True, ended=self._ended)
             if ends is None:
@@ -221,7 +228,7 @@ class MendingScanner:
         end = run.end() if run else at
         if end - at > MAX_ATOM:
             return self._fail(at)
-        if end == len(text):
+        if end == len(text) and not self._whole:
             return at
         atom = text[at:end]
         value = "null" if atom in _NO_NUMBER else WORDS.get(atom) or number(atom)

@@ -91,6 +91,8 @@ def _item(text: str, at: int, keys: Collection[str], *, broken: bool, ended: boo
     word = _WORD.match(text, at)
     if word and word.end() == len(text) and not ended:
         return None
+    if word and word.end() == len(text) == MAX_BEHIND:
+        return any(known.startswith(word.group()) for known in _FOREIGN)
     return word is not None and word.group() in _FOREIGN
 
 

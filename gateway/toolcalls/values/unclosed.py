@@ -8,6 +8,9 @@ import re
 _MAX_KEY = 128
 """Most characters at the end of a string that are held because they may be the next key."""
 
+_MAX_CLOSING = 128
+"""Most brackets and blanks at the end of a string that are held because a marker may follow them."""
+
 _KEY = re.compile(r",[ \t\r\n]*+(?P<key>[\w-]++)[ \t\r\n]*+:[ \t\r\n]*+\Z")
 _KEY_START = re.compile(r",[ \t\r\n]*+[\w-]*+[ \t\r\n]*+:?[ \t\r\n]*+\Z")
 
@@ -28,6 +31,10 @@ def brackets_behind(text: str, stops: tuple[str, ...], *, ended: bool) -> tuple[
     kept = max((n for stop in stops for n in range(len(stop) + 1) if rest.endswith(stop[:n])), default=0)
     place = len(rest) - kept
     brackets = len(rest[:place].rstrip("}]) \t\r\n"))
+    # Blanks before the first bracket were told as they arrived: they belong to the string.
+    brackets += len(rest[brackets:place]) - len(rest[brackets:place].lstrip())
+    if len(text) - brackets > _MAX_CLOSING:
+        return None
     if not rest[brackets:place].strip() or (ended and rest[place:] not in stops):
         return None
     return brackets, place

@@ -158,6 +158,26 @@ async def test_lost_session_is_opened_again_and_the_call_repeated_however_it_is_
     assert (again["session"], again["runs"]) == ("s1", 2)
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "503:could not get a database session from the pool",
+        "400:" + error_of(-32000, "checkout session already paid"),
+        "400:" + error_of(-32602, "could not initialize printer"),
+        "401:upstream session cookie refused",
+    ],
+)
+async def test_refusal_that_names_a_session_runs_no_tool_twice_while_the_session_is_there(
+    serving, proxy_of, client, opened, noted, refusal
+):
+    async with proxy_of(serving(f"fails:{refusal}")) as proxy:
+        result = await proxy.handle("tools/call", {"name": "web__fails", "arguments": {}}, client())
+        assert result["isError"]
+        assert opened() == (1, 0)
+
+    assert noted().count("fails") == 1
+
+
 async def test_error_of_a_tool_that_names_a_session_is_the_tools_own(serving, proxy_of, client, opened, noted):
     async with proxy_of(serving()) as proxy:
         with pytest.raises(RpcError, match="the browser session has expired"):

@@ -108,6 +108,15 @@ async def test_other_lists_are_read_the_same_way(listing, proxy_of, client, kind
     assert any(each.left_out for each in malformed)
 
 
+def test_what_was_malformed_in_past_lists_is_bounded():
+    reader = ItemReader("up")
+    for first in range(0, 5000, 500):
+        reader.read("tools", [{"name": f"{number}{'x' * 1000}"} for number in range(first, first + 500)], modern=False)
+
+    assert len(reader.malformed) <= 1000
+    assert max(len(each.item) for each in reader.malformed) < 200
+
+
 def test_item_that_is_listed_rightly_again_is_no_longer_reported():
     reader = ItemReader("up")
     reader.read("tools", [{**FINE, "title": None}, {"name": "other", "inputSchema": 3}, 7], modern=False)

@@ -196,6 +196,22 @@ def test_damage_in_the_cache_has_the_map_built_anew(cache, tmp_path, damage):
     assert data.read_bytes() == built
 
 
+def test_model_that_is_replaced_while_its_map_is_built_leaves_no_wrong_map(cache, tmp_path, monkeypatch):
+    path, other = gguf(tmp_path / "a.gguf", "<s>"), gguf(tmp_path / "b.gguf", "<t>")
+    first, others = path.read_bytes(), map_bytes(other)
+
+    def replaced(path):
+        path.write_bytes(other.read_bytes())
+        return others
+
+    with monkeypatch.context() as patch:
+        patch.setattr("leaf_sdk.fetch.build_from", replaced)
+        map_bytes(path, cache=cache)
+    path.write_bytes(first)
+
+    assert map_bytes(path, cache=cache) == map_bytes(path)
+
+
 def test_other_code_builds_its_own_map(cache, tmp_path, monkeypatch):
     path = gguf(tmp_path / "a.gguf", "<s>")
     map_bytes(path, cache=cache)

@@ -13,7 +13,7 @@ from gateway.protocol.mending import BrokenAnswer, mend_message, number_of
 from gateway.protocol.messages import Failure, Malformed, Message, Response, parse_message
 from gateway.protocol.sse import LongEvent
 from gateway.proxy.transport.http.headers import media_type, status_words
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Unfit
+from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer, PeerError, Unfit
 from gateway.proxy.transport.requests import too_long
 
 JSON: Final = "application/json"
@@ -91,7 +91,7 @@ async def read_refusal(connection: Connection, *, in_session: bool) -> Exception
     body = await _read_short(connection)
     words = status_words(connection.status)
     if in_session and connection.status in _LOST and _names_session(body.decode("utf-8", "replace")):
-        return None
+        return MaybeForgotten(words + _excerpt(media_type(connection.header("content-type")), body))
     if connection.status in (401, 403):
         return NoAnswer(f"{words}: {_WAYS_OUT[connection.status]}")
     kind = media_type(connection.header("content-type"))

@@ -78,6 +78,8 @@ class StdioTransport:
         self._sent = 0
         self._cause = ""
         self._version = ""
+        self._has_answered = False
+        """Whether it has answered anything: words before a message are a greeting, later they may be quoted text."""
         self._may_mean_notification = False
         """Whether a notification was sent since the last answer, so that an error without an id may be about it."""
         self._unread_cancellations = 0
@@ -227,7 +229,7 @@ class StdioTransport:
             return
         shown = escape_text(data[:400].decode("utf-8", "backslashreplace"), 200)
         batch = read_batch(data, self._version)
-        for message in batch or (mend_message(data, refused),):
+        for message in batch or (mend_message(data, refused, after_words=not self._has_answered),):
             if isinstance(message, BrokenAnswer):
                 self.server_log.warning("upstream sent an answer that can't be used", line=shown)
                 self._settle(message.id, NoAnswer(message.detail))
@@ -242,7 +244,7 @@ class StdioTransport:
 
     def _settle(self, number: RequestId, outcome: dict[str, Any] | Exception) -> None:
         """Give the outcome to the caller that waits for it. A late one only marks an abandoned request as answered."""
-        self._may_mean_notification = False
+        self._may_mean_notification, self._has_answered = False, True
         if type(number) is not int and (meant := number_of(number)) is not None:
             number = meant
         future = self._waiting.get(number)

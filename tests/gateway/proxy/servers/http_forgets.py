@@ -78,7 +78,7 @@ async def answered_oddly(send: Any, message: dict[str, Any], session: str) -> bo
         told = says("ping")
         note("ping")
     elif message["method"] == "tools/call" and message["params"]["name"] == "fails":
-        told = f"own:200:{OWN_ERROR}"
+        told = says("fails") or f"own:200:{OWN_ERROR}"
         note("fails")
     else:
         return False

@@ -621,3 +621,17 @@ async def test_number_that_is_none_is_no_conversation(open_pages, number: str) -
 
     assert (page.status_code, page.headers["location"]) == (303, "/console/conversations")
     assert ids.status_code == 404
+
+
+async def test_secret_that_a_reload_adds_is_hidden_in_a_page_that_was_seen_before(open_pages, monkeypatch) -> None:
+    secret = WORDS["model"]
+    async with open_pages(remembered(), texts="on") as browser:
+        page = await browser.get(ONE)
+        assert secret in spelled(await told(browser, f"{ONE}/ids.json")).decode()
+        monkeypatch.setattr("gateway.serve.console.conversations.secrets_of", lambda config: frozenset({secret}))
+
+        again = await browser.get(ONE, **{"if-none-match": page.headers["etag"]})
+        ids = await told(browser, f"{ONE}/ids.json")
+
+    assert again.status_code == 200
+    assert secret not in spelled(ids).decode()
