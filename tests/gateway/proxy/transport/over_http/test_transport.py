@@ -9,7 +9,7 @@ import pytest
 
 from gateway.http1.origin import Origin
 from gateway.proxy.transport.http.transport import open_http_client
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Transport
+from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer, PeerError, SessionForgotten, Transport
 
 from .raw_server import Asked, Reply, raw_server
 
@@ -606,7 +606,7 @@ async def test_server_that_says_400_and_means_its_session_is_understood(opened, 
         with pytest.raises(PeerError):
             await call(transport)
         await shake(transport)
-        with pytest.raises(SessionForgotten):
+        with pytest.raises(MaybeForgotten):
             await call(transport)
 
 
