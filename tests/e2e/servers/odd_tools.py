@@ -1,4 +1,4 @@
-"""Two tools: one with a property that is `true`, which chat templates fail on, and a plain one."""
+"""Two tools: one with a choice of which a branch is `true`, on which chat templates fail, and a plain one."""
 
 from transport import answer, serve
 
@@ -6,7 +6,7 @@ TOOLS = [
     {
         "name": "odd",
         "description": "Takes anything.",
-        "inputSchema": {"type": "object", "properties": {"extra": True}},
+        "inputSchema": {"type": "object", "properties": {"extra": {"oneOf": [True, {"type": "string"}]}}},
     },
     {
         "name": "plain",

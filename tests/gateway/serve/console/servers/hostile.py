@@ -25,11 +25,11 @@ TOOLS = [
                 "one": {"enum": [ATTACK, None, 1], "description": {"not": "a text"}},
                 "nested": {"type": "object", "properties": {"csrf": {"type": "string"}}},
                 "csrf": {"type": ["string", "null"]},
-                "broken": 17,
+                "broken": True,
             },
         },
     },
-    {"name": "odd", "description": 9, "inputSchema": {"type": "object", "properties": 3, "required": {}}},
+    {"name": "odd", "description": 9, "inputSchema": {"type": "object", "properties": [], "required": {}}},
     {"name": "fail", "inputSchema": {"type": "object"}},
     {"name": LONG, "inputSchema": {"type": "object", "properties": {"one": {"enum": [LONG, "short"]}}}},
 ]
