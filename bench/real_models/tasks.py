@@ -6,7 +6,7 @@ It knows nothing of servers.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jsonschema
@@ -25,7 +25,6 @@ class Task:
     choice: str = "auto"
     tools: tuple[str, ...] = ()
     """Names of the tools that are offered; empty: all."""
-    also: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def _tool(name: str, description: str, required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from gateway.engine.interface import Message
 from gateway.engine.markers import MarkerGuard
+from gateway.toolcalls.schema.keywords import BY_NAME, DATA
 from gateway.toolcalls.schema.pointers import escaped, steps, unquoted
 
 PAD = "\n" * 7
@@ -31,8 +32,6 @@ _PLAIN_NUMBER = re.compile(r"-?[1-9][0-9]{0,14}|0")
 
 _DIGITS = string.digits + string.ascii_lowercase
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
-_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-_DATA = frozenset({"enum", "const", "default", "examples"})
 _KEYWORDS = frozenset(
     {
         *("type", "description", "title", "required", "items", "prefixItems", "additionalProperties"),
@@ -40,8 +39,8 @@ _KEYWORDS = frozenset(
         *("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems"),
         *("uniqueItems", "minProperties", "maxProperties", "$ref", "$schema", "$id", "deprecated", "readOnly"),
         *("writeOnly"),
-        *_SCHEMAS_BY_NAME,
-        *_DATA,
+        *BY_NAME,
+        *DATA,
     }
 )
 
@@ -193,7 +192,7 @@ class Foreign:
 
     def _keyword(self, key: str, value: Any) -> tuple[str, Any]:
         shown = self._word(key, _KEYWORDS)
-        if key in _SCHEMAS_BY_NAME and isinstance(value, Mapping):
+        if key in BY_NAME and isinstance(value, Mapping):
             named = cast("Mapping[Any, Any]", value)
             return shown, {self.text(str(name)): self._schema(schema) for name, schema in named.items()}
         if key == "type":
@@ -202,7 +201,7 @@ class Foreign:
             return shown, words if isinstance(value, list) else words[0]
         if key == "$ref" and isinstance(value, str):
             return shown, self._reference(value)
-        return shown, self._schema(value) if key in _KEYWORDS - _DATA else self._data(value)
+        return shown, self._schema(value) if key in _KEYWORDS - DATA else self._data(value)
 
     def _reference(self, reference: str) -> str:
         """A pointer into the same schema, with the names in it as they are shown where they stand.
@@ -217,7 +216,7 @@ class Foreign:
         for place, (step, name) in enumerate(zip(written, steps(plain), strict=True)):
             shown = self.text(name) if by_name else self._word(name, _KEYWORDS)
             written[place] = self.text(step) if shown == name else escaped(shown)
-            by_name = not by_name and name in _SCHEMAS_BY_NAME
+            by_name = not by_name and name in BY_NAME
         return "#/" + "/".join(written)
 
     def _word(self, word: str, closed: frozenset[str]) -> str:

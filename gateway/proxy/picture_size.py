@@ -1,7 +1,7 @@
 """The format and the size of a picture, from the beginning of its bytes: PNG, JPEG, GIF, WebP. Pure."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 HEAD: Final = 65_536
 """Most bytes that are needed: a JPEG may hold a preview before its size."""
@@ -29,11 +29,10 @@ def read_picture(head: bytes) -> Picture | None:
     return _webp(head) if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
 
 
-def _picture(name: str, width: bytes, height: bytes, order: str) -> Picture | None:
+def _picture(name: str, width: bytes, height: bytes, order: Literal["big", "little"]) -> Picture | None:
     if not width or len(height) < len(width):
         return None
-    big = order == "big"
-    sides = (int.from_bytes(side, "big" if big else "little") for side in (width, height))
+    sides = (int.from_bytes(side, order) for side in (width, height))
     return Picture(f"image/{name}", *sides)
 
 

@@ -41,6 +41,16 @@ class MaybeForgotten(NoAnswer):
     """
 
 
+def names_session(words: str) -> bool:
+    """Whether a server's words are about the session and not about the request.
+
+    The protocol's status for this is 404. Servers answer with other statuses too, as text or as a JSON-RPC error, with
+    a request's id or without.
+    """
+    said = words.lower()
+    return "session" in said or "initializ" in said or "initialis" in said
+
+
 class Pending(Exchange, Protocol):
     """A request in flight: takes what the server pushes meanwhile, and is told of an answer that comes too late."""
 

@@ -12,7 +12,7 @@ from gateway.config.masking import mask_text
 from gateway.config.model import UpstreamConfig
 from gateway.errors import GatewayError
 from gateway.observe.escape import escape_text
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, names_session
 
 _LENGTH: Final = 300
 _OF_SESSION: Final = (-32600, -32000, -32001, -32002, -32005)
@@ -40,8 +40,7 @@ def describe_failure(failure: Exception, config: UpstreamConfig) -> str:
 
 def may_be_of_session(error: Mapping[str, Any]) -> bool:
     """Whether a JSON-RPC error may mean that the server has forgotten the session; it may as well be a tool's own."""
-    words = str(error.get("message", "")).lower()
-    return error.get("code") in _OF_SESSION or "session" in words or "initiali" in words
+    return error.get("code") in _OF_SESSION or names_session(str(error.get("message", "")))
 
 
 def _clean(words: str, config: UpstreamConfig) -> str:

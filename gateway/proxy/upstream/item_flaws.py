@@ -99,6 +99,14 @@ def read_fields(found: dict[str, Any], readers: Mapping[str, Reader], at: str, f
     return result
 
 
+def read_items(found: list[object], read: Reader, at: str, flaws: list[Flaw]) -> list[object]:
+    """The list with each item as its reader returns it; the same list if nothing is to be changed."""
+    result = [read(each, f"{at}[{number}]", flaws) for number, each in enumerate(found)]
+    if all(new is old for new, old in zip(result, found, strict=True)):
+        return found
+    return [each for each in result if each is not GONE]
+
+
 def text(value: object, at: str, flaws: list[Flaw]) -> object:
     """Read an optional string."""
     return value if isinstance(value, str) else dropped(value, at, "a string", flaws)

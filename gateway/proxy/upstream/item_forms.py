@@ -24,6 +24,7 @@ from gateway.proxy.upstream.item_flaws import (
     mended,
     object_in,
     read_fields,
+    read_items,
     required_text,
     text,
     unusable,
@@ -131,10 +132,8 @@ def _icons(value: object, at: str, flaws: list[Flaw]) -> object:
     icons = list_in(value)
     if icons is None:
         return dropped(value, at, "a list of icons", flaws)
-    read = [_icon(each, f"{at}[{number}]", flaws) for number, each in enumerate(icons)]
-    if all(new is old for new, old in zip(read, icons, strict=True)):
-        return icons
-    return [each for each in read if each is not GONE] or GONE
+    read = read_items(icons, _icon, at, flaws)
+    return read if read or not icons else GONE
 
 
 def _icon(value: object, at: str, flaws: list[Flaw]) -> object:
@@ -151,8 +150,7 @@ def _arguments(value: object, at: str, flaws: list[Flaw]) -> object:
     arguments = list_in(value)
     if arguments is None:
         return unusable(value, at, "a list of arguments", flaws)
-    read = [_argument(each, f"{at}[{number}]", flaws) for number, each in enumerate(arguments)]
-    return arguments if all(new is old for new, old in zip(read, arguments, strict=True)) else read
+    return read_items(arguments, _argument, at, flaws)
 
 
 def _argument(value: object, at: str, flaws: list[Flaw]) -> object:

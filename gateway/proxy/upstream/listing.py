@@ -163,11 +163,12 @@ class Listing:
     async def _fetch(self, kind: Kind) -> Listed:
         items: list[object] = []
         around: dict[str, Any] = {}
-        cursors = dict[str, None]()
+        cursor: str | None = None
+        seen = set[str]()
         last: list[object] | None = None
         caller = self._asker or (NOBODY_MODERN if self._session.modern else NOBODY)
         for _ in range(_PAGES):
-            params = {"cursor": list(cursors)[-1]} if cursors else {}
+            params = {"cursor": cursor} if cursor else {}
             page = await self._session.request(METHODS[kind], params, caller)
             found = self._reader.read_page(kind, FIELDS[kind], page)
             if last is None:
@@ -177,11 +178,11 @@ class Listing:
             last = found
             if exceeds(items, self._bytes):
                 raise self._unusable(f"describes its {kind} in more than {self._bytes} bytes (limits.result_bytes)")
-            cursor = self._reader.read_cursor(kind, page.get("nextCursor"), cursors)
+            cursor = self._reader.read_cursor(kind, page.get("nextCursor"), seen)
             if cursor is None:
                 read = self._reader.read(kind, items, modern=self._session.modern)
                 return Listed(self._screen(read) if kind == "tools" else tuple(read), around)
-            cursors[cursor] = None
+            seen.add(cursor)
             if len(items) > _MOST:
                 break
         raise self._unusable(f"lists too many {kind}: expected at most {_MOST}, in {_PAGES} pages")

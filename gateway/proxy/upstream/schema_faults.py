@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from gateway.proxy.upstream.item_flaws import shown
+from gateway.toolcalls.schema.keywords import BY_NAME
 from gateway.toolcalls.schema.pointers import dead_references
 
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
@@ -63,7 +64,7 @@ def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]
                 inner = [value]
             elif keyword in _SCHEMA_LISTS and isinstance(value, list):
                 inner = cast("list[object]", value)
-            elif keyword in _SCHEMA_TABLES and isinstance(value, Mapping):
+            elif keyword in BY_NAME and isinstance(value, Mapping):
                 inner = list(cast("Mapping[str, object]", value).values())
             waiting += [(depth + 1, cast("Mapping[str, Any]", each)) for each in inner if isinstance(each, Mapping)]
 
@@ -128,11 +129,10 @@ _SCHEMA: Final = (
 )  # fmt: skip
 _NAMES: Final = ("$id", "$anchor", "$dynamicAnchor")
 _SCHEMA_LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
-_SCHEMA_TABLES: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _KEYWORDS: Final[Mapping[str, Callable[[object], bool]]] = {
     **dict.fromkeys(_SCHEMA, _is_schema),
     **dict.fromkeys(_SCHEMA_LISTS, _is_list),
-    **dict.fromkeys(_SCHEMA_TABLES, _is_table),
+    **dict.fromkeys(BY_NAME, _is_table),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _is_number),
     **dict.fromkeys(
         (

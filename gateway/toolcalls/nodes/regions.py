@@ -112,7 +112,7 @@ class Region(Node):
         at.open_region(lead, self.markers)
         reason = None
         try:
-            whole = (yield from self.opener.run(at)) and (yield from self.body.run(at))
+            whole = yield from Seq(*self.children()).run(at)
         except RegionTooLong as error:
             whole, reason = False, str(error)
         if whole:
@@ -121,10 +121,14 @@ class Region(Node):
             return at.close_region()
         if at.calls.answered and not at.cut:
             return (yield from self._spoil(at, reason))
-        at.break_region(reason)
-        if at.calls.policy.malformed == "drop" and at.channel == "content":
+        if self._break(at, reason):
             yield from self._drop(at)
         return False
+
+    def _break(self, at: Cursor, reason: str | None) -> bool:
+        """Make content of what was read; return whether the rest of the region is dropped."""
+        at.break_region(reason)
+        return at.calls.policy.malformed == "drop" and at.channel == "content"
 
     def _spoil(self, at: Cursor, reason: str | None) -> Steps:
         """Close a call that can't be read, but gets an answer; the rest of its text is part of it."""
@@ -160,20 +164,8 @@ class Bare(Region):
     def _opening(self) -> tuple[str, ...]:
         return ()
 
-    def run_after(self, lead: str, at: Cursor) -> Steps:
-        """Read the body; text that is not a call is emitted as content, without a diagnostic."""
-        at.open_region(lead, self.markers)
-        reason = None
-        try:
-            whole = yield from self.body.run(at)
-        except RegionTooLong as error:
-            whole, reason = False, str(error)
-        if whole:
-            if _last(self.body) is None and not at.buffer.endswith(at.stops, 0, at.position):
-                yield from skip_spare(at, at.stops)
-            return at.close_region()
-        if at.calls.answered and not at.cut:
-            return (yield from self._spoil(at, reason))
+    def _break(self, at: Cursor, reason: str | None) -> bool:
+        """Make content of what was read, without a diagnostic where it was no call."""
         if at.region_told or at.calls.has_arguments:
             at.break_region(reason)
         else:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, cast
 
+from gateway.toolcalls.schema.keywords import DATA
+
 _MAX_PARTS: Final = 500
 """Most parts of a schema in which an anchor is looked for: each reference may look anew."""
 _MAX_REFERENCES: Final = 10_000
@@ -18,7 +20,6 @@ _VALUES: Final = 10
 """Values that are looked at for each part that may be found: lists may be wide."""
 Names = Mapping[str, Mapping[str, Any]]
 _PERCENT: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
-_DATA: Final = frozenset(("enum", "const", "default", "examples"))
 
 
 def resolve(reference: str, root: Mapping[str, Any], known: dict[int, Names] | None = None) -> object:
@@ -115,7 +116,7 @@ def _parts(schema: object, most: int = _MAX_PARTS) -> Iterator[Mapping[str, Any]
             known = cast("Mapping[str, Any]", each)
             yield known
             most -= 1
-            values = [value for key, value in islice(known.items(), room) if key not in _DATA]
+            values = [value for key, value in islice(known.items(), room) if key not in DATA]
         elif isinstance(each, list):
             values = list(islice(cast("list[object]", each), room))
         room -= len(values)

@@ -9,6 +9,7 @@ calls are read and checked by the tool's own schema. Schemas come from outside, 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from gateway.toolcalls.schema.keywords import BY_NAME
 from gateway.toolcalls.schema.kinds import followed, kinds_of, mapping_of
 from gateway.toolcalls.schema.merge import listed
 
@@ -20,7 +21,6 @@ NO_PARAMETERS: Final[Schema] = {"type": "object", "properties": {}}
 _DEEPEST: Final = 16
 _MOST: Final = 2000
 """Parts that are written, at most: references that lead in circles would be written for ever."""
-_BY_NAME: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 _WORDS: Final = ("description", "title", "format", "pattern")
 _ORDER: Final = ("object", "array", "string", "boolean", "number", "integer")
@@ -58,7 +58,7 @@ def _tidied(schema: object, depth: int) -> dict[str, Any]:
 
 def _part(key: str, value: object, depth: int) -> object:
     """The value of one keyword; None where it can't be read."""
-    if key in _BY_NAME:
+    if key in BY_NAME:
         return {str(name): _tidied(each, depth) for name, each in mapping_of(value).items()}
     if key in _LISTS:
         return [_tidied(each, depth) for each in listed(value)] or None

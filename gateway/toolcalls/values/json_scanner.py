@@ -18,11 +18,13 @@ MAX_DEPTH = 128
 MAX_ATOM = 256
 """Most characters of a number, which is held until it ends."""
 
+ESCAPE_START = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+"""What an escape may begin with, at the end of a text."""
+
 _BLANK = re.compile(r"[ \t\r\n]*")
 _BODY = re.compile(r'(?:[^"\\\x00-\x1f\udc00-\udfff]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 _AFTER_COMMA = re.compile(r",[ \t\r\n]{0,64}+(?P<char>[^ \t\r\n])?")
 _SPECIAL = re.compile(r'["\\\x00-\x1f\udc00-\udfff]')
-_ESCAPE_START = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _ATOM = re.compile(r"[-+.0-9A-Za-z]*+")
 _WHOLE_ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 
@@ -51,6 +53,8 @@ class Next(Enum):
 CLOSER = {"{": "}", "[": "]"}
 VALUES = (Next.VALUE, Next.ITEM_OR_END)
 STRINGS = (Next.STRING, Next.KEY_STRING)
+ENDS = (Next.COMMA_OR_END, Next.ITEM_OR_END, Next.KEY_OR_END)
+"""Where a closing bracket may stand."""
 
 
 class JsonScanner:
@@ -106,8 +110,7 @@ class JsonScanner:
         return at + 1
 
     def _may_close(self, char: str) -> bool:
-        ends = (Next.COMMA_OR_END, Next.ITEM_OR_END, Next.KEY_OR_END)
-        return self.next in ends and self._closers[-1] == char
+        return self.next in ENDS and self._closers[-1] == char
 
     def _comma(self, text: str, at: int, *, ended: bool) -> int:
         inside = self._closers[-1] == "}"
@@ -127,7 +130,7 @@ class JsonScanner:
         if end < len(text):
             if text[end] == '"':
                 return self._quote(text, end, ended=ended)
-            if not _ESCAPE_START.match(text, end):
+            if not ESCAPE_START.match(text, end):
                 return self._fail(end)
         return end
 
@@ -163,7 +166,7 @@ class JsonScanner:
         return at
 
 
-_ENDS = {
+_MISSING = {
     Next.VALUE: "null",
     Next.KEY: '"": null',
     Next.COLON: ": null",
@@ -178,4 +181,4 @@ def missing_end(text: str) -> str:
         return "{}"
     scanner = JsonScanner()
     scanner.scan(text, 0, ended=True)
-    return _ENDS.get(scanner.next, "") + "".join(reversed(scanner.closers))
+    return _MISSING.get(scanner.next, "") + "".join(reversed(scanner.closers))

@@ -257,8 +257,9 @@ class LiteralScanner:
     def _ends(self, text: str, behind: int) -> bool | None:
         loose = self._dialect.loose and self._quote in _PLAIN_QUOTES
         if loose and self._around.stops:
-            rest = behind + len(text[behind:]) - len(text[behind:].lstrip(" \t\r\n"))
-            if rest < len(text) and (sight := stops_at(text, rest, self._around.stops, ended=self._ended)) is not False:
+            blank = _BLANK.match(text, behind)
+            at = blank.end() if blank else behind
+            if at < len(text) and (sight := stops_at(text, at, self._around.stops, ended=self._ended)) is not False:
                 return sight
         return string_ends(text, behind, inside=bool(self._closers), ended=self._ended) if loose else True
 
@@ -297,7 +298,8 @@ class LiteralScanner:
         run = self._bare_value.match(text, at)
         end = run.end() if run else at
         for stop in self._around.stops:
-            end = text.find(stop, at, end) if text.find(stop, at, end) >= 0 else end
+            found = text.find(stop, at, end)
+            end = found if found >= 0 else end
         if end - at > MAX_ATOM:
             return self._fail(at)
         if end == len(text):

@@ -10,16 +10,25 @@ from collections.abc import Callable
 
 from gateway.toolcalls.stream.spelling import delimiters
 from gateway.toolcalls.values.atoms import WORDS, json_string, number
-from gateway.toolcalls.values.json_scanner import CLOSER, MAX_ATOM, MAX_DEPTH, STRINGS, VALUES, JsonScanner, Next, Scan
+from gateway.toolcalls.values.json_scanner import (
+    CLOSER,
+    ENDS,
+    ESCAPE_START,
+    MAX_ATOM,
+    MAX_DEPTH,
+    STRINGS,
+    VALUES,
+    JsonScanner,
+    Next,
+    Scan,
+)
 from gateway.toolcalls.values.string_end import Surroundings, stops_at, string_ends
 
 _BLANK = re.compile(r"[ \t\r\n]*+")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
-_ESCAPE_START = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _KEY = re.compile(r"[A-Za-z_$][\w$-]*+")
 _ATOM = re.compile(r"[-+.\w]*+")
 _NO_NUMBER = {"NaN", "Infinity", "-Infinity", "+Infinity", "nan", "undefined", "nil"}
-_MAY_END = (Next.COMMA_OR_END, Next.ITEM_OR_END, Next.KEY_OR_END)
 
 
 class MendingScanner:
@@ -36,7 +45,6 @@ class MendingScanner:
         """What is written for each of `_closers`: nothing for the second of two braces that are one."""
         self._around = around
         self._plain = plain
-        self._stops = delimiters(around.stops) if around.stops else None
         marks = tuple(stop for stop in around.stops if not stop.startswith("`"))
         self._marks = delimiters(marks) if marks else None
         """What ends the call even inside a string whose end can't be told; a code fence may stand in any text."""
@@ -71,7 +79,7 @@ class MendingScanner:
             return self._open_string(char, at)
         if self._next is Next.COMMA_OR_END:
             return self._behind_value(text, at)
-        if char in "}]" and self._next in _MAY_END:
+        if char in "}]" and self._next in ENDS:
             return self._close(char, at)
         if char == "{" and self._next is Next.KEY_OR_END and len(self._closers) < MAX_DEPTH:
             # Some templates teach `{{"name": ...}}`, which their text writes for one brace.
@@ -99,11 +107,12 @@ class MendingScanner:
 
     def _stop(self, text: str, at: int) -> int:
         """Close all brackets before a marker that ends the call; models forget them."""
-        end, whole = self._stops.find(text, at, ended=self._ended) if self._stops else (len(text), False)
-        if end != at:
+        stops = stops_at(text, at, self._around.stops, ended=self._ended)
+        if stops is None:
+            return at
+        if not stops:
             return self._fail(at)
-        if whole:
-            self._close_all()
+        self._close_all()
         return at
 
     def _close_all(self) -> None:
@@ -191,7 +200,7 @@ class MendingScanner:
         return at + 1
 
     def _escape(self, text: str, at: int) -> int:
-        if not self._ended and _ESCAPE_START.match(text, at):
+        if not self._ended and ESCAPE_START.match(text, at):
             return at
         if self._escapes and self._next is Next.STRING and text.startswith(self._quote, at + 1):
             # `C:\dir\", "mode": 1`: in a string that means its backslashes this one may be the last character.

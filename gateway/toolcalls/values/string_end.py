@@ -57,8 +57,9 @@ def string_ends(
         return _may_follow_call(text, at, around, broken=broken, ended=ended)
     if text[at] == ",":
         at = _blank(text, at + 1)
-        follows = _item if closers[depth - 1] == "]" else _member
-        return follows(text, at, around.keys if depth == 1 else (), broken=broken, ended=ended)
+        if closers[depth - 1] == "]":
+            return _item(text, at, ended=ended)
+        return _member(text, at, around.keys if depth == 1 else (), broken=broken, ended=ended)
     if text[at] == '"' and depth == len(closers) == 1 and around.keys:
         # The comma between two members may be missing, but only the schema can say that this is a member.
         return _member(text, at, around.keys, broken=True, ended=ended)
@@ -77,13 +78,11 @@ def stops_at(text: str, at: int, stops: tuple[str, ...], *, ended: bool) -> bool
     """Whether one of `stops` stands at `at`; None while more text is needed to decide."""
     if text.startswith(stops, at):
         return True
-    rest = text[at:]
-    return None if not ended and any(stop.startswith(rest) for stop in stops) else False
+    return None if not ended and any(stop.startswith(text[at : at + len(stop)]) for stop in stops) else False
 
 
-def _item(text: str, at: int, keys: Collection[str], *, broken: bool, ended: bool) -> bool | None:
+def _item(text: str, at: int, *, ended: bool) -> bool | None:
     """Whether an item of a list stands at `at`, or its end: then the comma before it is a trailing one."""
-    del keys, broken
     if at == len(text):
         return True if ended else None
     if text[at] in _VALUE_STARTS or text[at] == "]":

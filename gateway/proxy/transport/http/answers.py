@@ -13,7 +13,7 @@ from gateway.protocol.mending import BrokenAnswer, mend_message, number_of
 from gateway.protocol.messages import Failure, Malformed, Message, Response, parse_message
 from gateway.protocol.sse import LongEvent
 from gateway.proxy.transport.http.headers import media_type, status_words
-from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer, PeerError, Unfit
+from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer, PeerError, Unfit, names_session
 from gateway.proxy.transport.requests import too_long
 
 JSON: Final = "application/json"
@@ -90,7 +90,7 @@ async def read_refusal(connection: Connection, *, in_session: bool) -> Exception
     """
     body = await _read_short(connection)
     words = status_words(connection.status)
-    if in_session and connection.status in _LOST and _names_session(body.decode("utf-8", "replace")):
+    if in_session and connection.status in _LOST and names_session(body.decode("utf-8", "replace")):
         return MaybeForgotten(words + _excerpt(media_type(connection.header("content-type")), body))
     if connection.status in (401, 403):
         return NoAnswer(f"{words}: {_WAYS_OUT[connection.status]}")
@@ -113,16 +113,6 @@ async def read_refusal(connection: Connection, *, in_session: bool) -> Exception
 def redirect_words(status: int, where: str) -> str:
     """The error text for a redirect that we don't follow: to elsewhere, one too many, or one that drops the request."""
     return f"it redirects {where} ({status_words(status)}): set the `url` of this server to its new address"
-
-
-def _names_session(words: str) -> bool:
-    """Whether a refusal is about the session and not about the request.
-
-    The protocol's status for this is 404. Servers answer with other statuses too, as text or as a JSON-RPC error, with
-    a request's id or without.
-    """
-    said = words.lower()
-    return "session" in said or "initializ" in said or "initialis" in said
 
 
 async def _read_short(connection: Connection) -> bytes:
