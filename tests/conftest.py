@@ -4,11 +4,10 @@ import json
 import logging
 import os
 import re
-import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,8 @@ from hypothesis import HealthCheck, settings
 
 from gateway.engine.packaged_model import packaged_model
 from leaf_sdk.fetch import map_bytes
-from leaf_sdk.testing.gguf import gguf_model
 from leaf_sdk.vocab import TokenMap, load_map
-from leaf_sdk.vocab.byte_level import ALPHABET
+from tests.vocabularies import template_server, vocabulary_model
 
 ROOT = Path(__file__).parent.parent
 CHAT_TEMPLATES = Path(__file__).parent / "third_party" / "chat_templates"
@@ -120,20 +118,8 @@ def markers_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = "\n".join(path.read_text() for path in sorted(CHAT_TEMPLATES.glob("*.jinja")))
     plain = re.compile("</?(?:type|enum|required|description|items|name|parameters|any|key|item)>")
     markers = sorted({m for m in MARKER.findall(texts) if not plain.fullmatch(m)} | {"<no_bos>", "<no_eos>"})
-    tokens = [*ALPHABET, "he", *markers]
-    pairs = {
-        "llama.context_length": 8192,
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "gpt-2",
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": [1] * (len(tokens) - len(markers)) + [3] * len(markers),
-        "tokenizer.ggml.merges": ["h e"],
-        "tokenizer.ggml.bos_token_id": tokens.index("<no_bos>"),
-        "tokenizer.ggml.eos_token_id": tokens.index("<no_eos>"),
-        "tokenizer.ggml.add_bos_token": False,
-    }
     path = tmp_path_factory.mktemp("markers") / "markers.gguf"
-    path.write_bytes(gguf_model(pairs))
+    path.write_bytes(vocabulary_model(markers, [3] * len(markers), "<no_bos>", "<no_eos>"))
     return path
 
 
@@ -145,38 +131,8 @@ def markers_map(markers_model: Path) -> TokenMap:
 @pytest.fixture(scope="session")
 def serve_template(markers_model: Path) -> Iterator[Callable[[str], str]]:
     """The address of a real llama.cpp server with a chat template of `third_party`; it ends with the next one asked."""
-    command = [sys.executable, str(Path(__file__).parent / "template_server.py"), str(markers_model)]
-    children: list[subprocess.Popen[bytes]] = []
-
-    def ask(name: str) -> str | None:
-        stdin, stdout = children[-1].stdin, children[-1].stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write(f"{CHAT_TEMPLATES / name}.jinja\n".encode())
-        stdin.flush()
-        # Ending the server before may hang for ever, inside llama.cpp.
-        ready, _, _ = select.select([stdout], [], [], 60)
-        return stdout.readline().decode().strip() if ready else None
-
-    with ExitStack() as stack:
-
-        def start() -> None:
-            pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-            child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
-            children.append(stack.enter_context(child))
-            stack.callback(child.kill)
-
-        def serve(name: str) -> str:
-            address = ask(name)
-            if address is None:
-                children[-1].kill()
-                start()
-                address = ask(name)
-            assert address, "the template server gives no address"
-            return address
-
-        start()
-        yield serve
+    with template_server(markers_model) as serve:
+        yield lambda name: serve(CHAT_TEMPLATES / f"{name}.jinja")
 
 
 @pytest.fixture(scope="session")

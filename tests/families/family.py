@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from gateway.engine.packaged_model import packaged_model
 from leaf_sdk.testing.gguf import gguf_model
-from leaf_sdk.vocab.gguf import CONTROL, NORMAL, UNUSED, USER_DEFINED, GgufTokenizer, read_gguf_tokenizer
+from leaf_sdk.vocab.gguf import BYTE, CONTROL, NORMAL, UNUSED, USER_DEFINED, GgufTokenizer, read_gguf_tokenizer
 
 ROOT: Final = Path(__file__).parents[2]
 TOKENIZERS: Final = ROOT / ".tools" / "tokenizers"
@@ -64,28 +64,38 @@ of V3, so the `<think>` of V3.1 is plain text."""
 def family_model(family: Family) -> bytes:
     """Return the GGUF file of a family."""
     document = json.loads((TOKENIZERS / f"{family.tokenizer}.json").read_bytes())
+    vocabulary = vocabulary_pairs(document)
+    number: dict[str, int] = {text: id_ for id_, text in enumerate(vocabulary["tokenizer.ggml.tokens"])}
+    return _model(
+        family.name,
+        {
+            **vocabulary,
+            "tokenizer.ggml.pre": family.pre,
+            "tokenizer.ggml.eos_token_id": number[family.end_of_turn],
+            "tokenizer.ggml.bos_token_id": number[family.begin or family.end_of_turn],
+            "tokenizer.ggml.add_bos_token": family.begin is not None,
+        },
+        family.template,
+    )
+
+
+def vocabulary_pairs(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the tokens of a tokenizer.json, their types and the merges, as llama.cpp's converter writes them."""
     added = {each["content"]: each for each in document["added_tokens"]}
     vocab: dict[str, int] = document["model"]["vocab"] | {text: each["id"] for text, each in added.items()}
     count = max(vocab.values()) + 1
     tokens, types = [f"[PAD{number}]" for number in range(count)], [UNUSED] * count
     for text, number in vocab.items():
-        tokens[number], types[number] = text, NORMAL
+        is_byte = text.startswith("<0x") and len(text) == 6
+        tokens[number], types[number] = text, BYTE if is_byte else NORMAL
     for each in added.values():
         types[each["id"]] = CONTROL if each["special"] else USER_DEFINED
     merges = [line if isinstance(line, str) else " ".join(line) for line in document["model"]["merges"]]
-    return _model(
-        family.name,
-        {
-            "tokenizer.ggml.pre": family.pre,
-            "tokenizer.ggml.tokens": tokens,
-            "tokenizer.ggml.token_type": types,
-            "tokenizer.ggml.merges": merges,
-            "tokenizer.ggml.eos_token_id": vocab[family.end_of_turn],
-            "tokenizer.ggml.bos_token_id": vocab[family.begin or family.end_of_turn],
-            "tokenizer.ggml.add_bos_token": family.begin is not None,
-        },
-        family.template,
-    )
+    return {
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.merges": merges,
+    }
 
 
 def small_family() -> bytes:

@@ -1,8 +1,6 @@
 """A map is proven against the real engine: the model's own passes, any other is refused with what differs."""
 
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +20,8 @@ from gateway.observe.notices import TokenNotices
 from gateway.proxy import ResultTokens
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.testing import tiny_map
-from leaf_sdk.testing.gguf import gguf_model
 from leaf_sdk.vocab import TokenMap, load_map
-from leaf_sdk.vocab.byte_level import ALPHABET
+from tests.vocabularies import template_server, vocabulary_model
 
 ROOT = Path(__file__).parents[3]
 TEMPLATE = ROOT / "tests" / "third_party" / "chat_templates" / "Qwen3-Coder.jinja"
@@ -194,33 +191,16 @@ async def test_leaf_ids_of_a_control_token_that_the_map_leaves_out_are_refused(e
 def gemma_like(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A vocabulary with 300 added tokens that are text, among them `</s>`, which llama.cpp makes a control token."""
     plain = [blank * n for blank in ("\n", "\t") for n in range(2, 152)][:299]
-    tokens = [*ALPHABET, "he", "</s>", *plain, "<bos>", "<eos>"]
-    pairs = {
-        "llama.context_length": 8192,
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "gpt-2",
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": [1] * (len(ALPHABET) + 1) + [4] * 300 + [3] * 2,
-        "tokenizer.ggml.merges": ["h e"],
-        "tokenizer.ggml.bos_token_id": tokens.index("<bos>"),
-        "tokenizer.ggml.eos_token_id": tokens.index("<eos>"),
-        "tokenizer.ggml.add_bos_token": False,
-    }
+    added = ["</s>", *plain, "<bos>", "<eos>"]
     path = tmp_path_factory.mktemp("gemma") / "gemma-like.gguf"
-    path.write_bytes(gguf_model(pairs))
+    path.write_bytes(vocabulary_model(added, [4] * 300 + [3] * 2, "<bos>", "<eos>"))
     return path
 
 
 @pytest.fixture(scope="module")
 def gemma_like_url(gemma_like: Path) -> Iterator[str]:
-    command = [sys.executable, str(ROOT / "tests" / "template_server.py"), str(gemma_like)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.stdin.write(f"{TEMPLATE}\n".encode())
-        child.stdin.flush()
-        yield child.stdout.readline().decode().strip()
-        child.kill()
+    with template_server(gemma_like) as serve:
+        yield serve(TEMPLATE)
 
 
 async def test_map_with_many_added_tokens_and_one_that_the_engine_makes_control_is_proven(

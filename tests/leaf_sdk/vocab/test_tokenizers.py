@@ -21,10 +21,10 @@ from leaf_sdk.testing.gguf import gguf_model
 from leaf_sdk.testing.samples import samples
 from leaf_sdk.vocab import TokenMap, build_map, load_map
 from leaf_sdk.vocab.agreement import compare_texts
-from leaf_sdk.vocab.gguf import BYTE, CONTROL, NORMAL, UNUSED, USER_DEFINED
 from leaf_sdk.vocab.gguf_names import GGUF_NAMES
 from leaf_sdk.vocab.sentencepiece_model import read_pieces
 from leaf_sdk.vocab.tiktoken_file import CUTS
+from tests.families.family import vocabulary_pairs
 
 pytestmark = [pytest.mark.tokenizers, pytest.mark.timeout(600)]
 
@@ -125,23 +125,11 @@ def test_a_tiktoken_file_gives_the_ids_of_tiktoken():
 
 def byte_level_gguf(name: str, pre: str) -> bytes:
     """A model file with a tokenizer.json's vocabulary, its added tokens typed as llama.cpp's converter types them."""
-    document = json.loads((FOLDER / f"{name}.json").read_bytes())
-    added = {each["content"]: each for each in document["added_tokens"]}
-    vocab = document["model"]["vocab"] | {text: each["id"] for text, each in added.items()}
-    count = max(vocab.values()) + 1
-    tokens, types = [f"[PAD{i}]" for i in range(count)], [UNUSED] * count
-    for text, number in vocab.items():
-        tokens[number], types[number] = text, NORMAL
-    for each in added.values():
-        types[each["id"]] = CONTROL if each["special"] else USER_DEFINED
-    merges = [line if isinstance(line, str) else " ".join(line) for line in document["model"]["merges"]]
     return gguf_model(
         {
+            **vocabulary_pairs(json.loads((FOLDER / f"{name}.json").read_bytes())),
             "tokenizer.ggml.model": "gpt2",
             "tokenizer.ggml.pre": pre,
-            "tokenizer.ggml.tokens": tokens,
-            "tokenizer.ggml.token_type": types,
-            "tokenizer.ggml.merges": merges,
             "tokenizer.ggml.bos_token_id": 0,
             "tokenizer.ggml.eos_token_id": 1,
             "tokenizer.ggml.add_bos_token": False,
@@ -166,21 +154,12 @@ def test_every_cut_that_gguf_names_gives_the_ids_of_llama_cpp(engine_of: Engine,
 def test_merges_of_a_sentencepiece_vocabulary_give_the_ids_of_llama_cpp(engine_of: Engine, tmp_path, blanks):
     """As in files of Gemma 4, whose own vocabulary no package carries: here with that of Gemma 3."""
     document = json.loads((FOLDER / "gemma3.json").read_bytes())
-    added = {each["content"]: each for each in document["added_tokens"]}
     if blanks == "merged":
-        added = {text: each for text, each in added.items() if text.strip("\n\t▁ ")}
-    vocab = document["model"]["vocab"] | {text: each["id"] for text, each in added.items()}
-    tokens, types = [f"[PAD{i}]" for i in range(max(vocab.values()) + 1)], [UNUSED] * (max(vocab.values()) + 1)
-    for text, number in vocab.items():
-        tokens[number] = text
-        kind = BYTE if text.startswith("<0x") and len(text) == 6 else NORMAL
-        types[number] = kind if text not in added else CONTROL if added[text]["special"] else USER_DEFINED
+        document["added_tokens"] = [each for each in document["added_tokens"] if each["content"].strip("\n\t▁ ")]
     data = gguf_model(
         {
+            **vocabulary_pairs(document),
             "tokenizer.ggml.model": "gemma4",
-            "tokenizer.ggml.tokens": tokens,
-            "tokenizer.ggml.token_type": types,
-            "tokenizer.ggml.merges": [" ".join(merge) for merge in document["model"]["merges"]],
             "tokenizer.ggml.bos_token_id": 2,
             "tokenizer.ggml.eos_token_id": 1,
         }

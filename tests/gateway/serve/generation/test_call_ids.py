@@ -24,11 +24,6 @@ def wrote(*numbers: int, name: str = "now", arguments: str = "{}") -> str:
     return f"<|tool_calls_section_begin|>{''.join(calls)}<|tool_calls_section_end|>"
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture
 async def apis() -> AsyncGenerator[Apis]:
     async with running(tool_format="kimi_k2", says="It is late.") as found:

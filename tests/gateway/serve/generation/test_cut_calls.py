@@ -1,12 +1,11 @@
 """A call that a limit cuts: the APIs show it alike, streamed and whole, and take back what they have shown."""
 
 import json
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
-from tests.gateway.serve.generation.three_apis import CHAT, MESSAGES, RESPONSES, SCHEMA, TINY, Apis, running
+from tests.gateway.serve.generation.three_apis import CHAT, MESSAGES, RESPONSES, SCHEMA, TINY, Apis
 
 pytestmark = pytest.mark.anyio
 
@@ -19,17 +18,6 @@ FUNCTION = {"name": "write", "description": "Write", "parameters": SCHEMA}
 ASK = [{"role": "user", "content": "hi"}]
 TAKEN = {"input": HALF}
 """What the model reads in place of the half."""
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-async def apis() -> AsyncGenerator[Apis]:
-    async with running() as found:
-        yield found
 
 
 def chat(*messages: Any, **more: Any) -> dict[str, Any]:

@@ -18,11 +18,6 @@ WRITTEN = [("json", BARE), ("json", FENCE), ("hermes", MARKED)]
 """Formats of models, and calls of which none is written as the template writes it."""
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def ids(text: str) -> int:
     return len(TINY.encode(text, specials=True))
 

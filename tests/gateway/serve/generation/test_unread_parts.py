@@ -2,13 +2,12 @@
 
 import json
 from base64 import b64encode
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
 from tests.gateway.proxy.test_stand_in import PNG
-from tests.gateway.serve.generation.three_apis import CHAT, MESSAGES, RESPONSES, SCHEMA, Apis, running
+from tests.gateway.serve.generation.three_apis import CHAT, MESSAGES, RESPONSES, SCHEMA, Apis
 
 pytestmark = pytest.mark.anyio
 
@@ -19,17 +18,6 @@ UNKNOWN = "[content of an unknown kind: this model reads text]"
 ASK: dict[str, Any] = {"role": "user", "content": "hi"}
 FUNCTION = {"name": "look", "description": "Look", "parameters": SCHEMA}
 TEXT = {"type": "text", "text": "a screenshot:"}
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-async def apis() -> AsyncGenerator[Apis]:
-    async with running() as found:
-        yield found
 
 
 def chat(content: Any) -> dict[str, Any]:

@@ -60,6 +60,14 @@ def python_reads(text: str) -> bool:
     return True
 
 
+def wrong_after(text: str, good: int) -> JsonScanner:
+    """A scanner that has found a text wrong at this place."""
+    scanner = JsonScanner()
+    assert scanner.scan(text, 0) == good
+    assert scanner.state is Scan.WRONG
+    return scanner
+
+
 def whole(text: str) -> bool:
     scanner = JsonScanner()
     end = scanner.scan(text, 0, ended=True)
@@ -115,9 +123,7 @@ def test_a_beginning_of_json_is_never_wrong(text: str, cut: int) -> None:
     ],
 )
 def test_wrong_text_is_read_up_to_what_is_wrong(text: str, good: int) -> None:
-    scanner = JsonScanner()
-    assert scanner.scan(text, 0) == good
-    assert scanner.state is Scan.WRONG
+    scanner = wrong_after(text, good)
     assert scanner.scan(text, good) == good
 
 
@@ -163,9 +169,7 @@ def test_a_quote_and_a_comma_are_held_until_what_follows_shows_that_they_are_mea
     ],
 )
 def test_a_quote_that_can_not_end_its_string_is_where_the_text_is_wrong(text: str, good: int) -> None:
-    scanner = JsonScanner()
-    assert scanner.scan(text, 0) == good
-    assert scanner.state is Scan.WRONG
+    wrong_after(text, good)
 
 
 def test_a_number_without_end_and_a_nest_without_bottom_are_refused() -> None:
