@@ -110,9 +110,10 @@ class HttpWire:
         if "method" in message and "id" in message:
             self._posts[message["id"]] = asyncio.create_task(self._post(message))
             return
-        # What is only told may come when the other side has ended: a server may ask as late as that.
-        with suppress(aiohttp.ServerDisconnectedError, aiohttp.ClientConnectorError):
-            await self._post(message)
+        # What is only told may come when either side has ended: a server may ask as late as that.
+        with suppress(aiohttp.ClientConnectionError):
+            if not self._session.closed:
+                await self._post(message)
 
     async def _post(self, message: Message) -> None:
         headers = {**self._headers, **(_modern_headers(message) if self._modern else {})}

@@ -1,14 +1,21 @@
-"""Answers a call of `say` when somebody has written into the named pipe of the environment variable GATE."""
+"""Answers a call of `say` with the next line that somebody writes into the named pipe of the environment variable GATE."""
 
 import os
-from pathlib import Path
-from typing import Any
+from functools import cache
+from typing import Any, TextIO
 
 from transport import answer, serve
 
 
+@cache
+def gate() -> TextIO:
+    """The pipe, open for good: a writer never meets a reader that is just leaving. Opened by the first call."""
+    # For writing too, or the first writer that leaves would end it.
+    return os.fdopen(os.open(os.environ["GATE"], os.O_RDWR))
+
+
 def answer_later(request: dict[str, Any]) -> None:
-    text = Path(os.environ["GATE"]).read_text()
+    text = gate().readline().removesuffix("\n")
     answer(request, {"content": [{"type": "text", "text": text}]})
 
 

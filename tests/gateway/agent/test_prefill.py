@@ -255,7 +255,7 @@ async def test_a_result_that_is_there_already_waits_for_nothing(open_stage, monk
 
 
 class Real:
-    """The embedded engine, and a tool that says what is written into `gate`."""
+    """The embedded engine, and a tool that says the next line that is written into `gate`."""
 
     def __init__(self, services: Services, gate: Path) -> None:
         self.services = services
@@ -274,7 +274,7 @@ class Real:
         return "".join(event.text for event in self.events if isinstance(event, Content))
 
     async def say(self, text: str = "It is 42.") -> None:
-        await anyio.to_thread.run_sync(self._gate.write_text, text, abandon_on_cancel=True)
+        await anyio.to_thread.run_sync(self._gate.write_text, text + "\n", abandon_on_cancel=True)
 
     def turns(self) -> list[GenerationFinished]:
         return [event for event in self.events if isinstance(event, GenerationFinished)]
