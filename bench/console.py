@@ -10,12 +10,12 @@ import asyncio
 import re
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 import httpx2
@@ -30,9 +30,11 @@ from gateway.benchmark.processor import cpu_seconds
 
 _ROUNDS: Final = 10
 _SECONDS: Final = 6.0
-"""Three times the pause of a page, so that each sample has the same number of its requests."""
+"""Three times the pause of a page."""
 _PAUSE: Final = 2.0
 """Seconds that `static/live.js` pauses."""
+_OFTEN: Final = 8
+"""How many times as often the pages are asked for here."""
 _AT_ONCE: Final = 16
 _IDS: Final = 32
 """Ids of an answer."""
@@ -89,7 +91,7 @@ class _Person:
                 raise ConnectionError(f"{path} answers {answer.status_code}")
             shown = {"if-none-match": answer.headers["etag"]}
             self.asked += 1
-            await anyio.sleep(_PAUSE)
+            await anyio.sleep(_PAUSE / _OFTEN)
 
 
 async def _calls(gateway: Gateway) -> Load:
@@ -128,6 +130,14 @@ def _answers(http: httpx2.AsyncClient) -> Load:
     return ask
 
 
+class _Pair(NamedTuple):
+    """CPU microseconds of each answer, and how many times as often as a browser would the pages were asked for."""
+
+    looking: float
+    alone: float
+    times: float
+
+
 async def _cost(pid: int, load: Load, seconds: float) -> float:
     """Return the gateway's CPU time per answer, in microseconds."""
     began = cpu_seconds(pid)
@@ -148,26 +158,26 @@ async def _measure(gateway: Gateway, rounds: int, seconds: float) -> dict[str, A
         answered = 0
         while answered < _BEFORE:
             answered += await loads["answers"](1.0)
-        taken: dict[str, dict[bool, list[float]]] = {name: {True: [], False: []} for name in loads}
+        taken: dict[str, list[_Pair]] = {name: [] for name in loads}
         for turn in range(rounds + 1):
             for name, load in loads.items():
+                cost: dict[bool, float] = {}
+                asked = person.asked
                 for looking in (True, False) if turn % 2 else (False, True):
-                    if looking:
-                        async with person.looking():
-                            cost = await _cost(pid, load, seconds)
-                    else:
-                        cost = await _cost(pid, load, seconds)
-                    # The first round warms up.
-                    taken[name][looking] += [cost] if turn else []
-    return {name: _compared(costs) for name, costs in taken.items()} | {"pages_asked": person.asked}
+                    async with person.looking() if looking else nullcontext():
+                        cost[looking] = await _cost(pid, load, seconds)
+                times = (person.asked - asked) / (len(_PAGES) * seconds / _PAUSE)
+                # The first round warms up.
+                taken[name] += [_Pair(cost[True], cost[False], times)] if turn else []
+    return {name: _compared(pairs) for name, pairs in taken.items()}
 
 
-def _compared(costs: Mapping[bool, list[float]]) -> dict[str, Any]:
-    pairs = list(zip(costs[True], costs[False], strict=True))
+def _compared(pairs: Sequence[_Pair]) -> dict[str, Any]:
     return {
-        "pages open": summary(costs[True]),
-        "nobody signed in": summary(costs[False]),
-        "ratio": summary([looking / alone for looking, alone in pairs]),
+        "pages open": summary([pair.looking for pair in pairs]),
+        "nobody signed in": summary([pair.alone for pair in pairs]),
+        "times as often": summary([pair.times for pair in pairs]),
+        "ratio": summary([1 + (pair.looking / pair.alone - 1) / pair.times for pair in pairs]),
     }
 
 
