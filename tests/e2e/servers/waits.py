@@ -1,4 +1,4 @@
-"""Answers a call of `say` with the next line that somebody writes into the named pipe of the environment variable GATE."""
+"""Answers a call of `say` with the next line that is written into the named pipe of the environment variable GATE."""
 
 import os
 from functools import cache
