@@ -23,7 +23,7 @@ _ESCAPE: Final = r"[dDwWsSnrtfv0^$\\.*+?()\[\]{}|/]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]
 _OFTEN: Final = r"(?:(?:[?*+]|\{\d{1,4}(?:,\d{0,4})?\})\??)?"
 _PLAIN_PATTERN: Final = re.compile(
     rf"(?>(?:[^\\\[\](){{}}?*+|^$]|\\(?:{_ESCAPE})|\[\^?(?:[^\\\[\]^]|\\(?:{_ESCAPE}|-))+\]|\)){_OFTEN}"
-    r"|\((?:\?(?:[:=!]|<[=!]))?|[|^$]|\\[bB])*+"
+    r"|\((?:\?(?:[:=!]|<[=!]))?|[|^$]|\\[bB])*"
 )
 """Patterns that Python and JavaScript (with its flag `u`) read alike, of the parts that schemas are usually made of."""
 _LOOKS: Final = re.compile(r"\(\?<?[=!]")

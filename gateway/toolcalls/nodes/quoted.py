@@ -11,7 +11,8 @@ from gateway.toolcalls.nodes.readers import MAX_WORD, First, Node, Steps
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 
-_STRING_BODY = r'"(?:[^"\\\x00-\x1f\udc00-\udfff]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'
+_PLAIN = r'[^"\\\x00-\x1f\udc00-\udfff]*+'
+_STRING_BODY = rf'"{_PLAIN}(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}){_PLAIN})*'
 _STRING = re.compile(_STRING_BODY + '"')
 _STRING_START = re.compile(_STRING_BODY + r"(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 _OTHER_WORD = re.compile(r"'(?P<quoted>[^'\\\x00-\x1f]++)'|(?P<bare>[A-Za-z_$][\w$.-]*+)(?=[ \t]*+[:,}\n])")
@@ -35,7 +36,7 @@ def read_word(at: Cursor) -> Generator[None, None, str | None]:
             word = found["quoted"] or found["bare"]
             at.take(found.end())
             return at.spelling.plain(word)
-        begun = any(start.match(at.buffer, at.position) for start in (_STRING_START, _OTHER_START))
+        begun = any(start.match(at.buffer, at.position, limit) for start in (_STRING_START, _OTHER_START))
         if at.ended or at.unread >= MAX_WORD or (at.unread and not begun):
             return None
         yield

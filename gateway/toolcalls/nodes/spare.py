@@ -13,8 +13,8 @@ from gateway.toolcalls.stream.cursor import Cursor
 _MAX_SPARE = 64
 """Most characters of spare brackets and whitespace that are held until it is clear what follows."""
 
-_BRACES = re.compile(r"\}(?:[ \t\r\n]*+\})*+[ \t\r\n]*+")
-_BRACKETS = re.compile(r"[}\]](?:[ \t\r\n]*+[}\]])*+[ \t\r\n]*+")
+_BRACES = re.compile(r"\}[ \t\r\n}]*+")
+_BRACKETS = re.compile(r"[}\]][ \t\r\n}\]]*+")
 
 
 def skip_spare(at: Cursor, followers: tuple[str, ...], *, braces: bool = False) -> Generator[None, None, None]:

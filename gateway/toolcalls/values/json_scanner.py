@@ -22,7 +22,9 @@ ESCAPE_START = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 """What an escape may begin with, at the end of a text."""
 
 _BLANK = re.compile(r"[ \t\r\n]*")
-_BODY = re.compile(r'(?:[^"\\\x00-\x1f\udc00-\udfff]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_PLAIN = r'[^"\\\x00-\x1f\udc00-\udfff]*+'
+_BODY = re.compile(rf'{_PLAIN}(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}){_PLAIN}){{0,4096}}')
+# The number bounds the memory of a match; what is left of a string is read next.
 _AFTER_COMMA = re.compile(r",[ \t\r\n]{0,64}+(?P<char>[^ \t\r\n])?")
 _SPECIAL = re.compile(r'["\\\x00-\x1f\udc00-\udfff]')
 _ATOM = re.compile(r"[-+.0-9A-Za-z]*+")
@@ -130,7 +132,7 @@ class JsonScanner:
         if end < len(text):
             if text[end] == '"':
                 return self._quote(text, end, ended=ended)
-            if not ESCAPE_START.match(text, end):
+            if end == at and not ESCAPE_START.match(text, end):
                 return self._fail(end)
         return end
 

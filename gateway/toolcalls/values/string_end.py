@@ -14,7 +14,7 @@ MAX_BEHIND = 512
 """Most characters after a quote that are held until it is clear whether the quote ends its string."""
 
 _BLANK = re.compile(r"[ \t\r\n]*+")
-_QUOTED_KEY = re.compile(r"""(?P<quote>["'])(?P<key>(?:(?!(?P=quote))[^\\\n]|\\.)*+)(?P<end>(?P=quote)[ \t\r\n]*+)?""")
+_QUOTED_KEY = re.compile(r"""(?P<quote>["'])(?P<key>(?:(?!(?P=quote))[^\\\n]|\\.)*)(?P<end>(?P=quote)[ \t\r\n]*+)?""")
 _BARE_KEY = re.compile(r"(?P<key>[A-Za-z_$][\w$-]*+)[ \t\r\n]*+")
 _WORD = re.compile(r"[A-Za-z]++")
 _VALUE_STARTS = "\"'{[-0123456789"

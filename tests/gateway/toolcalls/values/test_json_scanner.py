@@ -172,6 +172,14 @@ def test_a_quote_that_can_not_end_its_string_is_where_the_text_is_wrong(text: st
     wrong_after(text, good)
 
 
+def test_a_string_of_very_many_escapes_is_read_whole() -> None:
+    text = '"' + r"a\n" * 10_000 + '"'
+    scanner = JsonScanner()
+
+    assert scanner.scan(text, 0, ended=True) == len(text)
+    assert scanner.state is Scan.WHOLE
+
+
 def test_a_number_without_end_and_a_nest_without_bottom_are_refused() -> None:
     scanner = JsonScanner()
     assert scanner.scan("[" + "1" * (MAX_ATOM + 1), 0) == 1
