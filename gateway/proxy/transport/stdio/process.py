@@ -9,7 +9,8 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final, cast
 
 import anyio
@@ -204,6 +205,19 @@ class Child(asyncio.SubprocessProtocol):
         return self.exited.is_set()
 
 
+def _keep_to_yourself() -> None:
+    """Called in the child before its program starts, which gets its own three descriptors and no others.
+
+    uvloop leaves the child's ends of its pipes open a second time: a program that closes its stdout would not be seen
+    to have done so.
+    """
+    with suppress(OSError):
+        for path in Path("/dev/fd").iterdir():
+            with suppress(OSError):
+                if int(path.name) > _STDERR:
+                    os.set_inheritable(int(path.name), False)
+
+
 @asynccontextmanager
 async def run_child(config: UpstreamConfig, child: Child, watchdog: Watchdog | None = None) -> AsyncGenerator[None]:
     """Run the upstream's command as `child`. Leaving the context ends the process, whatever it does.
@@ -222,6 +236,7 @@ async def run_child(config: UpstreamConfig, child: Child, watchdog: Watchdog | N
             env=child_environment(config.env),
             cwd=config.cwd,
             start_new_session=True,
+            preexec_fn=_keep_to_yourself,
         )
     try:
         if watchdog is not None:

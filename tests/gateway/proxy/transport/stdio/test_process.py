@@ -53,6 +53,32 @@ def running(program: str, *args: str) -> UpstreamConfig:
     return UpstreamConfig("it", command=sys.executable, args=("-c", program, *args))
 
 
+SHOWS_SOCKETS = """
+import os
+found = {}
+for name in os.listdir("/proc/self/fd"):
+    try:
+        found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+    except OSError:
+        pass
+print(sorted(n for n, what in found.items() if what.startswith(("socket", "pipe")) and n > 2), flush=True)
+"""
+
+
+async def test_child_has_no_descriptors_of_pipes_and_sockets_but_its_own_three() -> None:
+    ear = Ear(1)
+    with anyio.fail_after(60):
+        async with run_child(running(SHOWS_SOCKETS), child_of(ear)):
+            await ear.enough.wait()
+    assert ear.said == b"[]\n"
+
+
+async def test_program_that_does_not_exist_is_still_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        async with run_child(UpstreamConfig("it", command="/no-such-program"), child_of(Ear(1))):
+            pass
+
+
 class PipesOfOneThatIsGone:
     """Of a process that has exited: its output is not read to its end."""
 
