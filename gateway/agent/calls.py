@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from gateway.agent.argument_ids import spelled_arguments
@@ -114,7 +115,7 @@ class CallRunner:
         try:
             arguments = _arguments(call.arguments, _allowed(call.name, offered, allows))
             if call.name == finder.SEARCH:
-                found = finder.search(self._proxy.tools(principal), arguments)
+                found = await anyio.to_thread.run_sync(finder.search, self._proxy.tools(principal), arguments)
                 return Answered(call, CallOutcome(found, ending_of(found)), time.perf_counter() - started)
             if call.name == finder.CALL:
                 call, arguments = self._found(call, arguments, principal)

@@ -12,7 +12,16 @@ from typing import Final, Literal
 
 from gateway.agent.conversation import PROMPT_TAIL, Conversation
 from gateway.errors import RequestInvalid
-from gateway.toolcalls import AnswerForm, CallTrigger, ToolSpec, answer_grammar, call_grammar, call_triggers, loosened
+from gateway.toolcalls import (
+    AnswerForm,
+    CallTrigger,
+    ToolSpec,
+    answer_grammar,
+    call_grammar,
+    call_triggers,
+    has_too_many_ways,
+    loosened,
+)
 
 _SHOWN: Final = 20
 """Most tool names that an error message lists."""
@@ -73,9 +82,9 @@ class Hold:
 
     def loosening(self, too_much: Callable[[ToolSpec], bool]) -> "Hold":
         """Return a hold that is loose for those of its tools for which `too_much` is true."""
-        tools = tuple(loosened(tool) if too_much(tool) else tool for tool in self.tools)
-        found = (tool.name for tool in self.tools if too_much(tool))
-        return replace(self, tools=tools, loose=self.loose.union(found))
+        found = frozenset(tool.name for tool in self.tools if too_much(tool))
+        tools = tuple(loosened(tool) if tool.name in found else tool for tool in self.tools)
+        return replace(self, tools=tools, loose=self.loose | found)
 
 
 def check_choice(choice: ToolChoice, tools: Sequence[ToolSpec]) -> None:
@@ -123,7 +132,11 @@ def hold_for(
     tools = tuple(tool for tool in conversation.tools if choice.allows(tool.name))
     if not tools and form is None:
         return None
-    too_much = conversation.ready.loose.__contains__
+    loose = conversation.ready.loose
+
+    def too_much(tool: ToolSpec) -> bool:
+        return tool in loose or has_too_many_ways(tool.parameters)
+
     if form is None and choice.mode != "required":
         hold = _hold_of_calls(conversation, tools, parallel=parallel) if always else None
         return None if hold is None else hold.loosening(too_much)

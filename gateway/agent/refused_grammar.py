@@ -20,7 +20,10 @@ from gateway.toolcalls import Diagnostic, ToolSpec, too_much
 
 _PLAINEST: Final = ToolSpec("f", "", {"type": "object"})
 """A tool whose grammar is refused only by engines that refuse every grammar."""
-_LOOSE: Final = "the engine refuses the grammar for the arguments of {}: any JSON object is accepted there"
+_LOOSE: Final = (
+    "no grammar holds the arguments of {}: the engine refuses it, or the schema is too large, or too many of its "
+    "alternatives begin alike; any JSON object is accepted there"
+)
 
 _REFUSED: Final = "the engine refuses the grammar of its schema; the arguments of its calls may be any JSON object"
 

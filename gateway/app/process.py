@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app.at_home import AtHome
 from gateway.app.garbage import settle_memory
+from gateway.app.loop_watch import LoopWatch
 from gateway.app.refuse_while_stopping import stopping
 from gateway.app.reload import Reloader, Reread
 from gateway.app.role import ALONE, ProcessRole
@@ -168,12 +169,12 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, ro
 
         shutdown.ready(drain)
         settle_memory()
-        admin_url = url_of_socket(config.serve.admin_host, sockets.admin)
-        await _announce(config, services, url_of_socket(config.serve.host, sockets.faces), admin_url, console)
+        urls = url_of_socket(config.serve.host, sockets.faces), url_of_socket(config.serve.admin_host, sockets.admin)
+        await _announce(config, services, *urls, console)
         role.ready()
         async with anyio.create_task_group() as following:
-            besides = {PinFile().path: services.proxy.list_again}
-            following.start_soon(reloader.follow, services.proxy.reload, besides)
+            following.start_soon(LoopWatch(services.metrics.loop_held).run)
+            following.start_soon(reloader.follow, services.proxy.reload, {PinFile().path: services.proxy.list_again})
             following.start_soon(services.costs.follow, services.proxy, services.metrics.servers)
             async with anyio.create_task_group() as serving:
                 for server, listener in zip(servers, (sockets.faces, sockets.admin), strict=True):

@@ -74,7 +74,8 @@ class TrajectoriesSection(Section):
     path: str | None = Field(
         default=None,
         description="File to which one JSON line per answer of `/v1` is written: its ids, and where each came "
-        "from; unset: there is none. The file contains everything that was said.",
+        "from; unset: there is none. The file contains everything that was said: ids are text, since anybody with the "
+        "tokenizer can decode them, and `console.texts` does not apply to it.",
     )
     logprobs: bool = Field(
         default=_TRAJECTORIES.logprobs,

@@ -31,9 +31,10 @@ class ConsoleSection(Section):
     texts: Literal["auto", "off", "on"] = Field(
         default=CONSOLE.texts,
         description="`on`: the console shows the text of all callers' conversations, with secrets masked, to everybody "
-        "who signs in. `off`: it shows counts and sources only, no text and no token ids, since ids can be turned back "
-        "into text. `auto`: each person who signs in can switch, for their own session; text is shown at first if the "
-        "admin port is on loopback, no proxy stands between, and there are no API keys and no OAuth issuer.",
+        "who signs in. `off`: it shows counts and sources only, no text and no token ids, since ids are text: anybody "
+        "with the tokenizer can decode them. `auto`: each person who signs in can switch, for their own session; text "
+        "is shown at first if the admin port is on loopback, no proxy stands between, and there are no API keys and no "
+        "OAuth issuer.",
     )
     token: Annotated[str, Field(min_length=SHORTEST)] | None = Field(
         default=CONSOLE.token,

@@ -50,6 +50,12 @@ def is_json_result(message: Message) -> bool:
     return message["role"] == "tool" and str(message.get("content") or "").lstrip()[:1] in ("{", "[")
 
 
+def argument_characters(messages: Sequence[Message]) -> int:
+    """How long the arguments of all calls are: every name and text in them is looked at."""
+    calls = (call for message in messages for call in message.get("tool_calls") or ())
+    return sum(len(text) for call in calls if isinstance(text := call["function"].get("arguments"), str))
+
+
 class Signs:
     """The signs that replace or guard the words of others in one engine's renderings; no text of others has them."""
 

@@ -28,6 +28,7 @@ from gateway.engine.maps import MapSet, needs_engine, resolve_maps
 from gateway.engine.model_watch import ModelFile
 from gateway.engine.outage import Outage, first_words, until_file_changes
 from gateway.engine.prefill import Prefill
+from gateway.engine.pulse import Pulse
 from gateway.engine.rates import Rates
 from gateway.engine.shapes import Shapes
 from gateway.engine.slot_files import SlotFiles, open_slot_files, own_part, slot_table
@@ -152,6 +153,7 @@ class EngineRoute:
         self._rates = Rates()
         self.slot_files: SlotFiles | None = None
         self._ready: ReadyEngine | None = None
+        self._was_stuck = False
         self._closed: EngineError = EngineStarting(first_words(self._settings))
         self._outage = Outage(name)
         self._file = ModelFile(self._settings)
@@ -277,11 +279,12 @@ class EngineRoute:
             return error
         self._attempted.set()
         try:
-            await self._until_lost(engine)
+            stuck = await self._until_lost(engine, slots)
         except anyio.get_cancelled_exc_class():
             await slots.keep()
             raise
-        return EngineUnavailable(await self._why_lost(engine))
+        self._was_stuck = stuck is not None
+        return EngineUnavailable(stuck or await self._why_lost(engine))
 
     async def _why_lost(self, engine: EngineClient) -> str:
         if self._server is None:
@@ -295,6 +298,7 @@ class EngineRoute:
 
     async def _open(self, engine: EngineClient, tasks: TaskGroup) -> SlotTable:
         self._lost = anyio.Event()
+        await self._must_turn(engine)
         proven = await engine.prove(self._proof)
         facts, token_map = own_part(proven.facts, engine.keeper, self._settings.slot_range), proven.token_map
         template = ChatTemplate(engine, facts, token_map)
@@ -341,14 +345,39 @@ class EngineRoute:
             raise EngineUnavailable("the engine needs a token map; start the gateway with --map auto or --map PATH")
         return Proven(facts, self.maps.session)
 
-    async def _until_lost(self, engine: EngineClient) -> None:
-        """Return when the engine is gone. It is checked at each poll, when its process ends, and on a reported loss."""
+    async def _until_lost(self, engine: EngineClient, slots: SlotTable) -> str | None:
+        """Return when the engine is gone: None, or the sentence that says why it is of no use though it is there.
+
+        It is checked at each poll, when its process ends, and on a reported loss.
+        """
+        pulse = self._pulse(engine) if slots.chooses else None
         while True:
             with anyio.move_on_after(_POLL):
                 await self._lost.wait()
             if not await self._still_there(engine):
-                return
+                return None
             self._lost = anyio.Event()
+            if pulse is not None and (stuck := await pulse.stuck()) is not None:
+                return f"{stuck}; {self._way_out}"
+            if self._server is not None and slots.jammed is not None:
+                return f"slot {slots.jammed} of the engine does not stop working; {self._way_out}"
+
+    @property
+    def _way_out(self) -> str:
+        return "the gateway restarts it" if self._server else "the gateway uses it again once it answers"
+
+    def _pulse(self, engine: EngineClient) -> Pulse | None:
+        """The watch over the engine's own loop, if that can be asked."""
+        keeper = engine.keeper
+        if keeper is None:
+            return None
+        return Pulse(lambda: keeper.is_at_rest(0), lambda: engine.told, self._settings.idle_timeout)
+
+    async def _must_turn(self, engine: EngineClient) -> None:
+        """Raise `EngineUnavailable` for an engine that was stuck and still is."""
+        if self._was_stuck and (pulse := self._pulse(engine)) is not None and not await pulse.answers():
+            raise EngineUnavailable(f"the engine is still stuck; {self._way_out}")
+        self._was_stuck = False
 
     async def _still_there(self, engine: EngineClient) -> bool:
         """Whether the engine is healthy. Asks a few times, since an engine that is only busy is not lost."""

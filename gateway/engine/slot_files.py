@@ -147,6 +147,7 @@ async def slot_table(
         salt=partial(salt_of, config.engine.api_key) if facts.can.salts and config.engine.isolate else None,
         share=config.limits.principal_share,
         swapper=swapper,
+        rest_time=config.engine.idle_timeout,
     )
 
 

@@ -69,6 +69,7 @@ class SlotTable:
         share: float = 1.0,
         swapper: Swapper | None = None,
         salt: Callable[[str], str] | None = None,
+        rest_time: float = _REST_TIME,
     ) -> None:
         """Start with all slots free and none known to be at rest.
 
@@ -81,12 +82,16 @@ class SlotTable:
             share: part of the queue that one principal may fill.
             swapper: keeps in files what slots held, if they are ours; only with `at_rest`.
             salt: returns a principal's salt, if the engine keeps caches apart by it; only without `at_rest`.
+            rest_time: seconds that a slot may go on working after it was told to stop.
         """
         self._free = [Slot(number) for number in range(first, first + count)]
         self._at_rest = at_rest
         self._isolate = isolate
         self._salt = salt
         self.swapper = swapper
+        self._rest_time = rest_time
+        self.jammed: int | None = None
+        """The slot that did not come to rest in time, if one has not."""
         self._left = LeftBehind()
         self._clock = 0
         self._count = count
@@ -213,13 +218,14 @@ class SlotTable:
         if self._at_rest is None:
             return None
         pause = _LOOK
-        with anyio.move_on_after(_REST_TIME):
+        with anyio.move_on_after(self._rest_time):
             while not slot.at_rest:
                 slot.at_rest = await self._at_rest(slot.number)
                 if not slot.at_rest:
                     await anyio.sleep(pause)
                     pause = min(pause * 2, _LOOK_MAX)
         if not slot.at_rest:
+            self.jammed = slot.number
             raise EngineUnavailable(
                 f"slot {slot.number} of the engine is still busy with a generation that was cancelled; try again"
             )

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from gateway.engine.foreign import Foreign, Signs, is_json_result
+import anyio.to_thread
+
+from gateway.engine.foreign import Foreign, Signs, argument_characters, is_json_result
 from gateway.engine.histories import Numbered, histories
 from gateway.engine.interface import Engine, EngineFacts, Message, Options
 from gateway.engine.markers import MarkerGuard
@@ -43,8 +45,13 @@ from gateway.engine.scaffold import (
 from gateway.engine.template_options import NO_OPTIONS
 from gateway.errors import EngineRefused, TemplateRefused
 from gateway.observe.escape import cut_text
+from gateway.toolcalls.schema.budget import is_larger
 from leaf_sdk.vocab import TokenMap
 
+_LARGE = 5_000
+"""Values in definitions of tools from which on they are prepared in a thread: each takes up to 20 us."""
+_CHARACTERS = 10
+"""Characters of a call's arguments that count as a value, at least."""
 _KEPT = 256
 """Shapes of turns for which the text that follows is remembered."""
 _SHOWN = 200
@@ -134,7 +141,7 @@ class ChatTemplate:
     ) -> "Prompt":
         read = any(map(is_json_result, messages)) and await self.reads_results()
         foreign = Foreign(self._signs)
-        text = await self._render(foreign.messages(messages, marked=True, results_read=read), foreign.tools(tools))
+        text = await self._shown(foreign, messages, tools, marked=True, results_read=read)
         text = restored(text, foreign)
         marks = shown_once(text, foreign)
         if marks is not None:
@@ -145,9 +152,26 @@ class ChatTemplate:
             raise self._no_place("tool results")
         # The template reads or rewrites a content, so it gets the contents themselves, guarded like everything else.
         foreign = Foreign(self._signs)
-        text = await self._render(foreign.messages(messages, marked=False), foreign.tools(tools))
+        text = await self._shown(foreign, messages, tools, marked=False)
         ids, parts = rendered_ids(restored(text, foreign), (), self._pieces)
         return Prompt(ids, by_shape=False, parts=parts)
+
+    async def _shown(
+        self,
+        foreign: Foreign,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        *,
+        marked: bool,
+        results_read: bool = False,
+    ) -> str:
+        """The rendering of a conversation. Prepared in a thread where it holds very many names and values."""
+
+        def prepare() -> tuple[Sequence[Message], Sequence[Mapping[str, Any]]]:
+            return foreign.messages(messages, marked=marked, results_read=results_read), foreign.tools(tools)
+
+        large = is_larger(tools, _LARGE) or argument_characters(messages) > _LARGE * _CHARACTERS
+        return await self._render(*(await anyio.to_thread.run_sync(prepare) if large else prepare()))
 
     def _with_contents(
         self, marks: Sequence[Mark], turns: Sequence[Region], foreign: Foreign, known: Mapping[int, Known]

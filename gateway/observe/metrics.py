@@ -67,6 +67,9 @@ class Metrics:
         makers = Makers(self.registry, self.described, self._counter, self._gauge, self._histogram)
         self.servers = ServerMetrics(makers, self._servers)
         self._gauge("codec_tasks", "Tasks of the event loop, running and waiting.").set_function(count_tasks)
+        self._held = self._counter(
+            "codec_loop_held", "Times that something held the event loop for more than 250 ms; the log says what."
+        )
         ProcessCollector(registry=self.registry)
 
     def _build_tokens(self) -> None:
@@ -300,6 +303,10 @@ class Metrics:
     def chat_request(self, outcome: str) -> None:
         """One chat request was answered; `outcome` is one of CHAT_OUTCOMES."""
         self._chats.labels(one_of(CHAT_OUTCOMES, outcome)).inc()
+
+    def loop_held(self) -> None:
+        """Something held the event loop for too long."""
+        self._held.inc()
 
     def get_shim_metrics(self) -> dict[str, Any]:
         """What tokenizing cost and what leaf tools saved, as plain JSON values (counts, seconds, an ISO time)."""

@@ -7,6 +7,7 @@ A clash of names at the start stops the gateway. It asks no server: it reads wha
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from gateway.observe.logs import get_logger
@@ -44,6 +45,11 @@ class Clash:
         return self.what in ("tool", "prompt")
 
     def __str__(self) -> str:
+        if self.what == "overlap":
+            return (
+                f"resource templates {self.name!r} of the servers {self.kept!r} and {self.hidden!r} fit the same URIs, "
+                f"and the first server keeps those; leave one of the templates out (`exclude`) if that is not meant"
+            )
         who = f"server {self.kept!r} and by server {self.hidden!r}"
         if self.kept == self.hidden:
             who = f"server {self.kept!r} twice"
@@ -80,6 +86,9 @@ class Catalog:
             clashes.append(
                 Clash("resource template" if claim.is_template else "resource", claim.pattern, kept, claim.server)
             )
+        for kept, other in islice(self.uris.overlaps(), _NAMED):
+            patterns = f"{kept.pattern[:_WORD]} and {other.pattern[:_WORD]}"
+            clashes.append(Clash("overlap", patterns, kept.server, other.server))
         self.clashes = tuple(clashes)
         for clash in clashes:
             if len(self._warned) >= _NAMED:

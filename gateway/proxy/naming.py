@@ -7,7 +7,7 @@ choice and stays as it is. What the operator excluded has no public name. Pure: 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -30,6 +30,8 @@ class ToolEntry:
     """The upstream's raw Tool object, with the public name and, if the operator set one, the operator's description."""
     annotations: tuple[Annotation, ...] = ()
     """The arguments that a modern HTTP server wants repeated in headers."""
+    words: dict[str, float] = field(default_factory=dict[str, float], compare=False, repr=False)
+    """The weight of each of its words in a search, empty until the first one (`tool_search.py`)."""
 
 
 class Naming:

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any, Final, cast
 
 import anyio
+import anyio.to_thread
 
 from gateway.errors import RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.protocol.annotations import headers_for
@@ -162,7 +163,7 @@ class Router:
     async def _find(self, params: dict[str, Any], arguments: Mapping[str, Any], caller: Caller) -> CallOutcome:
         if params["name"] == finder.SEARCH:
             tools = [e for e in self._catalog.tools.values() if caller.principal.may_call(e.server, e.name)]
-            found = _in_era(finder.search(tools, arguments), caller)
+            found = _in_era(await anyio.to_thread.run_sync(finder.search, tools, arguments), caller)
             return CallOutcome(found, ending_of(found), tool=finder.SEARCH)
         # From here on it is as if the tool had been called by its own name: the rest of the request stays the same.
         inner = {key: arguments[key] for key in ("name", "arguments") if arguments.get(key) is not None}

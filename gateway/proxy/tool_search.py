@@ -2,13 +2,13 @@
 
 A list of some hundred tools costs a model more tokens than its question. If the operator turns this on, clients see
 only these two, and a model asks for the definitions that fit what it wants to do. Turns a query into the definitions
-that share words with it, ranked by those words; rare words count more. Pure.
+that share words with it, ranked by those words; rare words count more. A definition is split into words once, by the
+first search: with thousands of long ones that takes seconds, so callers search in a thread. Pure.
 """
 
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -48,6 +48,8 @@ NAMES: Final = frozenset({SEARCH, CALL})
 _MOST: Final = 50
 _USUAL: Final = 8
 _QUERY: Final = 2000
+_WANTED: Final = 64
+"""Maximum number of different words of a query."""
 _WORD: Final = re.compile(r"[a-z]+|\d+|[^\W\d_a-z]+", re.IGNORECASE)
 _CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _IN_NAME: Final = 3.0
@@ -68,8 +70,8 @@ def search(entries: Sequence[ToolEntry], arguments: Mapping[str, Any]) -> dict[s
 def rank(entries: Sequence[ToolEntry], query: str) -> list[ToolEntry]:
     """The tools that share a word with the query, best first; tools with equal scores keep their order."""
     bags = [_bag(entry) for entry in entries]
-    seen = Counter(word for bag in bags for word in bag)
-    wanted = set(_words(query[:_QUERY]))
+    wanted = list(dict.fromkeys(_words(query[:_QUERY])))[:_WANTED]
+    seen = {word: sum(word in bag for bag in bags) for word in wanted}
     rarity = {word: math.log(1 + len(bags) / seen[word]) for word in wanted if seen[word]}
     scored = [(sum(rarity[word] * bag[word] for word in rarity.keys() & bag.keys()), n) for n, bag in enumerate(bags)]
     return [entries[n] for score, n in sorted(scored, key=lambda pair: (-pair[0], pair[1])) if score > 0]
@@ -77,6 +79,12 @@ def rank(entries: Sequence[ToolEntry], query: str) -> list[ToolEntry]:
 
 def _bag(entry: ToolEntry) -> dict[str, float]:
     """The weight of each of the tool's words."""
+    if not entry.words:
+        entry.words.update(_weighted(entry))
+    return entry.words
+
+
+def _weighted(entry: ToolEntry) -> dict[str, float]:
     bag: dict[str, float] = {}
     schema: object = entry.definition.get("inputSchema")
     properties: object = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None

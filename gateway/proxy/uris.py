@@ -7,9 +7,9 @@ template it fits, and the configuration's order decides the rest. What is listed
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from gateway.proxy.caller import Principal
@@ -91,6 +91,20 @@ class UriClaims:
                     found.append((claim, kept))
         return found
 
+    def overlaps(self) -> Iterator[tuple[Claim, Claim]]:
+        """Pairs of templates of two servers that some URI fits; the first keeps it. Equal ones are `hidden`."""
+        ordered = sorted((literals_of(claim.pattern)[0], claim) for claim in self._templates)
+        for number, (start, one) in enumerate(ordered):
+            for begin, other in islice(ordered, number + 1, None):
+                if not begin.startswith(start):
+                    break
+                if (
+                    one.server != other.server
+                    and one.pattern != other.pattern
+                    and _end_alike(one.pattern, other.pattern)
+                ):
+                    yield min(one, other), max(one, other)
+
     def _first(self, claims: Iterable[Claim], principal: Principal | None) -> Claim | None:
         return min((each for each in claims if principal is None or principal.sees(each.server)), default=None)
 
@@ -99,6 +113,12 @@ class UriClaims:
 def literals_of(template: str) -> tuple[str, ...]:
     """The texts around a URI template's variables (RFC 6570), in order; always one more than there are variables."""
     return tuple(_VARIABLE.split(template))
+
+
+def _end_alike(one: str, other: str) -> bool:
+    """Whether a URI may end as both templates do; what is between beginning and end, their variables can hold."""
+    ends = literals_of(one)[-1], literals_of(other)[-1]
+    return ends[0].endswith(ends[1]) or ends[1].endswith(ends[0])
 
 
 def fits(template: str, uri: str) -> bool:

@@ -9,6 +9,7 @@ from gateway.toolcalls.formats.answer import AnswerForm, answer_grammar
 from gateway.toolcalls.formats.chosen import AUTO, ChosenFormat, choose_format
 from gateway.toolcalls.formats.format import CallTrigger, Format, call_grammar, call_triggers
 from gateway.toolcalls.formats.registry import UnknownFormat, format_for_template, format_named, format_names
+from gateway.toolcalls.grammar.ambiguity import has_too_many_ways
 from gateway.toolcalls.grammar.loosened import LooseTools, loosened, too_much
 from gateway.toolcalls.message import Message, ToolCall, join_events, parse, stream
 from gateway.toolcalls.parser import StreamParser, parser_for
@@ -61,6 +62,7 @@ __all__ = [
     "format_for_template",
     "format_named",
     "format_names",
+    "has_too_many_ways",
     "is_of_one_turn",
     "join_events",
     "loosened",

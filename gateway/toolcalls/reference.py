@@ -14,9 +14,12 @@ from types import ModuleType
 from gateway.toolcalls import formats
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.grammar.ambiguity import MAX_WAYS
 from gateway.toolcalls.grammar.gbnf import MAX_CALLS, MAX_COUNT, MAX_COUNTED
+from gateway.toolcalls.grammar.patterns import MAX_WAYS as MAX_PATTERN_WAYS
 from gateway.toolcalls.grammar.schema_walk import MAX_KEYS
 from gateway.toolcalls.grammar.schemas import NOT_HELD
+from gateway.toolcalls.schema.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES
 from gateway.toolcalls.schema.merge import MAX_ALTERNATIVES
 
 _HEAD = """\
@@ -104,6 +107,11 @@ Held in part:
 - Where a string has both a `pattern` and bounds of its length, only the pattern is held.
 - An object with more than {MAX_KEYS} optional members may be any object.
 - A schema with more than {MAX_ALTERNATIVES} alternatives is held as if it had none.
+- A tool may be called with any JSON object if its schema has more than {MAX_VALUES} values, {MAX_CHARACTERS} characters
+  or {MAX_DEPTH} levels, or if alternatives that begin alike stand inside each other so that the engine would have to
+  follow more than {MAX_WAYS} at once, which would hold up everybody; `codec.diagnostics` reports it (`loose`).
+  Alternatives that differ only in counts are one.
+- A pattern whose beginning can be read in more than {MAX_PATTERN_WAYS} ways is not held.
 - Formats that write arguments in tags hold `minProperties` and unnamed members only inside JSON values.
 
 An engine with lower limits than the one that was tested may refuse a tool's grammar all the same. As long as that

@@ -89,6 +89,8 @@ class EngineClient(Engine, ABC):
         """Whether an engine other than the proven one has answered, so that this client can't be used any more."""
         self._heard = 0.0
         """When something of a generation last arrived."""
+        self.told = 0.0
+        """When a generation last had an event, by the monotonic clock; comments come from a stuck engine too."""
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._connections = Connections(
             *(self.url, headers),
@@ -162,7 +164,7 @@ class EngineClient(Engine, ABC):
             self._heard = monotonic()
             told = False
             for event in stream.feed(lines):
-                told = True
+                told, self.told = True, self._heard
                 if isinstance(event, GenerationEnd):
                     if event.reported:
                         answer.saw_end()
@@ -174,7 +176,7 @@ class EngineClient(Engine, ABC):
                     return
                 yield event
             if told:
-                heard = monotonic()
+                heard = self.told
                 first = first or heard
             elif monotonic() - heard > _COMMENTS_TIME:
                 raise StreamSilent(f"it sent only keep-alive comments for {_COMMENTS_TIME:g} s")

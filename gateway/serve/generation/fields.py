@@ -7,6 +7,7 @@ OpenAI's sampling fields; Codec's fields for the form of the stream (`stream_for
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from heapq import nsmallest
+from reprlib import Repr
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -34,7 +35,8 @@ _EITHER: Final = frozenset({"tool_choice", "stop", "prompt", "tool_watcher"})
 FAIL_FAST: Final[Any] = Field(fail_fast=True)
 """Stops at the first wrong entry of a list or table: an error for every entry would take a thousand bytes for two bytes
 of the body."""
-Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], FAIL_FAST]
+Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], FAIL_FAST, Field(max_length=2**20)]
+"""Ids of a prompt: no model has room for more of them."""
 
 StreamFormat = Literal["json", "msgpack", "protobuf", "msgpack-delta"]
 FlushName = Literal["interactive", "batch", "at_once"]
@@ -203,12 +205,23 @@ def _biases(given: Mapping[str, float], token_map: TokenMap) -> Iterator[tuple[i
         yield token_id, bias
 
 
+class _Shown(Repr):
+    """What an error shows of a field, without writing out one that is as long as the body."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlist = self.maxdict = 40
+        self.maxstring = self.maxlong = self.maxother = 100
+
+
 def invalid(error: ValidationError) -> RequestInvalid:
     """Return an error that names the first invalid field."""
-    first = error.errors(include_url=False, include_context=False)[0]
+    found = error.errors(include_url=False, include_context=False)
+    # Of the alternatives that were tried, the one that was nearly right says what to do.
+    first = next((each for each in found if each["type"] == "too_long"), found[0])
     # For a field with alternatives, the library's path also names the alternative that it tried.
     place = first["loc"][:1] if first["loc"] and first["loc"][0] in _EITHER else first["loc"]
     where = ".".join(str(part) for part in place) or "the body"
-    came = repr(first.get("input"))
+    came = _Shown().repr(first.get("input"))
     shown = came if len(came) <= 80 else came[:77] + "..."
     return RequestInvalid(f"{where}: {first['msg']}; got {shown}", param=where)

@@ -2,9 +2,10 @@
 
 JSON's grammar has no `NaN` and no `Infinity`, but parsers accept them, and read `1e999` as Infinity; the engine's
 parser accepts none of the three. A body is first searched for what could be such a number, which costs little; only a
-body that may hold one is parsed and walked. Pure.
+body that holds one outside its strings is parsed, to tell the place. Pure.
 """
 
+import re
 from collections.abc import Iterator
 from math import isfinite
 from sys import float_info
@@ -14,11 +15,17 @@ from pydantic_core import from_json
 
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
+from gateway.serve.http.body import TEXT
 
 _WORDS: Final = (b"NaN", b"Infinity")
 _ALIKE: Final = bytes.maketrans(b"123456789E", b"000000000e")
 _HINTS: Final = (b"e000", b"e+000", b"0" * 200)
 """Every number over 10^308 contains one of these, once its digits 1 to 9 are replaced by 0."""
+_DIGITS: Final = 400
+"""An integer with so many digits is too large, whatever follows them."""
+_LARGE: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]*)?(?P<power>[eE]\+?[0-9]{2,})|-?[0-9]{300,}")
+_LOOKS: Final = 100_000
+"""Maximum number of values that are looked at to tell the place of a number."""
 _SHOWN: Final = 200
 """Maximum characters of a place that an error message shows."""
 _LARGEST: Final = int(float_info.max)
@@ -29,18 +36,16 @@ def must_be_finite(body: bytes) -> None:
     """Refuse a JSON text that holds NaN, Infinity, or a number larger than the largest float.
 
     Raises:
-        RequestInvalid: names the place of the number.
+        RequestInvalid: names the place of the number, unless it is far behind.
     """
-    if not _may_hold_others(body):
+    if not _may_hold_others(body) or not _holds_others(TEXT.sub(b" ", body)):
         return
     try:
         value: object = from_json(body)
     except ValueError:
         return  # not JSON at all: the body's own reader reports it
-    place = _first_other(value)
-    if place is not None:
-        shown = escape_text(".".join(place), _SHOWN)
-        raise RequestInvalid(f"{shown or 'the body'}: {_WAY_OUT}", param=shown or None)
+    shown = escape_text(".".join(_first_other(value) or ()), _SHOWN)
+    raise RequestInvalid(f"{shown or 'the body'}: {_WAY_OUT}", param=shown or None)
 
 
 def _may_hold_others(body: bytes) -> bool:
@@ -50,12 +55,22 @@ def _may_hold_others(body: bytes) -> bool:
     return any(hint in alike for hint in _HINTS)
 
 
+def _holds_others(bare: bytes) -> bool:
+    """Whether a JSON text without its strings holds such a number."""
+    return any(word in bare for word in _WORDS) or any(
+        _is_other(float(found.group()) if found["power"] else int(found.group()[:_DIGITS]))
+        for found in _LARGE.finditer(bare)
+    )
+
+
 def _first_other(value: object) -> tuple[str, ...] | None:
-    """The path, in keys and indexes, of the first number that is not finite; None where all are."""
+    """The path, in keys and indexes, of the first number that is not finite; None where the first `_LOOKS` are."""
     path: list[str] = [""]
     # One iterator per level: the walk takes next to no memory, whatever the body holds.
     levels: list[Iterator[tuple[str | int, object]]] = [iter((("", value),))]
-    while levels:
+    for _ in range(_LOOKS):
+        if not levels:
+            break
         key, item = next(levels[-1], (None, None))
         if key is None:
             levels.pop()

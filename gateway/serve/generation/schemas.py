@@ -1,9 +1,10 @@
 """How many tools a request may define, and how much their schemas may hold. Pure."""
 
 from collections.abc import Iterable
-from typing import Final, cast
+from typing import Final
 
 from gateway.errors import RequestInvalid
+from gateway.toolcalls.schema.budget import is_larger
 
 MOST_TOOLS: Final = 1024
 """Maximum number of tools of a request (OpenAI takes 128)."""
@@ -13,16 +14,8 @@ _VALUES: Final = 50_000
 
 def check_schemas(schemas: Iterable[object]) -> None:
     """Raise `RequestInvalid` where the schemas of a request's tools hold too many values in all."""
-    waiting = list(schemas)
-    counted = 0
-    while waiting:
-        item = waiting.pop()
-        counted += 1
-        if isinstance(item, dict):
-            waiting += cast("dict[str, object]", item).values()
-        elif isinstance(item, list):
-            waiting += cast("list[object]", item)
-        if counted + len(waiting) > _VALUES:
-            raise RequestInvalid(
-                f"tools: the schemas have more than {_VALUES} values in all: send fewer or smaller ones", param="tools"
-            )
+    # The list of them is a value too.
+    if is_larger(list(schemas), _VALUES + 1):
+        raise RequestInvalid(
+            f"tools: the schemas have more than {_VALUES} values in all: send fewer or smaller ones", param="tools"
+        )

@@ -86,7 +86,7 @@ class FramedMcp:
         await self._endpoint(scope, receive, send)
 
     async def _as_json(self, scope: Scope, receive: Receive, form: Form) -> tuple[Scope, Receive]:
-        message = read_messages(form, await read_body(Request(scope, receive), self._bound))
+        message = read_messages(form, await read_body(Request(scope, receive), self._bound, binary=True))
         parts: Iterable[object] = cast("list[object]", message) if isinstance(message, list) else [message]
         for part in parts:
             self._read_arguments(part)

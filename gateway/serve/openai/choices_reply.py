@@ -38,7 +38,8 @@ class ChoicesReply(OpenAiReply):
             return chunks
         if not self._usage_chunk:
             return [*chunks[:-1], {**chunks[-1], "usage": self._usage()}]
-        return [*chunks, {**chunks[-1], "choices": [], "usage": self._usage()}]
+        head = {key: value for key, value in chunks[-1].items() if key != "codec"}
+        return [*chunks, {**head, "choices": [], "usage": self._usage()}]
 
     def completion(self) -> Chunk:
         """All answers. `codec` describes the first one; `codec.choices` has one entry for each of the others."""

@@ -54,12 +54,15 @@ class CompletionsEndpoint:
 
     async def _complete_codec(self, request: Request) -> Response:
         content_type = request.headers.get("content-type", "")
-        return await self._answered(request, lambda body: read_codec_request(content_type, body))
+        return await self._answered(request, lambda body: read_codec_request(content_type, body), binary=True)
 
-    async def _answered(self, request: Request, read: Callable[[bytes], CompletionRequest]) -> Response:
+    async def _answered(
+        self, request: Request, read: Callable[[bytes], CompletionRequest], *, binary: bool = False
+    ) -> Response:
         form = openai_form()
         try:
-            return self._respond(request, read(await read_body(request, self._limits.body_bytes)), form)
+            body = await read_body(request, self._limits.body_bytes, binary=binary)
+            return self._respond(request, read(body), form)
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
             return form.refused(error)

@@ -34,8 +34,9 @@ class AnswerForm:
 
         if not isinstance(schema, Mapping):
             raise RequestInvalid(f"{param}: expected a JSON Schema that is an object", param=param)
-        form = cls(cast("Mapping[str, Any]", schema))
-        if wrong := flaw(form.schema):
+        known = cast("Mapping[str, Any]", schema)
+        form = cls(known)
+        if wrong := flaw(known):
             raise RequestInvalid(f"{param} can't be used as a JSON Schema: {wrong}", param=param)
         try:
             form.rules(Grammar((), parallel=False, schemas=schema_rules))

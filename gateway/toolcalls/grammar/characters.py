@@ -26,6 +26,15 @@ class Chars:
         """Whether a character is in the set."""
         return any(low <= ord(char) <= high for low, high in self.ranges) != self.negated
 
+    def overlaps(self, other: "Chars") -> bool:
+        """Whether a character may be in both sets."""
+        if self.negated and other.negated:
+            return True
+        listed, others = (other, self) if self.negated else (self, other)
+        # What is left of the one without the other is smaller if they share a character.
+        left = _without(listed.ranges, others.ranges)
+        return bool(left) if others.negated else sum(map(_size, left)) < sum(map(_size, listed.ranges))
+
 
 class Place(Protocol):
     """The place of a text, which decides how its characters are spelled."""
@@ -75,6 +84,10 @@ class PlainText:
 def refuse(why: str) -> Never:
     """Give up on a pattern: raise `NotSimple` with the reason."""
     raise NotSimple(why)
+
+
+def _size(ends: tuple[int, int]) -> int:
+    return ends[1] - ends[0] + 1
 
 
 def _without(ranges: Ranges, others: Ranges) -> Ranges:

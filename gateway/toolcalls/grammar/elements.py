@@ -4,12 +4,14 @@ Text that may be a string has no mark in it; an object or a list whose contents 
 """
 
 import json
+from collections.abc import Sequence
 
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.nested import NestedRules
 from gateway.toolcalls.grammar.raw import raw_value
 from gateway.toolcalls.grammar.schema_walk import length_bounds
 from gateway.toolcalls.grammar.schemas import value_rules
+from gateway.toolcalls.grammar.texts import one_of
 from gateway.toolcalls.schema.kinds import kinds_of, mapping_of
 from gateway.toolcalls.schema.merge import Schema
 
@@ -29,9 +31,9 @@ class ElementRules(NestedRules):
         head = self.g.markup(f"{self._mark}<{{key}}>", key=key)
         return f"{head} {value} {self.g.markup(f'{self._mark}</{{key}}>', key=key)}"
 
-    def choice(self, value: object) -> str:
-        """Return the literal for a value as JSON; `raw_value` writes strings."""
-        return self.g.literal(json.dumps(value, ensure_ascii=False))
+    def choice(self, values: Sequence[object]) -> str:
+        """Return the expression for one of some values as JSON; `raw_value` writes strings."""
+        return one_of(self.g, (json.dumps(value, ensure_ascii=False) for value in values))
 
     def value(self, schema: object) -> str:
         """Return the expression for one value: where the schema allows a string, text without any tag."""

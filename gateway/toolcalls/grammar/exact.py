@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Final
 
+from gateway.toolcalls.grammar.ambiguity import is_ambiguous
 from gateway.toolcalls.grammar.apart import Option, with_fitting
 from gateway.toolcalls.grammar.gbnf import MAX_COUNT, MAX_COUNTED, Grammar
 from gateway.toolcalls.grammar.held import check_keywords, check_plain, check_together, refuse
@@ -28,7 +29,13 @@ def exact_rules(g: Grammar, schema: object, name: str) -> str:
     if schema is False:
         refuse("no value fits the schema `false`")
     root = mapping_of(schema)
-    written = _Exact(g, root, name).value(root) or refuse("no value of finite length fits the schema")
+    walk = _Exact(g, root, name)
+    if is_ambiguous(walk):
+        refuse(
+            "too many of its alternatives begin alike, one inside the other; give each a first required member with a "
+            "`const` of its own, or fewer alternatives"
+        )
+    written = walk.value(root) or refuse("no value of finite length fits the schema")
     if not g.exact:
         refuse(f"a count exceeds {MAX_COUNT}, or all of them together {MAX_COUNTED}, the most that a grammar takes")
     return written

@@ -59,6 +59,7 @@ class Grammar:
         self._numbers: dict[str, int] = {}
         self._written: dict[Hashable, Any] = {}
         self._counted = 0
+        self._patterns = 0
         self.exact = True
         """Whether the grammar has every count that was asked for."""
 
@@ -159,6 +160,11 @@ class Grammar:
             least, self.exact = 1, False
         self._counted += least if most is None else most
         return least, most
+
+    def takes_pattern(self, length: int, most: int) -> bool:
+        """Whether one more pattern of this length may be read: all together at most `most` characters."""
+        self._patterns += length
+        return self._patterns <= most
 
     def each_tool(self, write: "Writer") -> str:
         """Return a choice of rules, one for each tool, each as `write` returns it."""

@@ -5,6 +5,7 @@ A family says how it spells a member, a choice and a value of each type (`nodes/
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
 from gateway.toolcalls.grammar.raw import arguments_in_order
 from gateway.toolcalls.grammar.schema_walk import SchemaWalk, kinds
@@ -26,8 +27,8 @@ class NestedRules(SchemaWalk):
         """Return the expression for a member whose value has the expression `value`."""
 
     @abstractmethod
-    def choice(self, value: object) -> str:
-        """Return the expression for one value of an enumeration."""
+    def choice(self, values: Sequence[object]) -> str:
+        """Return the expression for one of the values of an enumeration."""
 
     @abstractmethod
     def of_kind(self, kind: str, schema: Schema) -> str:
@@ -51,7 +52,7 @@ class NestedRules(SchemaWalk):
     def plain(self, schema: Schema) -> str:
         """Return the expression for values of a schema that names no other on its own level."""
         if "enum" in schema:
-            return self.g.either(map(self.choice, schema["enum"]))
+            return self.choice(schema["enum"])
         known = kinds(schema)
         if known == ALL:
             return self.anything()

@@ -11,6 +11,12 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 MAX_PATTERN = 500
 """Most characters of a pattern that is read."""
 
+MAX_PATTERNS = 40_000
+"""Most characters of all patterns in one grammar: each takes 3 us to read."""
+
+MAX_WAYS = 64
+"""Most ways in which the beginning of a text can be read: the engine follows each by itself, for every token."""
+
 _MAX_DEPTH = 16
 _DIGIT = ((0x30, 0x39),)
 _WORD = (*_DIGIT, (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
@@ -23,7 +29,7 @@ _QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None
 
 def pattern_rules(g: Grammar, pattern: str, place: Place) -> str | None:
     """Return the expression for the texts in which a pattern matches; None where it is not simple."""
-    if len(pattern) > MAX_PATTERN:
+    if len(pattern) > MAX_PATTERN or not g.takes_pattern(len(pattern), MAX_PATTERNS):
         return None
     try:
         return _Reader(g, pattern, place).whole()
@@ -40,11 +46,21 @@ class _Reader:
         self._place = place
         self._at = 0
         self._depth = 0
+        self._ways = 1
+        self._one: Chars | None = None
+        """The characters that were read last; None: a group."""
+        self._largest = 1
+        """The largest count so far."""
+        self._varies = False
+        """Whether the text of what was read last can be of several lengths or kinds."""
+        self._open: list[tuple[Chars, int]] = []
+        """Characters that may still be repeated here, and how often: if what follows is one of them, each is a way."""
 
     def whole(self) -> str:
         """Read all of it: alternatives, each with its own anchors."""
         found = [self._anchored()]
         while self._take("|"):
+            self._open = []
             found.append(self._anchored())
         if self._at < len(self._text):
             refuse("an unmatched parenthesis")
@@ -54,21 +70,31 @@ class _Reader:
         begins = self._take("^")
         inside, _ = self._sequence()
         ends = self._take("$")
+        if not ends:
+            for _, most in self._open:
+                self._multiply(most)
+        if not begins:
+            # It may begin at every character, so each that it counts is a way.
+            self._multiply(self._largest)
         before, after = ("" if anchored else self._place.others(self._g) for anchored in (begins, ends))
         text = " ".join(filter(None, (before, inside, after)))
         return f"({text})" if text else ""
 
     def _sequence(self) -> tuple[str, bool]:
         parts: list[str] = []
-        empty = True
+        empty, varies = True, False
         while self._at < len(self._text) and self._text[self._at] not in "|)$":
             part, may_miss = self._counted()
             parts.append(part)
-            empty = empty and may_miss
+            empty, varies = empty and may_miss, varies or self._varies
+        self._varies = varies
         return " ".join(filter(None, parts)), empty
 
     def _counted(self) -> tuple[str, bool]:
+        self._varies = False
+        before = self._open
         item, empty = self._atom()
+        one = self._one
         bounds = self._bounds()
         if bounds is None:
             return item, empty
@@ -76,6 +102,16 @@ class _Reader:
         if empty or (most is not None and most < least):
             refuse("a text that may be empty is repeated")
         self._take("?")
+        self._largest = max(self._largest, most or least)
+        if one is not None and most != least:
+            self._open = [*(before if least == 0 else ()), (one, most or 2)]
+        elif one is None and self._varies:
+            self._multiply(most or 2)
+            for _, more in self._open:
+                self._multiply(more)
+        elif least == 0:
+            self._open = [*before, *self._open]
+        self._varies = self._varies or most != least
         return self._g.repeat(item, "", least, most), least == 0
 
     def _bounds(self) -> tuple[int, int | None] | None:
@@ -98,12 +134,27 @@ class _Reader:
             return self._group()
         if char in "^*+?{}]":
             refuse(f"{char!r} has no meaning here")
+        return self._place.spell(self._g, self._character(self._chars(char))), False
+
+    def _chars(self, char: str) -> Chars:
         if char == "[":
-            return self._place.spell(self._g, self._class()), False
+            return self._class()
         if char == ".":
-            return self._place.spell(self._g, Chars(_LINES, negated=True)), False
-        chars = self._escape() if char == "\\" else _one(char)
-        return self._place.spell(self._g, chars), False
+            return Chars(_LINES, negated=True)
+        return self._escape() if char == "\\" else _one(char)
+
+    def _character(self, chars: Chars) -> Chars:
+        """Note that one of these characters comes next."""
+        for others, most in self._open:
+            if chars.overlaps(others):
+                self._multiply(most)
+        self._open, self._one = [], chars
+        return chars
+
+    def _multiply(self, ways: int) -> None:
+        self._ways *= ways
+        if self._ways > MAX_WAYS:
+            refuse("too many ways to read the beginning of a text")
 
     def _group(self) -> tuple[str, bool]:
         if self._take("?") and not self._take(":"):
@@ -111,11 +162,14 @@ class _Reader:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             refuse("too many nested groups")
+        before, ends, varies = self._open, list[tuple[Chars, int]](), False
         found = [self._sequence()]
         while self._take("|"):
+            ends, self._open, varies = [*ends, *self._open], before, True
             found.append(self._sequence())
         if self._next() != ")":
             refuse("an anchor inside a group")
+        self._open, self._varies, self._one = [*ends, *self._open], varies or self._varies, None
         self._depth -= 1
         inside = self._g.either(f"({text})" if text else "" for text, _ in found)
         return inside, any(empty for _, empty in found)

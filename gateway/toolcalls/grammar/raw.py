@@ -12,6 +12,7 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.patterns import pattern_rules
 from gateway.toolcalls.grammar.schema_walk import bounds, kinds
 from gateway.toolcalls.grammar.schemas import value_rules
+from gateway.toolcalls.grammar.texts import one_of
 from gateway.toolcalls.grammar.until import text_without
 from gateway.toolcalls.schema.kinds import ALL, kinds_of, mapping_of
 from gateway.toolcalls.schema.merge import Schema, alternatives, parts_of
@@ -31,8 +32,9 @@ def raw_value(g: Grammar, schema: object, root: Schema, closer: str, *, paired: 
 def _each(g: Grammar, schema: Schema, root: Schema, closer: str, paired: bool) -> Iterator[str]:
     """Yield the ways in which a value of a plain schema is written: JSON, and text."""
     if "enum" in schema:
-        for choice in schema["enum"]:
-            yield g.literal(choice if isinstance(choice, str) else json.dumps(choice, ensure_ascii=False))
+        yield one_of(
+            g, (each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in schema["enum"])
+        )
         return
     known = kinds(schema)
     if others := known - {"string"} if known != ALL else None:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.schema.counts import united
 from gateway.toolcalls.schema.kinds import ALL, mapping_of, named_kinds
 from gateway.toolcalls.schema.merge import Parts, Schema, alternatives, is_number, listed, parts_of
 
@@ -63,7 +64,7 @@ class SchemaWalk(ABC):
         if schema is False:
             return ""
         parts = parts_of(schema, self.root)
-        key = self._key(parts)
+        key = self.key(parts)
         if not key:
             return self.anything()
         if self._visits > MAX_VISITS or self._depth == MAX_DEPTH:
@@ -89,9 +90,9 @@ class SchemaWalk(ABC):
 
     def plain_schemas(self, parts: Parts) -> list[Schema]:
         """Return the plain schemas of which a value must fit one."""
-        key = self._key(parts)
+        key = self.key(parts)
         if key not in self._known:
-            self._known[key] = self.alternatives(parts)
+            self._known[key] = united(self.alternatives(parts))
         return self._known[key]
 
     def required(self, schema: Schema) -> list[str]:
@@ -99,7 +100,7 @@ class SchemaWalk(ABC):
         names, known = schema.get("required", ()), schema.get("properties", ())
         return [*(key for key in known if key in names), *(key for key in names if key not in known)]
 
-    def _key(self, parts: Parts) -> Key:
+    def key(self, parts: Parts) -> Key:
         """Return a key for a schema: the addresses of its parts, which are the same objects wherever they are used.
 
         The parts are kept, so that no address is reused.
@@ -109,7 +110,7 @@ class SchemaWalk(ABC):
 
     def _ends(self, parts: Parts, inside: frozenset[Key]) -> bool:
         """Whether a value of finite length fits; `inside` are the schemas that the value would be in."""
-        key = self._key(parts)
+        key = self.key(parts)
         self._visits += 1
         if not key or key in self._ending or self._visits > MAX_VISITS:
             return True

@@ -18,6 +18,7 @@ from gateway.toolcalls.grammar.numbers import integer_bounds, integer_rules
 from gateway.toolcalls.grammar.patterns import pattern_rules
 from gateway.toolcalls.grammar.schema_walk import MAX_KEYS, SchemaWalk, bounds, kinds, length_bounds, unnamed
 from gateway.toolcalls.grammar.shared_rules import key_other_than, shared
+from gateway.toolcalls.grammar.texts import one_of
 from gateway.toolcalls.schema.kinds import ALL, mapping_of
 from gateway.toolcalls.schema.merge import Schema, listed, parts_of
 
@@ -74,7 +75,7 @@ class JsonRules(SchemaWalk):
     def plain(self, schema: Schema) -> str:
         """Return the expression for values of a schema that names no other on its own level."""
         if "enum" in schema:
-            return self.g.either(self.g.literal(spelled(value)) for value in schema["enum"])
+            return one_of(self.g, map(spelled, schema["enum"]))
         known = kinds(schema)
         if known == ALL:
             return self.anything()

@@ -4,6 +4,7 @@ Keys have no quotes; strings stand between special markers and have no escapes.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import Grammar
@@ -11,6 +12,7 @@ from gateway.toolcalls.grammar.nested import NestedRules
 from gateway.toolcalls.grammar.raw import raw_text
 from gateway.toolcalls.grammar.schema_walk import bounds, length_bounds
 from gateway.toolcalls.grammar.schemas import value_rules
+from gateway.toolcalls.grammar.texts import one_of
 from gateway.toolcalls.nodes.readers import First, Marker, Node, Steps
 from gateway.toolcalls.nodes.reading import surroundings
 from gateway.toolcalls.nodes.typed import read_literal
@@ -81,11 +83,13 @@ class _Rules(NestedRules):
         """Return the key, without quotes, and the value."""
         return f"{self.g.literal(f'{key}:')} {value}"
 
-    def choice(self, value: object) -> str:
+    def choice(self, values: Sequence[object]) -> str:
         """Return a string between its markers, any other value as JSON."""
-        if isinstance(value, str):
-            return f"({self.g.markup(f'{self._quote}{{value}}{self._quote}', value=value)})"
-        return self.g.literal(json.dumps(value, ensure_ascii=False))
+        quote = self.g.markup(self._quote)
+        texts = one_of(self.g, (value for value in values if isinstance(value, str)))
+        others = (json.dumps(value, ensure_ascii=False) for value in values if not isinstance(value, str))
+        quoted = f"({quote} {texts} {quote})" if any(isinstance(value, str) for value in values) else ""
+        return self.g.either(filter(None, (quoted, one_of(self.g, others))))
 
     def of_kind(self, kind: str, schema: Schema) -> str:
         """Return the expression for a value of one type."""

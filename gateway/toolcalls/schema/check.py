@@ -1,6 +1,6 @@
 """Checks arguments against an untrusted JSON Schema: says what does not fit, for the model that wrote them.
 
-Nothing that a schema names is fetched, none of its regular expressions is run, the number of references followed is
+Nothing that a schema names is fetched, none of its regular expressions is compiled or run, the work of one check is
 bounded, and a schema that can't be read allows everything. The only module that loads `jsonschema`. Source: JSON Schema
 2020-12, or the draft that the schema names.
 """
@@ -12,21 +12,24 @@ from itertools import islice
 from typing import Any, cast
 
 from jsonschema import Draft3Validator, Draft4Validator, Draft202012Validator, ValidationError, validators
-from jsonschema.exceptions import SchemaError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
+
+from gateway.toolcalls.schema.budget import characters_of, excess
+from gateway.toolcalls.schema.keyword_values import TAKES, TAKES_IN_DRAFT_4, misfit
 
 MAX_PROBLEMS = 5
 """Most problems reported at once: enough to correct a call."""
 
-MAX_REFERENCES = 10_000
-"""Most references that one check follows: a schema can refer to itself twice, and double the work at each level."""
+MAX_WORK = 50_000
+"""Most work of one check: keywords applied, with the members and items that each looks at, and problems found on the
+way. A schema can refer to itself twice, and double the work at each level. A unit takes up to 2 us."""
 
-MAX_SCHEMA_DEPTH = 32
-"""Most levels of objects and lists in a schema."""
+MAX_CHARACTERS = 4 * 1024 * 1024
+"""Most characters of arguments that are checked."""
 
-MAX_VALUES = 10_000
-"""Most values in the schema of an answer: each may cost a rule of its grammar."""
+_CHARACTERS = 200
+"""Characters of the arguments that cost as much as a unit of work to quote: each problem quotes the whole value."""
 
 MAX_DEPTH = 60
 """Most levels of nested keywords in one check, counting references followed. Python's recursion limit must never be
@@ -55,36 +58,29 @@ def problems(schema: object, arguments: object) -> list[str]:
     At most `MAX_PROBLEMS`, each with its place, as in `arguments.days: 'x' is not of type 'integer'`. Never raises:
     an invalid schema, one that refers to something outside itself, or one that takes too much work gives no problems.
     """
+    if excess(schema) is not None:
+        return []
     try:
         return _checker(json.dumps(schema, default=dict)).problems(arguments)
     except _UNREADABLE:
         return []
 
 
-def flaw(schema: object) -> str | None:
+def flaw(schema: Mapping[str, Any]) -> str | None:
     """Say why a JSON value is not a schema that can be read here; None where it is one."""
-    if _depth(schema) > MAX_SCHEMA_DEPTH:
-        return f"it is nested deeper than {MAX_SCHEMA_DEPTH} levels"
-    if _size(schema) > MAX_VALUES:
-        return f"it holds more than {MAX_VALUES} values"
-    kind: Any = _library.validator_for(schema, default=Draft202012Validator)
-    if kind in (Draft3Validator, Draft4Validator):
+    if (too_large := excess(schema)) is not None:
+        return too_large
+    if _kind_of(schema) in (Draft3Validator, Draft4Validator):
         return "its `$schema` is older than draft 6"
-    try:
-        _check_schema(kind, schema)
-    except SchemaError as error:
-        return _words(error, "schema")
-    except _UNREADABLE:
-        return "it can't be read"
+    if (found := misfit(schema)) is not None:
+        path, keyword, value = found
+        return f"{_cut('.'.join(('schema', *path, keyword)))}: {_cut(repr(value))} is no value of `{keyword}`"
     return None
 
 
-def _check_schema(kind: Any, schema: object) -> None:
-    """Hold a schema against its metaschema, without formats: `regex` would compile every pattern.
-
-    Python's compiler takes 8 ms for 7 bytes such as `[!-\uffff]` under `(?i)`, and refuses what other dialects allow.
-    """
-    kind.check_schema(schema, format_checker=None)
+def _kind_of(schema: Mapping[str, Any]) -> Any:
+    """The library's class for the draft that a schema names."""
+    return _library.validator_for(schema, default=Draft202012Validator)
 
 
 class _TooMuch(Exception):
@@ -92,8 +88,8 @@ class _TooMuch(Exception):
 
 
 _UNREADABLE = (
-    *(SchemaError, Unresolvable, _TooMuch, RecursionError),
-    # What the library raises for faults that a schema's own schema does not catch.
+    *(Unresolvable, _TooMuch, RecursionError),
+    # What the library raises for faults that `misfit` does not catch.
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
 )
 
@@ -102,38 +98,55 @@ class _Checker:
     """One schema, ready to check."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raises SchemaError when it is not a schema, and _TooMuch when it is too deep."""
-        if _depth(schema) > MAX_SCHEMA_DEPTH:
-            raise _TooMuch
-        kind: Any = _library.validator_for(schema, default=Draft202012Validator)
-        _check_schema(kind, schema)
+        """Raises ValueError when it is not a schema."""
+        kind = _kind_of(schema)
+        if kind is Draft3Validator or misfit(schema, TAKES_IN_DRAFT_4 if kind is Draft4Validator else TAKES):
+            raise ValueError
         self._left = 0
+        self._price = 0
         self._inside = 0
         rules: dict[str, Keyword] = dict(kind.VALIDATORS)
         rules["$ref"] = _any_where_dead(rules["$ref"])
         rules["additionalProperties"] = _unless_by_pattern(rules["additionalProperties"])
-        keywords = {name: self._counted(rule, reference=name == "$ref") for name, rule in rules.items()}
-        keywords |= {**dict.fromkeys(_SKIPPED, _skip), "uniqueItems": _unique}
+        keywords = {name: self._counted(rule) for name, rule in (rules | {"uniqueItems": self._unique}).items()}
+        keywords |= dict.fromkeys(_SKIPPED, _skip)
         # An empty registry: nothing outside the schema exists, and nothing is looked for.
         self._validator: Any = _library.extend(kind, keywords)(schema, registry=cast("Any", Registry)())
 
     def problems(self, arguments: object) -> list[str]:
-        """Say what is wrong."""
-        self._left = MAX_REFERENCES
-        self._inside = 0
+        """Say what is wrong. Raises _TooMuch."""
+        characters = characters_of(arguments, MAX_CHARACTERS)
+        self._left, self._inside = MAX_WORK, 0
+        self._price = characters // _CHARACTERS
+        if characters > MAX_CHARACTERS:
+            raise _TooMuch
         errors: Iterator[ValidationError] = self._validator.iter_errors(arguments)
         return list(dict.fromkeys(_words(error) for error in islice(errors, MAX_PROBLEMS)))
 
-    def _counted(self, rule: Keyword, *, reference: bool) -> Keyword:
+    def _counted(self, rule: Keyword) -> Keyword:
         def check(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[ValidationError]:
-            self._left -= reference
             self._inside += 1
-            if self._left < 0 or self._inside > MAX_DEPTH:
-                raise _TooMuch
-            yield from rule(validator, value, instance, schema) or ()
+            self._pay(1 + _width(value) + _width(instance))
+            for error in rule(validator, value, instance, schema) or ():
+                self._pay(self._price)
+                yield error
             self._inside -= 1
 
         return check
+
+    def _pay(self, work: int) -> None:
+        self._left -= work
+        if self._left < 0 or self._inside > MAX_DEPTH:
+            raise _TooMuch
+
+    def _unique(
+        self, _validator: Any, wanted: Any, value: Any, _schema: Mapping[str, Any]
+    ) -> Iterator[ValidationError]:
+        """Compare items by their text, in one pass; the library compares every item with every other."""
+        items = cast("list[object]", value) if wanted is True and isinstance(value, list) else []
+        self._pay(self._price if items else 0)
+        if len({json.dumps(item, sort_keys=True) for item in items}) < len(items):
+            yield ValidationError("two of the items are equal")
 
 
 @lru_cache(maxsize=512)
@@ -142,38 +155,13 @@ def _checker(schema_text: str) -> _Checker:
     return _Checker(json.loads(schema_text))
 
 
-def _depth(schema: object) -> int:
-    """How deeply objects and lists are nested; found without recursion."""
-    deepest, level = 0, [schema]
-    while level := [inner for outer in level for inner in _inner(outer)]:
-        deepest += 1
-        if deepest > MAX_SCHEMA_DEPTH:
-            break
-    return deepest
-
-
-def _size(schema: object) -> int:
-    size, level = 1, [schema]
-    while level := [inner for outer in level for inner in _inner(outer)]:
-        size += len(level)
-    return size
-
-
-def _inner(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return cast("dict[str, object]", value).values()
-    return cast("list[object]", value) if isinstance(value, list) else ()
+def _width(value: object) -> int:
+    """How many members or items a keyword looks at."""
+    return len(cast("list[object]", value)) if isinstance(value, list | dict) else 0
 
 
 def _skip(_validator: Any, _value: Any, _instance: Any, _schema: Mapping[str, Any]) -> None:
     return None
-
-
-def _unique(_validator: Any, wanted: Any, value: Any, _schema: Mapping[str, Any]) -> Iterator[ValidationError]:
-    """Compare items by their text, in one pass; the library compares every item with every other."""
-    items = cast("list[object]", value) if wanted is True and isinstance(value, list) else []
-    if len({json.dumps(item, sort_keys=True) for item in items}) < len(items):
-        yield ValidationError("two of the items are equal")
 
 
 def _any_where_dead(check: Keyword) -> Keyword:
@@ -199,9 +187,9 @@ def _unless_by_pattern(check: Keyword) -> Keyword:
     return checked
 
 
-def _words(error: ValidationError | SchemaError, root: str = "arguments") -> str:
+def _words(error: ValidationError) -> str:
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
-    place, message = "".join((root, *steps)), error.message
+    place, message = "".join(("arguments", *steps)), error.message
     return f"{_cut(place)}: {_cut(message)}"
 
 

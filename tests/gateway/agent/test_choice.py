@@ -8,11 +8,13 @@ import pytest
 from gateway.agent import NO_TOOL, AnswerOptions, ToolChoice
 from gateway.agent.choice import hold_for
 from gateway.agent.events import ToolFinished
+from gateway.agent.refused_grammar import looseness
 from gateway.engine.interface import Capabilities
 from gateway.errors import RequestInvalid
 from gateway.proxy.tool_search import CALL, SEARCH
 from gateway.toolcalls import AnswerForm, CallClosed, CallStarted, Content, ToolSpec
 from leaf_sdk.testing import tiny_map
+from tests.gateway.toolcalls.nasty_schemas import nested
 
 pytestmark = pytest.mark.anyio
 
@@ -184,3 +186,22 @@ async def test_form_whose_grammar_the_engine_refuses_is_refused_and_blames_no_to
             await stage.agent.answer(conversation, AnswerOptions(form=form), stage.listen)
 
     assert PAINT not in stage.route.ready().loose
+
+
+async def test_tool_whose_grammar_an_engine_could_not_follow_may_be_called_with_any_object(open_stage):
+    ways = [{"items": {"type": "null"}}, {"prefixItems": [{"type": "null"}]}, {"maxItems": 3}]
+    hard = replace(
+        PAINT,
+        parameters={"type": "object", "properties": {"v": {"$ref": "#/$defs/s4"}}, "$defs": nested(5, ways)["$defs"]},
+    )
+    async with open_stage() as stage:
+        conversation = await stage.agent.open(QUESTION, client_tools=[hard, DRAW])
+        hold = hold_for(conversation, ToolChoice("required"), parallel=None, always=False)
+        (told,) = looseness(hold)
+
+    assert {tool.name: tool.parameters for tool in hold.tools if tool.name in ("paint", "draw")} == {
+        "paint": {"type": "object"},
+        "draw": DRAW.parameters,
+    }
+    assert hold.loose == frozenset({"paint"})
+    assert (told.kind, "'paint'" in told.message) == ("loose", True)

@@ -350,3 +350,15 @@ async def test_principal_that_fills_its_share_of_the_queue_leaves_room_for_the_o
         for _ in range(16):
             tasks.start_soon(wait, "eve")
         await anyio.wait_all_tasks_blocked()
+
+
+async def test_slot_that_does_not_come_to_rest_in_time_is_told_of() -> None:
+    async def working(_number: int) -> bool:
+        return False
+
+    table = SlotTable(1, at_rest=working, rest_time=0.05)
+    assert table.jammed is None
+    with pytest.raises(EngineUnavailable, match="still busy with a generation that was cancelled"):
+        async with table.take([1], "ada"):
+            pass
+    assert table.jammed == 0

@@ -155,6 +155,58 @@ class _Slow:
             await self._stream.aclose()
 
 
+@dataclass
+class StuckEngine(FakeEngine):
+    """Its own loop may be stuck: it says that it is healthy, and answers nothing that the loop has to answer."""
+
+    stuck: bool = False
+
+    async def serve(self, stream: SocketStream) -> None:
+        await super().serve(_Stuck(stream, self))  # type: ignore[arg-type]
+
+
+class _Stuck:
+    def __init__(self, stream: SocketStream, engine: StuckEngine) -> None:
+        self._stream = stream
+        self._engine = engine
+
+    async def __aenter__(self) -> "_Stuck":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stream.aclose()
+
+    async def receive(self) -> bytes:
+        return await self._stream.receive()
+
+    async def send(self, data: bytes) -> None:
+        if self._engine.stuck and self._engine.asked[-1][1] in ("/slots", "/completion"):
+            # Until the other side has enough of it.
+            await self._stream.receive()
+        await self._stream.send(data)
+
+
+async def test_engine_whose_loop_is_stuck_is_reported_until_it_answers_again(map_file: Path) -> None:
+    engine, watch = StuckEngine(TINY), Watch()
+    with anyio.fail_after(60):
+        async with (
+            address_of(engine) as address,
+            routed(address.url, map_file, watch, idle_timeout=2.5, exclusive=True) as route,
+        ):
+            ready = route.ready()
+            engine.stuck = True
+            with pytest.raises(EngineUnavailable):
+                await generate(ready)
+            await watch.until(watch.states.index(True) + 2)
+            with pytest.raises(EngineUnavailable, match="stuck"):
+                route.ready()
+            engine.stuck = False
+            await watch.until(len(watch.states) + 1)
+            while not route.is_open:
+                await watch.until(len(watch.states) + 1)
+            await generate(route.ready())
+
+
 @pytest.mark.parametrize("path", ["/props", "/v1/models", "/tokenize"])
 async def test_engine_whose_answer_never_ends_is_given_up(map_file: Path, path: str) -> None:
     engine = SlowEngine(TINY, drips=path)

@@ -1,6 +1,7 @@
 """Prompts and scaffolds out of chat templates: control tokens come from the template alone, whatever it does."""
 
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.engine.foreign import Foreign
 from gateway.engine.interface import EngineFacts, Message
 from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.placed import Known
@@ -150,6 +152,33 @@ async def test_keys_of_a_schema_can_not_complete_a_marker_that_the_template_begi
 
 def named(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name}}
+
+
+@pytest.mark.parametrize("large", [False, True])
+async def test_very_many_names_and_values_are_prepared_off_the_event_loop(
+    large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: set[bool] = set()
+    prepare = Foreign.tools
+
+    def noting(foreign: Foreign, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        places.add(threading.current_thread() is threading.main_thread())
+        return prepare(foreign, tools)
+
+    monkeypatch.setattr(Foreign, "tools", noting)
+    names = {f"n{number}": {} for number in range(6000)} if large else {}
+    call = {"id": "a", "function": {"name": "f", "arguments": json.dumps(dict.fromkeys(names, 1))}}
+    asked: list[Message] = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b", "tool_calls": [call]},
+    ]
+    definition = {"function": {"name": "f", "parameters": {"type": "object", "properties": names}}}
+    template = template_of(chatml)
+
+    for messages, tools in ((asked, ()), (asked[:1], [definition])):
+        places.clear()
+        await template.prompt(messages, tools)
+        assert places == {not large}
 
 
 async def test_separator_that_a_template_escapes_is_still_one():

@@ -54,6 +54,33 @@ def test_tool_that_is_renamed_to_another_ones_name_clashes_with_it():
     assert [str(clash).partition(":")[0] for clash in catalog.clashes] == ["tool 'b' is offered by server 'one' twice"]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [
+        ("notes://secret-{id}", "notes://{id}", True),
+        ("notes://{id}", "notes://{id}/{part}", True),
+        ("a:{x}b", "a:c{y}", True),
+        ("notes://{id}", "files://{id}", False),
+        ("notes://{id}.md", "notes://{id}.txt", False),
+        ("a:b{x}", "a:c{x}", False),
+    ],
+)
+def test_templates_of_two_servers_that_fit_the_same_uris_are_told(one, other, overlap):
+    catalog = catalog_of(
+        {"one": {"templates": listed("uriTemplate", one)}, "two": {"templates": listed("uriTemplate", other)}}
+    )
+
+    told = [str(clash) for clash in catalog.clashes]
+    assert [clash.ends_start for clash in catalog.clashes] == [False] * overlap
+    assert [f"resource templates '{one} and {other}' of the servers 'one' and 'two'" in each for each in told] == [
+        True
+    ] * overlap
+
+
+def test_templates_of_one_server_may_fit_the_same_uris():
+    assert catalog_of({"one": {"templates": listed("uriTemplate", "a:{x}", "a:b{x}")}}).clashes == ()
+
+
 def test_server_that_lists_one_tool_twice_clashes_with_nobody():
     assert catalog_of({"one": {"tools": listed("name", "a", "a")}}).clashes == ()
 

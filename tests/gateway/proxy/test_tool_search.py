@@ -50,6 +50,27 @@ def test_tools_of_the_same_worth_stay_in_their_own_order():
     assert rank(same, "same") == same
 
 
+class Looked(dict):
+    """A definition that notes how often it is looked into."""
+
+    looks = 0
+
+    def get(self, *key):
+        self.looks += 1
+        return super().get(*key)
+
+
+def test_definition_is_split_into_words_by_the_first_search_only():
+    entry = ToolEntry("get", "s", "get", definition := Looked(name="get", description="the weather"))
+    first = search([entry], {"query": "weather"})
+    looked = definition.looks
+
+    assert search([entry, *TOOLS], {"query": "weather"})["structuredContent"]["tools"][1:] == [definition]
+    assert looked > 0
+    assert definition.looks == looked
+    assert first["structuredContent"]["tools"] == [definition]
+
+
 def test_query_that_shares_no_word_finds_nothing_and_says_how_many_there_are():
     result = search(TOOLS, {"query": "zebra"})
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
-from gateway.serve.http.body import BodyUnread
-from gateway.serve.http.msgpack_body import CONTAINERS
+from gateway.serve.http.body import VALUES, BodyUnread
 from gateway.serve.openai.codec_request import read_codec_request
 
 MSGPACK = "application/x-msgpack"
@@ -23,8 +22,8 @@ WARM_BODY = bytes.fromhex("0a05010203d7231080021d3333333f2201612201622a0870726f7
 
 
 def test_body_of_very_many_lists_is_refused_before_each_is_looked_at():
-    lists = CONTAINERS + 1
-    with pytest.raises(RequestInvalid, match=f"more than {CONTAINERS} lists and maps"):
+    lists = VALUES + 1
+    with pytest.raises(RequestInvalid, match=f"more than {VALUES} lists, maps and members"):
         read_codec_request(MSGPACK, b"\x81\xaaprompt_ids\xdd" + lists.to_bytes(4, "big") + b"\x90" * lists)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
 from gateway.observe.metrics import Metrics
-from gateway.serve.http.msgpack_body import CONTAINERS
+from gateway.serve.http.body import VALUES
 from gateway.serve.mcp.frame_messages import EventReader, read_json, read_messages, wanted_form, write_frame
 from gateway.serve.mcp.frames import FramedMcp
 from leaf_sdk.testing import tiny_map
@@ -77,9 +77,9 @@ def test_body_of_very_many_lists_and_maps_is_refused_before_it_fills_the_memory(
     def body(containers: int) -> bytes:
         return b"\xdd" + containers.to_bytes(4, "big") + empty * containers
 
-    assert len(read_messages("msgpack", body(CONTAINERS - 1))) == CONTAINERS - 1
-    with pytest.raises(RequestInvalid, match=f"more than {CONTAINERS} lists and maps"):
-        read_messages("msgpack", body(CONTAINERS + 1))
+    assert len(read_messages("msgpack", body(VALUES - 1))) == VALUES - 1
+    with pytest.raises(RequestInvalid, match=f"more than {VALUES} lists, maps and members"):
+        read_messages("msgpack", body(VALUES + 1))
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=300) | st.integers(0, 2**40)))

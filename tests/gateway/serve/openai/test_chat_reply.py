@@ -11,6 +11,7 @@ from gateway.agent.events import Finished, GenerationFinished, ToolFinished
 from gateway.engine.interface import Timings
 from gateway.serve.generation.account import turn_numbers
 from gateway.serve.openai.chat_reply import ChatReply
+from gateway.serve.openai.choices_reply import ChoicesReply
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
 
 TIMINGS = Timings(prompt_n=30, cache_n=70, generated_n=5, prompt_seconds=0.1, generate_seconds=0.2)
@@ -71,6 +72,14 @@ def test_chunks_joined_are_the_completion(texts, calls, usage_chunk):
     assert [c["finish_reason"] for chunk in chunks for c in chunk["choices"] if c["finish_reason"]] == ["stop"]
     assert chunks[-1]["usage"] == whole["usage"]
     assert [chunk["codec"] for chunk in chunks if "turns" in chunk.get("codec", {})] == [whole["codec"]]
+
+
+def test_usage_of_several_answers_comes_in_a_chunk_without_what_describes_the_last_one():
+    several = ChoicesReply([reply(usage_chunk=True), reply(usage_chunk=True)], 1, usage_chunk=True)
+    chunks = [chunk for _ in range(2) for chunk in several.feed(DONE)]
+
+    assert [("codec" in chunk, "usage" in chunk) for chunk in chunks] == [(True, False), (True, False), (False, True)]
+    assert chunks[-1]["choices"] == []
 
 
 def test_usage_stands_in_the_last_chunk_or_in_one_of_its_own():

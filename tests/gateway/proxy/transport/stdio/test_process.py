@@ -53,6 +53,12 @@ def running(program: str, *args: str) -> UpstreamConfig:
     return UpstreamConfig("it", command=sys.executable, args=("-c", program, *args))
 
 
+async def test_program_that_does_not_exist_is_still_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        async with run_child(UpstreamConfig("it", command="/no-such-program"), child_of(Ear(1))):
+            pass
+
+
 class PipesOfOneThatIsGone:
     """Of a process that has exited: its output is not read to its end."""
 

@@ -1,0 +1,69 @@
+"""What a body may hold, however short it is: lists, objects and members."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.requests import Request
+
+from gateway.errors import RequestInvalid
+from gateway.serve.generation.finite import must_be_finite
+from gateway.serve.http.body import TEXT, VALUES, read_body
+
+pytestmark = pytest.mark.anyio
+BOUND = 4 * 2**20
+
+
+async def read(body: bytes, *, binary: bool = False) -> bytes:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return await read_body(Request({"type": "http", "headers": []}, receive), BOUND, binary=binary)
+
+
+def lists(count: int) -> bytes:
+    return b"[" + b",".join([b"[]"] * (count - 1)) + b"]"
+
+
+@pytest.mark.parametrize(
+    "over", [lists(VALUES + 1), b'{"x":[%s]}' % b",".join([b"{}"] * VALUES), b"{%s}" % b",".join([b'"":1'] * VALUES)]
+)
+async def test_json_of_too_many_values_is_refused_before_it_is_parsed(over: bytes) -> None:
+    with pytest.raises(RequestInvalid, match=f"more than {VALUES} lists, objects and members"):
+        await read(over)
+    assert await read(over, binary=True) == over
+
+
+@pytest.mark.parametrize("text", ["[" * 300_000, '{"a": [1]}' * 40_000, '\\"[' * 200_000])
+async def test_brackets_in_texts_are_no_values(text: str) -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()
+
+    assert await read(body) == body
+    assert await read(lists(VALUES)) == lists(VALUES)
+
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+)
+
+
+@given(JSON, st.booleans())
+def test_texts_are_cut_out_whole(value: object, ascii_only: bool) -> None:
+    bare = TEXT.sub(b"", json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass"))
+
+    assert b'"' not in bare
+    assert b"\\" not in bare
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999", b"9" * 400, b"-1.5E+400"])
+def test_number_that_json_lacks_is_refused_wherever_it_stands(number: bytes) -> None:
+    for body in (number, b'{"a": [%s]}' % number, b"[%s%s]" % (b"1," * 300_000, number)):
+        with pytest.raises(RequestInvalid, match="1e999 is read as Infinity"):
+            must_be_finite(body)
+
+
+@pytest.mark.parametrize("number", [b"1e308", b"0e999", b"1e-999", b"9" * 308, b"0." + b"0" * 400])
+def test_large_number_that_json_has_passes(number: bytes) -> None:
+    must_be_finite(b'{"a": [%s, "NaN", "1e999"]}' % number)

@@ -1,0 +1,155 @@
+"""Grammars in which an engine would have to follow very many ways at once are never written."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.errors import RequestInvalid
+from gateway.toolcalls import AnswerForm, has_too_many_ways
+from gateway.toolcalls.grammar.characters import JsonText
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.patterns import pattern_rules
+from gateway.toolcalls.grammar.schemas import schema_rules, value_rules
+from gateway.toolcalls.grammar.texts import MAX_PLAIN, one_of
+from gateway.toolcalls.schema.counts import united
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
+from tests.gateway.toolcalls.nasty_schemas import nasty, nested
+
+
+def grammar_of(schema: Any) -> Gbnf:
+    g = Grammar((), parallel=False, schemas=schema_rules)
+    return Gbnf(g.text(value_rules(g, schema, schema, "x")))
+
+
+def is_refused(schema: dict[str, Any]) -> bool:
+    try:
+        AnswerForm.of_schema(schema, "response_format")
+    except RequestInvalid:
+        return True
+    return False
+
+
+def test_alternatives_that_differ_in_counts_only_are_one_and_mean_the_same() -> None:
+    schema = nested(18, [{"minItems": least} for least in range(3)])
+
+    assert not has_too_many_ways(schema)
+    assert not is_refused(schema)
+    grammar = grammar_of({"anyOf": [{"type": "array", "items": {"type": "null"}, "minItems": n} for n in (1, 3)]})
+    assert [grammar.takes(text) for text in ("[]", "[null]", "[null, null]")] == [False, True, True]
+
+
+RANGES = st.lists(st.tuples(st.integers(0, 8), st.none() | st.integers(0, 8)), min_size=1, max_size=4)
+
+
+@given(RANGES)
+def test_union_of_counts_allows_what_one_of_them_allows(ranges: list[tuple[int, int | None]]) -> None:
+    plain = [
+        {"type": ["array"], "minItems": low, **({} if high is None else {"maxItems": high})} for low, high in ranges
+    ]
+    found = united(plain)
+
+    def allowed(schemas: Any, count: int) -> bool:
+        return any(each.get("minItems", 0) <= count <= each.get("maxItems", 99) for each in schemas)
+
+    assert len(found) <= len(plain)
+    assert [allowed(found, count) for count in range(20)] == [allowed(plain, count) for count in range(20)]
+
+
+@pytest.mark.parametrize(
+    "differ",
+    [
+        [{"items": {"type": "null"}}, {"prefixItems": [{"type": "null"}]}, {"maxItems": 3}],
+        [{"minItems": 5}, {"maxItems": 3}],
+    ],
+)
+def test_nested_alternatives_that_begin_alike_are_too_much(differ: list[dict[str, Any]]) -> None:
+    schema = nested(12, differ)
+
+    assert has_too_many_ways(schema)
+    assert is_refused(schema)
+    assert not has_too_many_ways(nested(3, differ))
+
+
+def tagged(kind: str, inner: Any) -> dict[str, Any]:
+    properties = {"kind": {"const": kind}, "of": inner}
+    return {"type": "object", "properties": properties, "required": ["kind", "of"], "additionalProperties": False}
+
+
+def test_alternatives_that_a_first_member_tells_apart_may_be_nested() -> None:
+    inner: Any = {"type": "null"}
+    for _ in range(7):
+        inner = {"anyOf": [tagged("a", inner), tagged("b", {"type": "string"}), tagged("c", {"type": "null"})]}
+
+    assert not is_refused(inner)
+    assert not has_too_many_ways(inner)
+
+
+def test_schema_that_refers_to_itself_in_two_ways_that_begin_alike_is_too_much() -> None:
+    tree = {"anyOf": [{"type": "array", "items": {"$ref": "#"}}, {"type": "array", "prefixItems": [{"$ref": "#"}]}]}
+
+    assert has_too_many_ways(tree)
+    assert not has_too_many_ways({"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#"}}]})
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"^(a|aa){1,900}$",
+        r"^(a{1,30}){1,30}$",
+        r"^[a-z]{0,500}[a-m]{0,500}$",
+        r"^.{0,100}x$",
+        r"^[a-z]{1,300}",
+        r"[a-z]{300}$",
+        r"^(x.{0,100}|y)x$",
+        r"^(a{0,90})?(a{0,90})?$",
+    ],
+)
+def test_pattern_with_very_many_ways_is_not_written(pattern: str) -> None:
+    assert pattern_rules(Grammar((), parallel=False, schemas=schema_rules), pattern, JsonText()) is None
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"^[A-Za-z0-9_-]{1,64}$",
+        r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        r"^(\d{1,3}\.){3}\d{1,3}$",
+        r"^[a-z0-9]+(?:-[a-z0-9]+)*$",
+        r"^[\w.+-]+@[\w-]+\.[\w.-]+$",
+        r"^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})?)?$",
+        r"^([a-z]{1,63}\.){1,10}[a-z]{2,63}$",
+        r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$",
+        r"\.(png|jpe?g|gif)$",
+    ],
+)
+def test_usual_pattern_is_written(pattern: str) -> None:
+    assert pattern_rules(Grammar((), parallel=False, schemas=schema_rules), pattern, JsonText()) is not None
+
+
+@given(st.sets(st.text('ab"\\', max_size=7), min_size=MAX_PLAIN + 1, max_size=60), st.text('ab"\\', max_size=7))
+def test_tree_of_texts_takes_each_of_them_and_no_other(texts: set[str], other: str) -> None:
+    g = Grammar((), parallel=False, schemas=schema_rules)
+    grammar = Gbnf(g.text(f'"<" {one_of(g, texts)} ">"'))
+
+    assert all(grammar.takes(f"<{text}>") for text in texts)
+    assert grammar.takes(f"<{other}>") == (other in texts)
+
+
+def test_patterns_of_one_grammar_are_read_up_to_a_bound() -> None:
+    g = Grammar((), parallel=False, schemas=schema_rules)
+    written = [pattern_rules(g, f"^{n:0>400}$", JsonText()) is not None for n in range(200)]
+
+    assert written[0]
+    assert not written[-1]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_nasty_schema_is_held_merged_loosened_or_refused(seed: int) -> None:
+    schema = nasty(random.Random(seed))
+
+    if not has_too_many_ways(schema):
+        assert grammar_of(schema).rules
+    is_refused(schema)
