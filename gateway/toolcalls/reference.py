@@ -48,12 +48,16 @@ These rules hold for all formats:
 - Whitespace between markup and text belongs to the markup, unless it separates text before a call from text after it;
   other whitespace is content. Text after a call is content.
 - A flaw in a call's JSON that leaves one reading is repaired: raw line ends and tabs, unknown escapes (`C:\\dir`,
-  `\\d+`, `\\'`), quotation marks that are not escaped, single quotes, keys without quotes, `None`, `True`, `NaN`,
-  trailing and missing commas, brackets that are missing or too many, doubled braces. A diagnostic says so
-  (`repaired`); the arguments of a whole call are always valid JSON.
-- A JSON object without the format's markers, bare or in a code fence, or a list of them, is a call if nothing follows
-  it, it names a tool of the request, and its arguments fit that tool's schema. Otherwise it is content; if it names a
-  tool and has arguments, a diagnostic (`lookalike`) says so. Text is held back only as long as it can be such a call.
+  `\\d+`, `\\'`), quotation marks that are not escaped, other quotation marks (single, typographic, backticks, three in
+  a row), keys without quotes, `None`, `True`, `NaN`, `0x1F`, comments, escaped line ends between values, commas and
+  brackets that are missing or too many, doubled braces, arguments in quotation marks or beside the tool's name. A
+  diagnostic says so (`repaired`); the arguments of a whole call are always valid JSON. Where quotation marks leave out
+  an argument that is required, the call has no reading.
+- A JSON object without the format's markers, bare, in a code fence or in a tag (`<tool_call>`, `<tools>`, `<tool>`,
+  `<function_call>`), or a list of them, is a call if nothing follows it, it names a tool of the request, and its
+  arguments fit that tool's schema; the keys may be those of other APIs (`input`, `args`, `tool_calls`). Otherwise it is
+  content; if it names a tool and has arguments, a diagnostic (`lookalike`) says so. Text is held back only as long as
+  it can be such a call.
 - Other output that breaks a format's rules is content, from the call's first character, with one diagnostic; of a tool
   that the gateway runs, the model reads an error instead and can call again. A call that the end of the output cuts off
   is reported and kept. A call of an unknown tool is reported like any other. `gateway.toolcalls.Policy` offers other

@@ -21,8 +21,11 @@ _CALLED = Variants(Lit("call:"), Lit(":"), writes=Lit("call:"))
 
 def _region(opener: str, arguments: GemmaObject, closer: str) -> Region:
     optional = Variants(arguments, Seq(), writes=arguments)
-    call = Call(Seq(_CALLED, Capture("name", "{", also=("(", "[", closer)), optional))
-    called = Variants(call, Array(call_object()), writes=call)
+    also = ("(", "[", closer)
+    named = Seq(_CALLED, Capture("name", "{", also=also))
+    name = Variants(named, Capture("name", "{", also=also, known=True), writes=named)
+    call = Call(Seq(name, optional))
+    called = Variants(Array(call_object()), call, writes=call)
     return Region(opener, Space(), called, Space(), Closer(closer))
 
 

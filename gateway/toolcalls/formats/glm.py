@@ -1,15 +1,18 @@
 """GLM 4.5 to 4.7, Spark 2.5, Ling 3: the tool's name, then each argument as a key tag and a value tag.
 
 Versions differ only in their newlines (4.7 and Spark write none). A call without arguments is just a name. Values are
-raw text, typed by the tool's schema; a value without a schema is JSON if it can be read as JSON. Templates open
-reasoning in the prompt, or close it there. Ling writes the end of its turn as text.
+raw text, typed by the tool's schema; a value without a schema is JSON if it can be read as JSON. A call as Hermes
+writes it is read too. Templates open reasoning in the prompt, or close it there. Ling writes the end of its turn as
+text.
 """
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Capture, Marker, Space
+from gateway.toolcalls.nodes.readers import Capture, Space
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.series import Array, Closer, Variants
 from gateway.toolcalls.nodes.tagged import Parameters
 from gateway.toolcalls.nodes.typed import Ending
 from gateway.toolcalls.schema.kinds import ALL
@@ -26,9 +29,10 @@ def _family(name: str, gap: str, has: tuple[str, ...] = (), lacks: tuple[str, ..
         written=(f"<arg_key>{{key}}</arg_key>{gap}<arg_value>", f"</arg_value>{gap}"),
         unknown=ALL,
     )
-    called = Capture("name", "\n", also=("<arg_key>", "</tool_call>"))
-    call = Call(Seq(Space(), called, Space(gap), parameters))
-    region = Region("<tool_call>", call, Marker("</tool_call>"))
+    named = Capture("name", "\n", also=("<arg_key>", "</tool_call>"))
+    call = Call(Seq(named, Space(gap), parameters))
+    called = Variants(Array(call_object()), call, writes=call)
+    region = Region("<tool_call>", Space(), called, Closer("</tool_call>"))
     return Format(
         name=name,
         body=Seq(Thought("<think>", "</think>", ("<tool_call>",)), Prose(region, mutes=("<|role_end|>",))),

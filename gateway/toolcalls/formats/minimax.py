@@ -3,7 +3,7 @@
 Attributes are in single or double quotes or unquoted. Values are raw text, typed by the tool's schema. M2 also has the
 names of arguments in attributes, and its prompt opens reasoning. M3 writes a mark before every tag and an element for
 each argument, with elements inside for objects and lists; if it does not reason, it begins with the closing marker of
-reasoning. dots is like M2, and sometimes writes a JSON object instead of the tags.
+reasoning. A JSON object instead of the tags is read too; dots is like M2.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -18,8 +18,12 @@ from gateway.toolcalls.nodes.series import Array, OptionalMarker, Variants
 from gateway.toolcalls.nodes.tagged import TagName
 
 _BLOCK_END = "</minimax:tool_call>"
+_CALLED = Calls(Seq(invoke_call(_BLOCK_END), Space("\n")))
 _BLOCK = Region(
-    "<minimax:tool_call>", Space("\n"), Calls(Seq(invoke_call(_BLOCK_END), Space("\n"))), Marker(_BLOCK_END)
+    "<minimax:tool_call>",
+    Space("\n"),
+    Variants(Array(call_object()), _CALLED, writes=_CALLED),
+    Marker(_BLOCK_END),
 )
 _DOTS_END = "</dots_function_call>"
 _INVOKES = Calls(Seq(invoke_call(_DOTS_END), Space("\n")))

@@ -6,7 +6,7 @@ mention. A message ends at an end marker, or where the next header begins.
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import Grammar
@@ -47,16 +47,22 @@ class Head:
         return not self.tool and self.channel == "content"
 
     @classmethod
-    def of(cls, text: str) -> "Head":
-        """Read a header's text."""
+    def of(cls, text: str, tools: Collection[str] = ()) -> "Head":
+        """Read a header's text; `tools` are the names of the request's."""
         recipients = _RECIPIENT.findall(text)
         channels = _CHANNEL_NAME.findall(text)
         analysis = bool(channels) and channels[-1] == "analysis"
         recipient = str(recipients[-1]) if recipients else ""
         # In the analysis channel the model may call tools from its training, which the request does not offer.
         calls = recipient not in ("", *_PEOPLE) and (not analysis or recipient.startswith("functions."))
-        tool = recipient.removeprefix("functions.") if calls else ""
+        tool = _meant(recipient.removeprefix("functions."), tools) if calls else ""
         return cls(tool, "reasoning" if analysis else "content", recipient.startswith("functions."))
+
+
+def _meant(name: str, tools: Collection[str]) -> str:
+    """The tool that a recipient means: models glue the next word to its name, or write another prefix."""
+    bare = name.removeprefix("assistant.").rstrip("?.,:;")
+    return next((near for near in (name, bare, bare.removesuffix("json")) if near in tools), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,9 @@ class HarmonyCall(Node):
         at.calls.named(self.tool)
         at.start_call()
         yield from Space().run(at)
+        while (yield from pick(at, (again := Lit(_MESSAGE),))) is not None:
+            yield from again.run(at)
+            yield from Space().run(at)
         if (not at.unread and at.ended) or (yield from pick(at, tuple(map(Lit, _ENDS)))):
             return bool(at.unread)
         return (yield from Json().run(at))
@@ -98,7 +107,7 @@ class Harmony(Node):
         begun, message, _ = at.prompt_tail.rpartition(_START)[2].partition(_MESSAGE)
         said = False
         if message:
-            what = Head.of(begun)
+            what = Head.of(begun, at.tools)
             said = what.speaks
             yield from self._message(at, what, 0)
             begun = ""
@@ -112,7 +121,11 @@ class Harmony(Node):
             elif not head:
                 _cut_off(at)
             else:
-                what = Head.of(begun + at.spelling.plain(head))
+                what = Head.of(begun + at.spelling.plain(head), at.tools)
+                if what.tool and "{" in head:
+                    # The marker before the arguments is missing.
+                    head = head[: head.index("{")]
+                    what = Head.of(begun + at.spelling.plain(head), at.tools)
                 yield from self._message(at, what, len(head), said=said)
                 said = said or (what.speaks and at.calls.spoken)
             begun, expected = "", False

@@ -6,19 +6,23 @@ them in the declared order, spelled as `json.dumps` does.
 
 import json
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.quoted import LONE_SURROGATE, read_word
 from gateway.toolcalls.nodes.readers import MAX_WORD, First, Node, Steps, read_space, take_one
 from gateway.toolcalls.nodes.reading import JsonReading, surroundings
+from gateway.toolcalls.nodes.spare import lacks_closer
+from gateway.toolcalls.schema.merge import listed
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 from gateway.toolcalls.values.json_scanner import Scan
 from gateway.toolcalls.values.mended import mended
 
 _BARE_KEY = re.compile(r"[A-Za-z_$][\w$-]*+[ \t\r\n]*+")
+_QUOTED = re.compile(r"""(?P<quote>["'])[ \t\r\n]*+\{[ \t\r\n]*+(?P=quote)[^ \t\r\n,:}\]]""")
+_MAYBE_QUOTED = re.compile(r"""(?P<quote>["'])(?:[ \t\r\n]*+(?:\{(?:[ \t\r\n]*+(?:(?P=quote))?)?)?)?\Z""")
 _VALUE_STARTS = ('"', "{", "[", "-", *"0123456789", "true", "false", "null")
 
 
@@ -38,29 +42,38 @@ class Json(Node):
 
     def run(self, at: Cursor) -> Steps:
         """Read to the value's end; where the stream ends inside it, what was held back is emitted too."""
-        reading, calls = JsonReading(at), at.calls
+        calls = at.calls
         if self.starts and calls.has_name and not calls.started:
             at.start_call()
         if self.argues:
             while at.position == len(at.buffer) and not at.ended:
                 yield
-            if at.buffer.startswith(('"', "n", "N"), at.position):
+            if at.buffer.startswith(('"', "'", "n", "N"), at.position):
                 return (yield from _read_odd(at))
-        while True:
-            fragment = reading.read()
-            if self.argues and fragment:
-                calls.argue(fragment)
-            if reading.state is not Scan.MORE or at.ended:
-                return reading.state is Scan.WHOLE
-            yield
+        return (yield from read_json(at, JsonReading(at), calls.argue if self.argues else ignore))
 
     def grammar(self, g: Grammar) -> str:
         """Write the arguments of the current tool, by its schema."""
         return g.arguments()
 
 
+def ignore(told: str) -> None:
+    """Tell nobody."""
+
+
+def _lacks_required(at: Cursor) -> bool:
+    """Whether an argument that the tool requires is missing: then it may be in a string that ended too late."""
+    tool, arguments = at.tools.get(at.calls.name), json.loads(at.calls.arguments or "null")
+    required = listed(tool.parameters.get("required")) if tool else ()
+    return isinstance(arguments, dict) and any(isinstance(key, str) and key not in arguments for key in required)
+
+
 def _read_odd(at: Cursor) -> Steps:
     """Read arguments that are not an object, held until they are whole: models write `null`, or encode JSON twice."""
+    while _MAYBE_QUOTED.match(at.buffer, at.position) and not at.ended and at.unread < MAX_WORD:
+        yield
+    if _QUOTED.match(at.buffer, at.position):
+        return (yield from _read_quoted(at))
     reading = JsonReading(at)
     held = [reading.read()]
     while reading.state is Scan.MORE:
@@ -75,6 +88,22 @@ def _read_odd(at: Cursor) -> Steps:
         return False
     at.calls.argue(meant)
     return True
+
+
+def _read_quoted(at: Cursor) -> Steps:
+    """Read an object that stands between quotation marks as if in a string, but without a string's escapes."""
+    at.calls.repair(f"its object is in quotation marks at character {at.offset}")
+    quote = take_one(at, "\"'")
+    return (yield from read_json(at, JsonReading(at, (quote,)), at.calls.argue)) and take_one(at, quote) == quote
+
+
+def read_json(at: Cursor, reading: JsonReading, tell: Callable[[str], None]) -> Steps:
+    """Read a value to its end; where the stream ends inside it, what was held back is told too."""
+    while True:
+        tell(reading.read())
+        if reading.state is not Scan.MORE or at.ended:
+            return reading.state is Scan.WHOLE and not (reading.guesses and _lacks_required(at))
+        yield
 
 
 def _meant(written: str, at: Cursor) -> str:
@@ -117,16 +146,18 @@ class KeyedCall(Node):
 
     def run(self, at: Cursor) -> Steps:
         """Read the name, report the call, read the arguments."""
-        if not (yield from _read_char(at, "{")):
+        if not (yield from read_char(at, "{")):
             return False
         yield from read_space(at)
         name = yield from read_word(at)
-        if not name or not (yield from _read_char(at, ":")):
+        if not name or not (yield from read_char(at, ":")):
             return False
         at.calls.named(name)
         at.start_call()
         yield from read_space(at)
-        return (yield from Json().run(at)) and bool((yield from _read_char(at, "}")))
+        if not (yield from Json().run(at)):
+            return False
+        return bool((yield from read_char(at, "}"))) or (yield from lacks_closer(at, "]"))
 
     def grammar(self, g: Grammar) -> str:
         """Write the object, spelled as `json.dumps` spells it."""
@@ -162,95 +193,7 @@ class QuotedId(Node):
         return f'"\\"" {self.shape} "\\""'
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A key of a record and its value. The first of `keys` is the one that the grammar writes."""
-
-    keys: tuple[str, ...]
-    node: Node
-    required: bool = True
-    written: bool = True
-    """Whether the grammar writes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record(Node):
-    """A JSON object with known fields in any order, each at most once; other keys are ignored.
-
-    The last brace may be missing: what follows then shows whether the object was whole. With `strict`, for places where
-    any JSON may stand, the brace must be there and an object with another key does not match.
-    """
-
-    fields: tuple[Field, ...]
-    strict: bool = False
-
-    def first(self, spelling: Spelling) -> First:
-        """Return the opening brace."""
-        return ("{",)
-
-    def run(self, at: Cursor) -> Steps:
-        """Read the object and run each field's node on its value."""
-        missing = {field for field in self.fields if field.required}
-        braces = yield from _read_braces(at)
-        char = "," if braces else ""
-        if char and (yield from _read_char(at, "}")):
-            return not missing
-        seen: set[Field] = set()
-        while char == ",":
-            yield from read_space(at)
-            key = yield from read_word(at)
-            if key is None and seen and (yield from _read_char(at, "}")):
-                at.calls.repair("it has a comma too many")
-                char = "}"
-                break
-            field = next((field for field in self.fields if key in field.keys), None)
-            if key is None or field in seen or (self.strict and not field) or not (yield from _read_value(at, field)):
-                return False
-            if field:
-                seen.add(field)
-            char = yield from _read_char(at, ",}")
-        whole = (yield from _close(at, braces)) if char else not self.strict and (at.unread > 0 or at.whole)
-        return whole and missing <= seen
-
-    def grammar(self, g: Grammar) -> str:
-        """Write the object with its fields in order, spelled as `json.dumps` spells it."""
-        parts: list[str] = []
-        for number, field in enumerate(field for field in self.fields if field.written):
-            key = json.dumps(field.keys[0], ensure_ascii=False)
-            parts += [g.literal(f"{', ' if number else '{'}{key}: "), field.node.grammar(g)]
-        return " ".join([*parts, g.literal("}")])
-
-    def children(self) -> tuple[Node, ...]:
-        """Return the fields' nodes."""
-        return tuple(field.node for field in self.fields)
-
-
-def _read_char(at: Cursor, wanted: str) -> Generator[None, None, str]:
+def read_char(at: Cursor, wanted: str) -> Generator[None, None, str]:
     """Read whitespace and one of the wanted characters, and return that; "" if something else is here."""
     yield from read_space(at)
     return take_one(at, wanted)
-
-
-def _read_braces(at: Cursor) -> Generator[None, None, int]:
-    """Read the opening brace, or two of them, as templates teach that double their braces; return how many."""
-    if not (yield from _read_char(at, "{")):
-        return 0
-    if not (yield from _read_char(at, "{")):
-        return 1
-    at.calls.repair("its braces are doubled")
-    return 2
-
-
-def _close(at: Cursor, braces: int) -> Steps:
-    """Read the second closing brace where two were opened; it may be missing."""
-    if braces > 1:
-        yield from _read_char(at, "}")
-    return True
-
-
-def _read_value(at: Cursor, field: Field | None) -> Steps:
-    """Read the colon and the value of a field, or of an unknown key."""
-    if not (yield from _read_char(at, ":")):
-        return False
-    yield from read_space(at)
-    return (yield from (field.node if field else Json(argues=False)).run(at))

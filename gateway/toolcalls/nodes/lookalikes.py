@@ -1,4 +1,4 @@
-"""Calls that a model writes as plain JSON where its format has markers: a bare or fenced object, or a list of them.
+"""Calls that a model writes as plain JSON where its format has markers: an object, or a list, bare, fenced or in a tag.
 
 Such JSON is a call where it ends the message, names a tool of the request and brings arguments that fit the tool's
 schema. Everything else stays content: JSON is often what the user asked for. Text is held only as long as it can still
@@ -7,31 +7,43 @@ be such a call.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, cast
 
 from gateway.toolcalls.nodes.combinators import pick
 from gateway.toolcalls.nodes.quoted import LONE_SURROGATE
-from gateway.toolcalls.nodes.readers import Lit, Steps, read_space, take_one
+from gateway.toolcalls.nodes.readers import MAX_WORD, Lit, Steps, read_space, take_one
 from gateway.toolcalls.nodes.reading import JsonReading
 from gateway.toolcalls.nodes.regions import RegionTooLong
+from gateway.toolcalls.nodes.spare import skip_spare
+from gateway.toolcalls.schema.kinds import mapping_of
+from gateway.toolcalls.schema.merge import listed
 from gateway.toolcalls.schema.validate import validate_call
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.values.json_scanner import Scan
 
-OPENERS = ("```", "[{", "{")
+_TAGS = ("tool_call", "tools", "tool", "function_call")
+OPENERS = ("```", "~~~", "`{", "[{", "{", *(f"<{tag}>" for tag in _TAGS))
 """What such text begins with."""
 
 MAX_HELD = 1 << 16
 """Most characters of JSON that are held; a longer object is content."""
 
-_FENCE = "```"
-_LANGUAGE = re.compile(r"[A-Za-z_]{0,12}+")
-_NAMES, _ARGUMENTS = ("name", "tool_name"), ("arguments", "parameters")
-_KEYS = {*_NAMES, *_ARGUMENTS, "function", "type", "id"}
+_NAMES = ("name", "tool_name", "tool", "function", "action")
+_ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "action_input")
+_AROUND = ("function", "function_call", "tool_call", "tool_calls")
+"""Keys of an object around a call, or around a list of calls."""
+_BESIDE = ("type", "id")
+_KEYS = {*_NAMES, *_ARGUMENTS, *_BESIDE}
+_FIRST = {*_NAMES, *_ARGUMENTS[:2], *_AROUND, *_BESIDE}
+"""The keys with which an object is taken for a call before it is whole."""
 _MAX_BEGINNING = 512
 _SPACE = r"[ \t\r\n]*+"
+_OPENING = re.compile(
+    rf"(?:(?P<fence>`{{1,8}}|~{{3,8}})[ \t]?[\w-]{{0,16}}+)?{_SPACE}(?:<(?P<tag>{'|'.join(_TAGS)})>{_SPACE})?"
+)
 _BEGINNING = re.compile(
     rf"""\{{{_SPACE}(?:\{{{_SPACE})?["']?(?P<key>\w++)["']?{_SPACE}:{_SPACE}(?P<value>["'][^"']*+["'])?"""
 )
@@ -82,6 +94,8 @@ def _read(at: Cursor, markers: tuple[Lit, ...], found: list[_Written]) -> Steps:
         while marker := (yield from pick(at, markers)):
             yield from marker.run(at)
             yield from read_space(at)
+        if take_one(at, ","):
+            yield from read_space(at)
         if not at.unread:
             return True
         if (yield from pick(at, tuple(map(Lit, OPENERS)))) is None:
@@ -89,38 +103,48 @@ def _read(at: Cursor, markers: tuple[Lit, ...], found: list[_Written]) -> Steps:
 
 
 def _read_block(at: Cursor, found: list[_Written]) -> Steps:
-    """Read an object, or a list of them, and the fence around it."""
-    fenced = (yield from pick(at, (Lit(_FENCE),))) is not None
-    if fenced:
-        at.take(at.position + len(_FENCE))
-        while (language := _LANGUAGE.match(at.buffer, at.position)) and language.end() == len(at.buffer):
-            if at.ended:
-                return False
-            yield
-        at.take(language.end() if language else at.position)
-        yield from read_space(at)
-    listed = bool(take_one(at, "["))
+    """Read an object, or a list of them, and the fence or the tag around it."""
+    closers = yield from _read_opening(at)
+    in_list = bool(take_one(at, "["))
     while True:
         yield from read_space(at)
-        if not (yield from _read_object(at, found)):
+        if not (yield from _read_object(at, closers, found)):
             return False
         yield from read_space(at)
-        if not (listed and take_one(at, ",")):
+        yield from skip_spare(at, (*closers, "{", ",", "]"), braces=True)
+        if not (in_list and take_one(at, ",")):
             break
-    if listed and not take_one(at, "]"):
+    if in_list and not take_one(at, "]"):
         return False
-    if fenced:
+    for closer in closers:
         yield from read_space(at)
-        return not at.unread or (yield from Lit(_FENCE).run(at))
+        if at.unread and not (yield from Lit(closer).run(at)):
+            return False
     return True
 
 
-def _read_object(at: Cursor, found: list[_Written]) -> Steps:
+def _read_opening(at: Cursor) -> Generator[None, None, tuple[str, ...]]:
+    """Read a fence, a tag or both, and return what closes them."""
+    while True:
+        window = at.buffer[at.position : at.position + MAX_WORD]
+        at.scanned += len(window)
+        opening = _OPENING.match(window)
+        end = opening.end() if opening else 0
+        rest = window[end:]
+        if at.ended or len(window) == MAX_WORD or not any(f"<{tag}>".startswith(rest) for tag in _TAGS):
+            break
+        yield
+    at.take(at.position + end)
+    fence, tag = opening.group("fence", "tag") if opening else (None, None)
+    return tuple(filter(None, (tag and f"</{tag}>", fence)))
+
+
+def _read_object(at: Cursor, closers: tuple[str, ...], found: list[_Written]) -> Steps:
     if not (yield from _begins_call(at)):
         # So that what follows is looked at anew.
         take_one(at, "{")
         return False
-    reading, held = JsonReading(at), ""
+    reading, held = JsonReading(at, closers), ""
     while True:
         held += reading.read()
         if len(held) > MAX_HELD:
@@ -129,7 +153,7 @@ def _read_object(at: Cursor, found: list[_Written]) -> Steps:
         if reading.state is not Scan.MORE or at.ended:
             break
         yield
-    calls = list(_calls_in(held)) if reading.state is Scan.WHOLE and not LONE_SURROGATE.search(held) else []
+    calls = _calls_in(held) if reading.state is Scan.WHOLE and not LONE_SURROGATE.search(held) else []
     found += calls
     return bool(calls)
 
@@ -142,13 +166,14 @@ def _begins_call(at: Cursor) -> Steps:
         begun = _BEGUN.match(window)
         if begun is None or at.ended or len(window) == _MAX_BEGINNING:
             break
-        if begun["key"] and not any(key.startswith(begun["key"]) for key in _KEYS):
+        if begun["key"] and not any(key.startswith(begun["key"]) for key in _FIRST):
             return False
         yield
     found = _BEGINNING.match(window)
-    if found is None or found["key"] not in _KEYS:
+    if found is None or found["key"] not in _FIRST:
         return False
-    return found["key"] not in _NAMES or (found["value"] or "")[1:-1] in at.tools
+    named = found["key"] in _NAMES and (found["value"] or found["key"] not in _AROUND)
+    return not named or (found["value"] or "")[1:-1] in at.tools
 
 
 def _loaded(text: str) -> object:
@@ -158,25 +183,28 @@ def _loaded(text: str) -> object:
     return value
 
 
-def _calls_in(text: str) -> Iterator[_Written]:
-    """Yield the call that a whole JSON object is; nothing for any other object."""
+def _calls_in(text: str) -> list[_Written]:
+    """Return the calls that a whole JSON object is; none for any other object."""
     try:
-        value = cast("dict[str, Any]", _loaded(text))
+        return _called(_loaded(text))
     except (ValueError, RecursionError):
-        return
-    inner = value.get("function", value)
-    if not isinstance(inner, dict) or not ({*value} | {*inner}) <= _KEYS:
-        return
-    members = cast("dict[str, Any]", inner)
+        return []
+
+
+def _called(value: object) -> list[_Written]:
+    """Raises ValueError for arguments that are no JSON."""
+    members = mapping_of(value)
+    for key in _AROUND:
+        if isinstance(members.get(key), dict | list):
+            inner = list(map(_called, listed(members[key]) or [members[key]]))
+            return [*chain(*inner)] if all(inner) and {*members} <= {key, *_BESIDE} else []
     names = [members[key] for key in _NAMES if key in members]
     arguments: Any = next((members[key] for key in _ARGUMENTS if key in members), None)
+    if arguments is None or len(names) != 1 or not isinstance(names[0], str) or not {*members} <= _KEYS:
+        return []
     if isinstance(arguments, str) and arguments.strip(WHITESPACE).startswith("{"):
-        try:
-            arguments = _loaded(arguments)
-        except (ValueError, RecursionError):
-            return
-    if arguments is not None and len(names) == 1 and isinstance(names[0], str):
-        yield _Written(names[0], cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None)
+        arguments = _loaded(arguments)
+    return [_Written(names[0], cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None)]
 
 
 def _fits(at: Cursor, call: _Written) -> bool:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.nodes.readers import First, Node, Steps, read_until
+from gateway.toolcalls.nodes.readers import First, Node, Steps, is_name, read_until
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 
@@ -29,7 +29,7 @@ class NumberedName(Node):
         text = yield from read_until(at, (self.delimiter,))
         call_id = (text or "").strip(WHITESPACE)
         name = _name(call_id, at)
-        if not name:
+        if not name or not is_name(name, at):
             return False
         at.calls.identify(call_id)
         at.calls.named(name)

@@ -1,12 +1,13 @@
 """A call as one JSON object, in the ways in which families write it: which keys it has, and when it can be reported.
 
-The parser accepts `parameters` for `arguments`, an object inside `function`, keys in any order, and unknown keys; the
-grammar writes the family's own form.
+The parser accepts `parameters` and other words for `arguments`, an object inside `function`, keys in any order, and
+unknown keys; the grammar writes the family's own form.
 """
 
-from gateway.toolcalls.nodes.json import Field, Json, JsonObject, QuotedId, Record
+from gateway.toolcalls.nodes.json import Json, JsonObject, QuotedId
 from gateway.toolcalls.nodes.quoted import QuotedName
 from gateway.toolcalls.nodes.readers import Lit
+from gateway.toolcalls.nodes.record import Field, Record
 from gateway.toolcalls.nodes.regions import Call
 
 
@@ -20,7 +21,7 @@ def call_object(
     either, the parser ignores an id.
     """
     named = QuotedName(after="id" if id_first or id_last else "")
-    others = tuple(key for key in ("arguments", "parameters") if key != arguments)
+    others = tuple(key for key in ("arguments", "parameters", "args", "input") if key != arguments)
     fields = (
         Field(tuple(dict.fromkeys((name, "name"))), named, required=False),
         Field((arguments, *others), Json(), required=False),
@@ -28,7 +29,7 @@ def call_object(
     nested = Field(("function",), Record(fields), required=False, written=False)
     call_id = Field((id_first or id_last,), QuotedId(id_shape), required=False)
     before, behind = ((call_id,) if key else () for key in (id_first, id_last))
-    return Call(Record((*before, *fields, *behind, nested)))
+    return Call(Record((*before, *fields, *behind, nested), beside=True))
 
 
 def bare_object(*, known: bool, arguments: str = "parameters") -> Call:

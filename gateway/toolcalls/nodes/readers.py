@@ -5,6 +5,7 @@ stands for. A failed node has read nothing of what it failed on. There is no loo
 parser and grammar (`gbnf`) accept the same calls; the parser is freer in whitespace and in the order of keys.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ class Reasoned:
     grammar: str
     prompt: Literal["opened", "closed", "neither"]
 
+
+_NO_NAME = re.compile(r"""[][{}()<>"\n]""")
 
 MAX_WORD = 256
 """Most characters of a name, id or key, which are held until they are whole; MCP's tool names have at most 128."""
@@ -167,13 +170,14 @@ class Capture(Node):
     """A call's name or id, up to a delimiter, which is not read; reported whole or not at all.
 
     `shape` is what the grammar lets the model write for an id; a name is the tool's own. `also` are other delimiters,
-    which models write instead of the right one.
+    which models write instead of the right one. With `known`, only the name of a tool of the request counts.
     """
 
     what: Literal["name", "id"]
     delimiter: str
     shape: str = "[a-zA-Z0-9]{9}"
     also: tuple[str, ...] = ()
+    known: bool = False
 
     def first(self, spelling: Spelling) -> First:
         """Return None for anything: an unknown tool is a call too."""
@@ -185,6 +189,8 @@ class Capture(Node):
         if held is None:
             return False
         text = held.strip(WHITESPACE)
+        if self.what == "name" and (not is_name(text, at) or (self.known and text not in at.tools)):
+            return False
         (at.calls.named if self.what == "name" else at.calls.identify)(text)
         return bool(text)
 
@@ -231,6 +237,11 @@ class Start(Node):
     def grammar(self, g: Grammar) -> str:
         """Write nothing."""
         return ""
+
+
+def is_name(text: str, at: Cursor) -> bool:
+    """Whether a text can be a tool's name: with brackets, quotes or line ends in it, only one that exists."""
+    return text in at.tools or not _NO_NAME.search(text)
 
 
 def read_space(at: Cursor) -> Generator[None, None, str]:

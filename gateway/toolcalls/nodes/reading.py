@@ -13,8 +13,10 @@ from gateway.toolcalls.values.string_end import Surroundings
 class JsonReading:
     """The reading of one value at the cursor."""
 
-    def __init__(self, at: Cursor) -> None:
+    def __init__(self, at: Cursor, stops: tuple[str, ...] = ()) -> None:
+        """`stops`: what may follow the value besides the region's markers."""
         self._at = at
+        self._stops = stops
         self._strict = JsonScanner()
         self._mending: MendingScanner | None = None
 
@@ -27,6 +29,11 @@ class JsonReading:
     def mends(self) -> bool:
         """Whether a flaw was found."""
         return self._mending is not None
+
+    @property
+    def guesses(self) -> bool:
+        """Whether the reading depends on which quotes belong to a string."""
+        return self._mending is not None and self._mending.guesses
 
     def read(self) -> str:
         """Read what has arrived; return the JSON text that it adds.
@@ -51,7 +58,9 @@ class JsonReading:
     def _mend(self) -> MendingScanner:
         at = self._at
         at.calls.repair(f"its JSON is not valid at character {at.offset}")
-        return MendingScanner(self._strict, surroundings(at), at.spelling.plain)
+        around = surroundings(at)
+        stops = (*self._stops, *around.stops)
+        return MendingScanner(self._strict, Surroundings(around.keys, stops), at.spelling.plain)
 
 
 def surroundings(at: Cursor) -> Surroundings:

@@ -117,6 +117,8 @@ class Region(Node):
             whole, reason = False, str(error)
         if whole:
             if _last(self.body) is None and not at.buffer.endswith(at.stops, 0, at.position):
+                while not (at.unread or at.ended):
+                    yield
                 yield from skip_spare(at, at.stops)
             return at.close_region()
         if at.calls.answered and not at.cut:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import MAX_CALLS, Grammar
 from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
-from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Steps, take_one
+from gateway.toolcalls.nodes.readers import First, Lit, Marker, Node, Space, Steps, take_one
 from gateway.toolcalls.nodes.spare import lacks_closer, skip_spare
 from gateway.toolcalls.stream.cursor import Cursor, Sight
 from gateway.toolcalls.stream.spelling import Spelling
@@ -126,12 +126,21 @@ class OptionalMarker(Marker):
 
 @dataclass(frozen=True, slots=True)
 class Closer(Marker):
-    """A closing marker that must be there; brackets that the model wrote too many before it are skipped."""
+    """A closing marker, which may be missing only at the end of the message and before the next opening one.
+
+    Brackets that the model wrote too many before it are skipped.
+    """
 
     def run(self, at: Cursor) -> Steps:
         """Skip the brackets and read the marker."""
         yield from skip_spare(at, (at.spelling.spell(self.text),))
-        return (yield from Marker.run(self, at))
+        if (yield from Marker.run(self, at)):
+            return True
+        openers = (Lit(at.spelling.plain(stop)) for stop in at.stops[:1])
+        if not ((at.whole and not at.unread) or (yield from pick(at, tuple(openers)))):
+            return False
+        at.calls.repair(f"its closing marker is missing at character {at.offset}")
+        return True
 
 
 @dataclass(frozen=True, slots=True, init=False)

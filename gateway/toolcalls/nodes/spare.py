@@ -14,21 +14,20 @@ _MAX_SPARE = 64
 """Most characters of spare brackets and whitespace that are held until it is clear what follows."""
 
 _BRACES = re.compile(r"\}[ \t\r\n}]*+")
-_BRACKETS = re.compile(r"[}\]][ \t\r\n}\]]*+")
+_BRACKETS = re.compile(r"[}\])][ \t\r\n}\])]*+")
 
 
 def skip_spare(at: Cursor, followers: tuple[str, ...], *, braces: bool = False) -> Generator[None, None, None]:
     """Skip brackets here if one of `followers` (as they stand in the stream), or the end of the stream, follows.
 
-    `braces`: only those, because a bracket may belong here. A single brace is not worth a diagnostic.
+    `braces`: only those, because a bracket may belong here.
     """
     spare = _BRACES if braces or any(text.startswith("]") for text in followers) else _BRACKETS
     while found := spare.match(at.buffer, at.position, at.position + _MAX_SPARE):
         at.scanned += found.end() - at.position
         rest = at.buffer[found.end() : found.end() + _MAX_SPARE]
         if rest.startswith(followers) or (not rest and at.ended):
-            if found.group().strip() != "}":
-                at.calls.repair(f"it has brackets too many at character {at.offset}")
+            at.calls.repair(f"it has brackets too many at character {at.offset}")
             at.take(found.end())
             return
         unsure = found.end() - at.position < _MAX_SPARE and any(text.startswith(rest) for text in followers)
@@ -37,9 +36,13 @@ def skip_spare(at: Cursor, followers: tuple[str, ...], *, braces: bool = False) 
         yield
 
 
-def lacks_closer(at: Cursor) -> Generator[None, None, bool]:
-    """Whether a marker of the region, or the end of the message, stands where a closing bracket is missing."""
-    if not ((yield from pick(at, tuple(map(Lit, map(at.spelling.plain, at.stops))))) or (at.whole and not at.unread)):
+def lacks_closer(at: Cursor, *others: str) -> Generator[None, None, bool]:
+    """Whether a marker of the region, or the end of the message, stands where a closing bracket is missing.
+
+    `others` are texts that show it too.
+    """
+    followers = tuple(map(Lit, (*others, *map(at.spelling.plain, at.stops))))
+    if not ((yield from pick(at, followers)) or (at.whole and not at.unread)):
         return False
     at.calls.repair(f"a closing bracket is missing at character {at.offset}")
     return True

@@ -14,7 +14,7 @@ from typing import Any
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.raw import arguments_in_order, raw_value
 from gateway.toolcalls.nodes.combinators import pick
-from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Node, Space, Steps
+from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Node, Space, Steps, is_name
 from gateway.toolcalls.nodes.typed import Ending, as_json, read_text, read_value, unbroken
 from gateway.toolcalls.schema.kinds import ALL, STRING, Kinds, kinds_of, mapping_of
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
@@ -39,7 +39,7 @@ class TagName(Node):
     def run(self, at: Cursor) -> Steps:
         """Hold the name until the tag ends."""
         found = yield from read_head(at, self.end, self.head)
-        if found is None or not found["key"]:
+        if found is None or not found["key"] or not is_name(found["key"], at):
             return False
         at.calls.named(found["key"])
         return True

@@ -126,6 +126,8 @@ def read_literal(at: Cursor, dialect: Dialect, around: Surroundings = NOTHING_KN
         end, told = scanner.scan(at.buffer, at.position, ended=at.ended)
         at.take(end)
         at.calls.argue(told)
+        if scanner.mends:
+            at.calls.repair("a mark is missing in its arguments")
         if scanner.state is not Scan.MORE or at.ended:
             return scanner.state is Scan.WHOLE
         yield

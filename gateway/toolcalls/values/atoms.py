@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _INTEGER = re.compile(r"[-+]?[0-9](?:_?[0-9])*")
+_HEX = re.compile(r"[-+]?0[xX][0-9a-fA-F]{1,16}")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.?[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _ESCAPE = re.compile(
     r"""\\(?:(?P<json>["\\/bfnrt]|u[0-9a-fA-F]{4})|x(?P<hex>[0-9a-fA-F]{2})|U(?P<long>[0-9a-fA-F]{8})"""
@@ -17,7 +18,17 @@ _ESCAPE = re.compile(
 )
 _ESCAPE_START = re.compile(r"\\(?:x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0-7]{1,2})?\Z")
 _NAMED = {"'": "'", "\n": "", "a": "\\u0007", "v": "\\u000b"}
-WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
+WORDS = {
+    spelled: meant
+    for meant, words in {
+        "true": "true True TRUE",
+        "false": "false False FALSE",
+        "null": "null Null NULL None NONE",
+    }.items()
+    for spelled in words.split()
+}
+CLOSING_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’"}
+"""What models open strings with, and what closes each; JSON has the first."""
 _MAX_CODE_POINT = 0x10FFFF
 
 MAX_BLANK = 64
@@ -38,6 +49,8 @@ def number(atom: str) -> str | None:
         return atom
     if _INTEGER.fullmatch(atom):
         return str(int(atom))
+    if _HEX.fullmatch(atom):
+        return str(int(atom, 16))
     if _FLOAT.fullmatch(atom):
         value = repr(float(atom))
         return value if _JSON_NUMBER.fullmatch(value) else None

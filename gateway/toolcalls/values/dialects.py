@@ -12,6 +12,7 @@ class Dialect:
 
     quotes: tuple[str, ...]
     escapes: bool = True
+    """Whether strings between its first quotes have escapes; those between a program's quotes always have."""
     bare: bool = False
     """Whether keys, and strings without any of the dialect's own marks, may be written without quotes."""
     loose: bool = False
@@ -20,5 +21,5 @@ class Dialect:
 
 PYTHON = Dialect(('"""', "'''", '"', "'"))
 PYTHON_CALL = Dialect(PYTHON.quotes, loose=True)
-GEMMA = Dialect(('<|"|>', '"', "'", "`"), escapes=False, bare=True, loose=True)
-FUNCTION_GEMMA = Dialect(("<escape>", '"', "'", "`"), escapes=False, bare=True, loose=True)
+GEMMA = Dialect(('<|"|>', *PYTHON.quotes, "`"), escapes=False, bare=True, loose=True)
+FUNCTION_GEMMA = Dialect(("<escape>", *PYTHON.quotes, "`"), escapes=False, bare=True, loose=True)

@@ -27,7 +27,7 @@ _BODY = re.compile(rf'{_PLAIN}(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}){_PLAIN}){{0
 # The number bounds the memory of a match; what is left of a string is read next.
 _AFTER_COMMA = re.compile(r",[ \t\r\n]{0,64}+(?P<char>[^ \t\r\n])?")
 _SPECIAL = re.compile(r'["\\\x00-\x1f\udc00-\udfff]')
-_ATOM = re.compile(r"[-+.0-9A-Za-z]*+")
+_ATOM = re.compile(r"[-+.\w]*+")
 _WHOLE_ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 
 
@@ -65,6 +65,8 @@ class JsonScanner:
     def __init__(self) -> None:
         self.state = Scan.MORE
         self.next = Next.VALUE
+        self.begun = False
+        """Whether the string that is being read has a character."""
         self._closers: list[str] = []
 
     @property
@@ -79,6 +81,7 @@ class JsonScanner:
         """
         if self.next in STRINGS and not _SPECIAL.search(text, start):
             # The middle of a string: most tokens of most calls.
+            self.begun = self.begun or start < len(text)
             return len(text)
         at = start
         while at < len(text) and self.state is Scan.MORE:
@@ -95,6 +98,7 @@ class JsonScanner:
             return blank.end() if blank else at
         if char == '"' and self.next in (*VALUES, Next.KEY, Next.KEY_OR_END):
             self.next = Next.STRING if self.next in VALUES else Next.KEY_STRING
+            self.begun = False
         elif char in "{[" and self.next in VALUES and len(self._closers) < MAX_DEPTH:
             self._closers.append(CLOSER[char])
             self.next = Next.KEY_OR_END if char == "{" else Next.ITEM_OR_END
@@ -129,6 +133,7 @@ class JsonScanner:
     def _string(self, text: str, at: int, *, ended: bool) -> int:
         body = _BODY.match(text, at)
         end = body.end() if body else at
+        self.begun = self.begun or end > at
         if end < len(text):
             if text[end] == '"':
                 return self._quote(text, end, ended=ended)

@@ -22,12 +22,13 @@ _ATOM = re.compile(r"[-+.0-9A-Za-z_]*+")
 _BARE = re.compile(r"[^,\[\]{}()=:]*+")
 _BARE_VALUE = re.compile(r"[^,\[\]{}]*+")
 _BARE_IN_PARENTHESES = re.compile(r"[^,\[\]{}()]*+")
+_KEY_HERE = re.compile(r"(?P<key>[\w-]{1,64}+)(?:[ \t]*+[:=]|\Z)")
 _CLOSERS = {"{": ("}", "}"), "[": ("]", "]"), "(": (")", "]")}
 """For each opening bracket, what closes it, and how JSON closes it."""
 
 _SET = "}", "]"
 _PLAIN_QUOTES = ('"', "'", "`")
-"""Any other quote is a marker, which ends its string wherever it stands; a stand-in is one character too."""
+"""Other quotes end their strings wherever they stand: markers, and three of these."""
 
 
 class _Next(Enum):
@@ -57,6 +58,8 @@ class LiteralScanner:
         around: Surroundings = NOTHING_KNOWN,
     ) -> None:
         self.state = Scan.MORE
+        self.mends = False
+        """Whether a mark was missing."""
         self._dialect = dialect
         self._quotes = quotes
         self._plain = plain
@@ -67,6 +70,8 @@ class LiteralScanner:
         """Place in `_out` of a brace that opens an object or a set; what follows its first key will tell which."""
         self._first: tuple[int, str] | None = None
         """Place in `_out` of the first key if it is not a string, and the value that it has if this is a set."""
+        self._seen: set[str] = set()
+        """The keys of the outermost object so far that are not in quotes."""
         self._is_key = self._ended = False
         self._quote = ""
         self._held = ""
@@ -104,10 +109,12 @@ class LiteralScanner:
         char = text[at]
         if char in " \t\r\n":
             return self._blank(text, at)
-        if self._next in (_Next.ITEM_OR_END, _Next.KEY_OR_END, _Next.COMMA_OR_END) and char == self._closers[-1][0]:
+        if self._next in (_Next.ITEM_OR_END, _Next.KEY_OR_END, _Next.COMMA_OR_END) and self._closes(char):
             return self._close(at)
         if self._next is _Next.COMMA_OR_END:
             return self._comma(text, at)
+        if char == "," and self._held and self._dialect.bare:
+            return at + 1
         if self._next is _Next.COLON:
             return self._colon(text, at)
         for quote in self._quotes:
@@ -117,7 +124,7 @@ class LiteralScanner:
                 return at
         if self._next is _Next.KEY_OR_END:
             return self._key(text, at)
-        return self._open(char, at) if char in _CLOSERS else self._atom(text, at)
+        return self._open(text, at) if char in _CLOSERS else self._atom(text, at)
 
     def _blank(self, text: str, at: int) -> int:
         blank = _BLANK.match(text, at)
@@ -127,6 +134,17 @@ class LiteralScanner:
         else:
             self._out.append(text[at:end])
         return end
+
+    def _closes(self, char: str) -> bool:
+        """Whether this closes a bracket; those inside it, which the model has forgotten, are closed then."""
+        if char == self._closers[-1][0] or not self._dialect.bare:
+            return char == self._closers[-1][0]
+        if all(char != closer for closer, _ in self._closers):
+            return False
+        while self._closers[-1][0] != char:
+            self.mends = True
+            self._out.append(self._closers.pop()[1])
+        return True
 
     def _close(self, at: int) -> int:
         # A held comma was a trailing one.
@@ -147,6 +165,7 @@ class LiteralScanner:
         return at
 
     def _close_all(self) -> None:
+        self.mends = True
         while self._closers:
             self._out.append(self._closers.pop()[1])
         self.state = Scan.WHOLE
@@ -154,10 +173,21 @@ class LiteralScanner:
     def _comma(self, text: str, at: int) -> int:
         char = text[at]
         if char != ",":
-            return self._stop(text, at)
+            return self._no_comma(text, at)
         self._held = ","
         self._next = _Next.KEY_OR_END if self._closers[-1][1] == "}" else _Next.ITEM_OR_END
         return at + 1
+
+    def _no_comma(self, text: str, at: int) -> int:
+        """Read on where a comma is missing."""
+        if self._dialect.bare and len(self._closers) == 1 and (key := _KEY_HERE.match(text, at)):
+            if key.end() == len(text) and not self._ended:
+                return at
+            if key["key"] in self._around.keys:
+                self.mends = True
+                self._held, self._next = ",", _Next.KEY_OR_END
+                return at
+        return self._stop(text, at)
 
     def _colon(self, text: str, at: int) -> int:
         if self._brace is not None and text[at] in ",}" and self._waits:
@@ -174,9 +204,16 @@ class LiteralScanner:
         self._next = _Next.VALUE
         return at + 1
 
-    def _open(self, char: str, at: int) -> int:
+    def _open(self, text: str, at: int) -> int:
+        char = text[at]
         if self._dialect.bare and not self._closers and char in "([":
-            # Where the arguments are to be in braces, other brackets mean the same.
+            # Where the arguments are to be in braces, other brackets mean the same, and those around braces nothing.
+            blank = _BLANK.match(text, at + 1)
+            inside = blank.end() if blank else at + 1
+            if inside == len(text) and not self._ended:
+                return at
+            if text.startswith("{", inside):
+                return inside
             self._tell("{")
             self._closers.append((_CLOSERS[char][0], "}"))
             self._next = _Next.KEY_OR_END
@@ -200,7 +237,7 @@ class LiteralScanner:
         return at + len(quote)
 
     def _string(self, text: str, at: int) -> int:
-        stops = (self._quote, "\\") if self._dialect.escapes else (self._quote,)
+        stops = (self._quote, "\\") if self._dialect.escapes or self._is_plain else (self._quote,)
         end, whole = delimiters(stops).find(text, at, ended=False)
         if (held := self._unclosed(text, at, end, whole=whole)) is not None:
             return held
@@ -216,18 +253,25 @@ class LiteralScanner:
             return end + len(self._quote)
         return self._escape(text, end)
 
+    @property
+    def _is_plain(self) -> bool:
+        """Whether the string stands between a program's quotes."""
+        return self._quote[0] in _PLAIN_QUOTES
+
     def _unclosed(self, text: str, at: int, end: int, *, whole: bool) -> int | None:
         """Read up to where a string ends whose closing marker is missing, or may be; None where there is no sign."""
-        if self._quote in _PLAIN_QUOTES or self._is_key:
+        if self._is_plain or self._is_key:
             return None
         found = key_behind(text, at, end, whole=whole) if self._around.keys and len(self._closers) == 1 else None
         if found is None:
             return None if whole else self._unclosed_at_end(text, at)
-        followed = self._is_followed(text, end) if whole and found["key"] in self._around.keys else whole
+        missing = whole and found["key"] in self._around.keys and found["key"] not in self._seen
+        followed = self._is_followed(text, end) if missing else whole
         if whole and followed:
             return None
         self._out.append(json_string(self._plain(text[at : found.start()])))
         if whole and followed is False:
+            self.mends = True
             self._out.append('"')
             self._value_ends()
         return found.start()
@@ -243,7 +287,7 @@ class LiteralScanner:
 
     def _unclosed_at_end(self, text: str, at: int) -> int | None:
         """Read up to the brackets before a marker with which the stream ends."""
-        found = brackets_behind(text[at:], self._around.stops, ended=self._ended)
+        found = brackets_behind(text[at:], self._around.stops, len(self._closers), ended=self._ended)
         if found is None:
             return None
         brackets, marker = found
@@ -255,7 +299,7 @@ class LiteralScanner:
         return at + marker
 
     def _ends(self, text: str, behind: int) -> bool | None:
-        loose = self._dialect.loose and self._quote in _PLAIN_QUOTES
+        loose = self._dialect.loose and self._quote in _PLAIN_QUOTES and not (self._is_key and self._dialect.bare)
         if loose and self._around.stops:
             blank = _BLANK.match(text, behind)
             at = blank.end() if blank else behind
@@ -288,6 +332,8 @@ class LiteralScanner:
             return at
         if not key or (not self._dialect.bare and number(key) is None and key not in WORDS):
             return self._fail(at)
+        if len(self._closers) == 1:
+            self._seen.add(key)
         self._tell(f'"{json_string(self._plain(WORDS.get(key, key)))}"')
         if self._first is None and (value := WORDS.get(key) or number(key)):
             self._first = len(self._out) - 1, value
@@ -305,6 +351,12 @@ class LiteralScanner:
         if end == len(text):
             return at
         atom = text[at:end].rstrip()
+        if self._dialect.bare and text.startswith(self._quotes[0], end):
+            # The quote that opens it is missing.
+            self.mends = True
+            self._tell(f'"{json_string(self._plain(atom))}"')
+            self._value_ends()
+            return end + len(self._quotes[0])
         value = WORDS.get(atom) or number(atom)
         if value is None and self._dialect.bare and atom:
             value = f'"{json_string(self._plain(atom))}"'

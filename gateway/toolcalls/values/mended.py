@@ -1,15 +1,16 @@
 """Reads on where JSON is wrong, and writes what was meant as JSON while it arrives: flaws that have one reading.
 
 Begins in the state in which the strict scanner stopped. Repairs line ends and unknown escapes in strings, quotes that
-are not escaped (`string_end`), single quotes, bare keys and words, Python's literals, NaN, commas and brackets that are
-missing or too many. Text that has no reading is wrong here too. Knows nothing of cursors or calls.
+are not escaped (`string_end`), other quotes, bare keys and words, Python's literals, NaN, comments (`gaps`), commas and
+brackets that are missing or too many. Text that has no reading is wrong here too. Knows nothing of cursors or calls.
 """
 
 import re
 from collections.abc import Callable
 
 from gateway.toolcalls.stream.spelling import delimiters
-from gateway.toolcalls.values.atoms import WORDS, json_string, number
+from gateway.toolcalls.values.atoms import CLOSING_QUOTES, WORDS, json_string, number
+from gateway.toolcalls.values.gaps import skip_gap
 from gateway.toolcalls.values.json_scanner import (
     CLOSER,
     ENDS,
@@ -39,16 +40,19 @@ class MendingScanner:
 
     def __init__(self, strict: JsonScanner, around: Surroundings, plain: Callable[[str], str] = str) -> None:
         self.state = Scan.MORE
+        self.guesses = False
+        """Whether a quote inside a string was taken for a part of it."""
         self._next = strict.next
         self._closers = [*strict.closers]
         self._written = [*strict.closers]
         """What is written for each of `_closers`: nothing for the second of two braces that are one."""
         self._around = around
         self._plain = plain
-        marks = tuple(stop for stop in around.stops if not stop.startswith("`"))
+        marks = tuple(stop for stop in around.stops if stop[0] not in CLOSING_QUOTES)
         self._marks = delimiters(marks) if marks else None
         """What ends the call even inside a string whose end can't be told; a code fence may stand in any text."""
         self._quote = '"'
+        self._begun = strict.begun
         self._broken = self._escapes = self._ended = self._whole = False
         self._out: list[str] = []
 
@@ -75,12 +79,16 @@ class MendingScanner:
             end = blank.end() if blank else at
             self._out.append(text[at:end])
             return end
-        if char in "\"'" and self._next in (*VALUES, Next.KEY, Next.KEY_OR_END):
+        if (behind := skip_gap(text, at, ended=self._ended)) != at:
+            return at if behind is None else behind
+        if char in (CLOSING_QUOTES if self._closers else "\"'") and self._next in (*VALUES, Next.KEY, Next.KEY_OR_END):
             return self._open_string(char, at)
         if self._next is Next.COMMA_OR_END:
             return self._behind_value(text, at)
         if char in "}]" and self._next in ENDS:
             return self._close(char, at)
+        if char == "," and self._next in ENDS:
+            return at + 1
         if char == "{" and self._next is Next.KEY_OR_END and len(self._closers) < MAX_DEPTH:
             # Some templates teach `{{"name": ...}}`, which their text writes for one brace.
             self._closers.append("}")
@@ -98,21 +106,17 @@ class MendingScanner:
             return self._comma(text, at)
         if char in "}]":
             return self._close(char, at)
-        if char in "\"'" and self._closers[-1] == "}":
+        is_stop = stops_at(text, at, self._around.stops, ended=self._ended)
+        if char in CLOSING_QUOTES and self._closers[-1] == "}" and is_stop is False:
             # The comma is missing; `string_ends` has seen the key.
             self._out.append(",")
             self._next = Next.KEY
             return self._open_string(char, at)
-        return self._stop(text, at)
-
-    def _stop(self, text: str, at: int) -> int:
-        """Close all brackets before a marker that ends the call; models forget them."""
-        stops = stops_at(text, at, self._around.stops, ended=self._ended)
-        if stops is None:
-            return at
-        if not stops:
+        if is_stop is False:
             return self._fail(at)
-        self._close_all()
+        if is_stop:
+            # Models forget brackets before the marker that ends the call.
+            self._close_all()
         return at
 
     def _close_all(self) -> None:
@@ -121,15 +125,14 @@ class MendingScanner:
         self.state = Scan.WHOLE
 
     def _comma(self, text: str, at: int) -> int:
-        blank = _BLANK.match(text, at + 1, at + 1 + MAX_ATOM)
-        behind = blank.end() if blank else at + 1
-        if behind == len(text) and not self._ended:
+        behind = skip_gap(text, at + 1, ended=self._ended)
+        if behind is None or (behind == len(text) and not self._ended):
             return at
         follower = text[behind : behind + 1]
         ends = stops_at(text, behind, self._around.stops, ended=self._ended)
         if ends is None:
             return at
-        if follower in ("}", "]", "") or ends:
+        if follower in ("}", "]", ",", "") or ends:
             return at + 1
         self._out.append(",")
         self._next = Next.KEY if self._closers[-1] == "}" else Next.VALUE
@@ -166,12 +169,20 @@ class MendingScanner:
         return at + 1
 
     def _open_string(self, quote: str, at: int) -> int:
-        self._quote, self._broken, self._escapes = quote, False, False
+        self._quote, self._begun, self._broken, self._escapes = CLOSING_QUOTES[quote], False, False, False
         self._next = Next.STRING if self._next in VALUES else Next.KEY_STRING
         self._out.append('"')
         return at + 1
 
     def _string(self, text: str, at: int) -> int:
+        if not self._begun:
+            if not self._ended and text[at:] in (self._quote, self._quote * 2):
+                return at
+            self._begun = True
+            if text.startswith(self._quote * 2, at):
+                # Python's triple quotes: after an empty string there is never a quote.
+                self._quote *= 3
+                return at + 2
         end, special = delimiters((self._quote, "\\")).find(text, at, ended=False)
         if self._broken and self._marks:
             stop, whole = self._marks.find(text[at:end], 0, ended=self._ended or special)
@@ -187,7 +198,9 @@ class MendingScanner:
         if self._next is Next.KEY_STRING:
             self._out.append('"')
             self._next = Next.COLON
-            return at + 1
+            return at + len(self._quote)
+        if len(self._quote) > 1:
+            return self._end_triple(text, at)
         ends = string_ends(text, at + 1, self._closers, self._around, broken=self._broken, ended=self._ended)
         if ends is None:
             return at
@@ -195,9 +208,21 @@ class MendingScanner:
             self._out.append('"')
             self._value_ends()
         else:
-            self._broken = True
+            self._broken = self.guesses = True
             self._out.append(json_string(self._quote))
         return at + 1
+
+    def _end_triple(self, text: str, at: int) -> int:
+        """Of more than three quotes the last three end the string."""
+        behind = at + len(self._quote)
+        if behind == len(text) and not self._ended:
+            return at
+        if text.startswith(self._quote[0], behind):
+            self._out.append(json_string(self._quote[0]))
+            return at + 1
+        self._out.append('"')
+        self._value_ends()
+        return behind
 
     def _escape(self, text: str, at: int) -> int:
         if not self._ended and ESCAPE_START.match(text, at):
@@ -230,7 +255,8 @@ class MendingScanner:
             return at
         self._out.append(f'"{json_string(run.group())}"')
         self._next = Next.COLON
-        return run.end()
+        # A quote that closes what none has opened.
+        return run.end() + text.startswith('"', run.end())
 
     def _atom(self, text: str, at: int) -> int:
         run = _ATOM.match(text, at)

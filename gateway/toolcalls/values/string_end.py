@@ -8,16 +8,20 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from gateway.toolcalls.values.atoms import WORDS
+from gateway.toolcalls.values.atoms import CLOSING_QUOTES, WORDS
+from gateway.toolcalls.values.gaps import skip_gap
 
 MAX_BEHIND = 512
 """Most characters after a quote that are held until it is clear whether the quote ends its string."""
 
 _BLANK = re.compile(r"[ \t\r\n]*+")
-_QUOTED_KEY = re.compile(r"""(?P<quote>["'])(?P<key>(?:(?!(?P=quote))[^\\\n]|\\.)*)(?P<end>(?P=quote)[ \t\r\n]*+)?""")
-_BARE_KEY = re.compile(r"(?P<key>[A-Za-z_$][\w$-]*+)[ \t\r\n]*+")
+_QUOTED_KEYS = {
+    opener: re.compile(rf"{opener}(?P<key>(?:[^{closer}\\\n]|\\.)*)(?P<end>{closer}[ \t\r\n]*+)?")
+    for opener, closer in CLOSING_QUOTES.items()
+}
+_BARE_KEY = re.compile(r'(?P<key>[A-Za-z_$][\w$-]*+)"?[ \t\r\n]*+')
 _WORD = re.compile(r"[A-Za-z]++")
-_VALUE_STARTS = "\"'{[-0123456789"
+_VALUE_STARTS = "{[-0123456789" + "".join(CLOSING_QUOTES)
 _FOREIGN = {"NaN", *WORDS}
 
 
@@ -34,6 +38,7 @@ class Surroundings:
 
 
 NOTHING_KNOWN = Surroundings()
+"""For valid JSON, whose strings end where nothing else need be known."""
 
 
 def string_ends(
@@ -48,7 +53,11 @@ def string_ends(
         return True
     text = text[behind : behind + MAX_BEHIND]
     ended = ended or len(text) == MAX_BEHIND
-    at, depth = _blank(text, 0), len(closers)
+    place = _skip(text, 0, around, ended=ended)
+    if place is None:
+        return None
+    at, depth = place, len(closers)
+    broken = broken or at > _blank(text, 0)
     while depth and text.startswith(closers[depth - 1], at):
         at, depth = _blank(text, at + 1), depth - 1
     if at == len(text):
@@ -56,20 +65,43 @@ def string_ends(
     if not depth:
         return _may_follow_call(text, at, around, broken=broken, ended=ended)
     if text[at] == ",":
-        at = _blank(text, at + 1)
-        if closers[depth - 1] == "]":
-            return _item(text, at, ended=ended)
-        return _member(text, at, around.keys if depth == 1 else (), broken=broken, ended=ended)
+        inside = around.keys if depth == 1 else ()
+        return _behind_comma(text, at + 1, closers[depth - 1], around, inside, broken=broken, ended=ended)
     if text[at] == '"' and depth == len(closers) == 1 and around.keys:
         # The comma between two members may be missing, but only the schema can say that this is a member.
         return _member(text, at, around.keys, broken=True, ended=ended)
     return stops_at(text, at, around.stops, ended=ended)
 
 
+def _behind_comma(
+    text: str, at: int, closer: str, around: Surroundings, keys: Collection[str], *, broken: bool, ended: bool
+) -> bool | None:
+    """Whether an item or a member follows the comma before `at`, or what `closer` closes ends."""
+    start = _blank(text, at)
+    place = _skip(text, at, around, ended=ended, commas=True)
+    if place is None:
+        return None
+    if place > start and not keys:
+        # Only the schema can say that what stands between is not a part of the string.
+        place = start
+    if closer == "]":
+        return _item(text, place, ended=ended)
+    return _member(text, place, keys, broken=broken or place > start, ended=ended)
+
+
+def _skip(text: str, at: int, around: Surroundings, *, ended: bool, commas: bool = False) -> int | None:
+    """Return the place behind what means nothing in JSON with flaws; in valid JSON that is whitespace."""
+    if around is NOTHING_KNOWN:
+        return _blank(text, at)
+    while (behind := skip_gap(text, at, ended=ended)) is not None and commas and text.startswith(",", behind):
+        at = behind + 1
+    return behind
+
+
 def _may_follow_call(text: str, at: int, around: Surroundings, *, broken: bool, ended: bool) -> bool | None:
     """Whether the character at `at` can follow the outermost bracket."""
     if not broken:
-        return text[at] != '"'
+        return text[at] != '"' or '"' in around.stops
     char = text[at]
     return True if char in "}],[`" or not char.isascii() else stops_at(text, at, around.stops, ended=ended)
 
@@ -101,12 +133,12 @@ def _member(text: str, at: int, keys: Collection[str], *, broken: bool, ended: b
         return True if ended else None
     if text[at] == "}":
         return True
-    found = _QUOTED_KEY.match(text, at) or _BARE_KEY.match(text, at)
+    quoted = text[at] in _QUOTED_KEYS
+    found = _QUOTED_KEYS.get(text[at], _BARE_KEY).match(text, at)
     if found is None:
         return False
     if text[found.end() :] in ("", "\\"):
         return not broken if ended else None
-    quoted = found.re is _QUOTED_KEY
     if (quoted and found["end"] is None) or text[found.end()] != ":":
         return False
     return not keys or found["key"] in keys or (quoted and not broken)

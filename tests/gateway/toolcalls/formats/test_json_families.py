@@ -140,7 +140,8 @@ def test_what_models_write_instead_is_read_too(
     assert (message.content or "").strip() == (content or "").strip()
     assert (message.reasoning_content or "").strip() == (reasoning or "").strip()
     assert tuple((call.name, call.arguments) for call in message.tool_calls) == calls
-    assert message.diagnostics == ()
+    odd = text.count("{") != text.count("}") and calls
+    assert [problem.kind for problem in message.diagnostics] == ["repaired"] * bool(odd)
     assert stream(name, text, TOOLS, tail, new_id=Numbered()) == message
 
 

@@ -55,7 +55,8 @@ def test_gemma_4_in_other_marks_than_its_own(written: str, name: str, meant: dic
     text = f"<|tool_call>{written}<tool_call|>"
     whole = parse("gemma4", text, TOOLS, new_id=Numbered())
     assert [(call.name, json.loads(call.arguments)) for call in whole.tool_calls] == [(name, meant)]
-    assert (whole.content, whole.diagnostics) == (None, ())
+    assert whole.content is None
+    assert {problem.kind for problem in whole.diagnostics} <= {"repaired"}
     for size in (1, 2, 5):
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
         assert stream("gemma4", pieces, TOOLS, new_id=Numbered()) == whole
