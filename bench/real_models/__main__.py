@@ -41,9 +41,8 @@ _Answers = dict[str, Any]
 
 
 @contextmanager
-def both_servers(model: Path) -> Generator[dict[str, httpx2.Client]]:
+def both_servers(model: Path, threads: int) -> Generator[dict[str, httpx2.Client]]:
     """Start the gateway and a stock server with one slot and as many threads each; yield a client of each."""
-    threads = os.cpu_count() or 1
     settings = (
         f'[engine]\nkind = "embedded"\nmodel = {json.dumps(str(model))}\n'
         f"context = {_CONTEXT}\nslots = 1\nthreads = {threads}\n"
@@ -121,12 +120,12 @@ def summed(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     return sums
 
 
-def measure(model: Model, tasks: Sequence[Task], seeds: int) -> dict[str, Any]:
+def measure(model: Model, tasks: Sequence[Task], seeds: int, threads: int) -> dict[str, Any]:
     """Run one model."""
     state = subprocess.run(["git", "rev-parse", "--short", "HEAD:gateway"], capture_output=True, text=True, check=True)
     kept = FOLDER / f"{model.name}-{state.stdout.strip()}.answers"
     rows: list[dict[str, Any]] = []
-    with both_servers(fetch(model)) as clients:
+    with both_servers(fetch(model), threads) as clients:
         for answers in asked(clients, tasks, seeds, kept):
             rows.append(judged(answers))
             print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
@@ -142,13 +141,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", nargs="*", choices=[*MODELS, []], default=[])
     parser.add_argument("--seeds", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of each server; 1 beside other work")
     parser.add_argument("--short", action="store_true")
     options = parser.parse_args()
     tasks = [TASKS[number] for number in _SHORT] if options.short else list(TASKS)
     path = RESULTS / "real_models.json"
     known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"] if path.is_file() else {}
     for name in options.model or list(MODELS):
-        found = measure(MODELS[name], tasks, options.seeds)
+        found = measure(MODELS[name], tasks, options.seeds, options.threads)
         print(json.dumps({name: found["sums"]}, indent=1))
         if not options.short:
             known[name] = found
