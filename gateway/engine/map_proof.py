@@ -47,6 +47,15 @@ class Tokenizer(Protocol):
         ...
 
 
+def build_encoder(token_map: TokenMap) -> None:
+    """Build what encoding by a map needs, seconds of work on a slow machine, so that no proof has to wait for it.
+
+    A llama.cpp server closes a connection on which nothing is asked for five seconds, and the proof needs a single one.
+    """
+    for sample in BATTERY:
+        token_map.encode(sample)
+
+
 async def proven_map(engine: Tokenizer, facts: EngineFacts, token_map: TokenMap) -> TokenMap:
     """Return the map with every control token of the engine among its special tokens, if it fits the engine.
 
@@ -60,7 +69,8 @@ async def proven_map(engine: Tokenizer, facts: EngineFacts, token_map: TokenMap)
     whole = await with_all_specials(engine, token_map, plain=facts.can.plain_tokenize)
     # The engine finds user-defined tokens in any text; to us text is always ordinary.
     samples = [sample for sample in BATTERY if not any(marker in sample for marker in whole.special_texts)]
-    await _compare(engine, facts, token_map, {sample: whole.encode(sample) for sample in samples}, specials=False)
+    # Control tokens that are found change nothing in texts without them, and `whole` has no encoder yet.
+    await _compare(engine, facts, token_map, {sample: token_map.encode(sample) for sample in samples}, specials=False)
     return whole
 
 

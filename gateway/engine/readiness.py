@@ -23,7 +23,7 @@ from gateway.engine.connect import EngineAddress, connected
 from gateway.engine.embedded import EmbeddedServer, embedded_server
 from gateway.engine.http.client import EngineClient
 from gateway.engine.interface import Engine, EngineFacts, Options, Provable, Proven
-from gateway.engine.map_proof import proven_map
+from gateway.engine.map_proof import build_encoder, proven_map
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
 from gateway.engine.model_watch import ModelFile
 from gateway.engine.outage import Outage, first_words, until_file_changes
@@ -295,7 +295,10 @@ class EngineRoute:
 
     async def _open(self, engine: EngineClient, tasks: TaskGroup) -> SlotTable:
         self._lost = anyio.Event()
+        for each in self.maps.accepted.values():
+            build_encoder(each)
         proven = await engine.prove(self._proof)
+        build_encoder(proven.token_map)
         facts, token_map = own_part(proven.facts, engine.keeper, self._settings.slot_range), proven.token_map
         template = ChatTemplate(engine, facts, token_map)
         slots = await slot_table(engine.keeper, facts, self._config, self.slot_files, tasks)

@@ -12,8 +12,8 @@ WORDS: Final[Mapping[str, str]] = {
     "tools_changed": "the tools, or the options of the chat template, are not those of the previous request",
     "reasoning_dropped": "the chat template leaves out the reasoning of earlier turns",
     "template_rewrote": "the chat template renders earlier turns differently once they are no longer the last",
-    "slot_taken": "another conversation used the slot, and the cache of this one was evicted; an engine that does not report "
-    "its slots may also have rewound (engine_rewound)",
+    "slot_taken": "another conversation used the slot, and the cache of this one was evicted; an engine that does not "
+    "report its slots may also have rewound (engine_rewound)",
     "engine_rewound": "the slot still had this conversation, but the engine went back to an earlier checkpoint of it: "
     "models with a sliding window or a recurrent state can't continue everywhere",
     "engine_restarted": "the engine was restarted, which emptied its cache",

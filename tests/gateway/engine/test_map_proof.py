@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from gateway.observe.notices import TokenNotices
 from gateway.proxy import ResultTokens
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.testing import tiny_map
-from leaf_sdk.vocab import TokenMap, load_map
+from leaf_sdk.vocab import TokenMap, encoding, load_map, token_map
 from tests.vocabularies import template_server, vocabulary_model
 
 ROOT = Path(__file__).parents[3]
@@ -69,6 +70,35 @@ async def test_swapped_words_are_found_and_shown_with_both_id_lists(engine, mode
     assert error.map_ids == swapped.encode(error.sample) != error.engine_ids
     for shown in (repr(error.sample), str(error.map_ids), str(error.engine_ids), swapped.map_id):
         assert shown in error.message
+
+
+async def test_nothing_is_built_while_the_engine_waits_for_the_next_question(
+    engine_url, model_map_bytes, tmp_path, monkeypatch
+):
+    (path := tmp_path / "map.json").write_bytes(
+        json.dumps(json.loads(model_map_bytes) | {"special_tokens": {}}).encode()
+    )
+    happened: list[str] = []
+    build, ask = encoding.byte_level_encoder, Questions.tokenize
+
+    def building(*given: Any, **more: Any) -> Any:
+        happened.append("built")
+        return build(*given, **more)
+
+    async def asking(self: Questions, text: str, *, specials: bool) -> list[int]:
+        happened.append("asked")
+        return await ask(self, text, specials=specials)
+
+    monkeypatch.setattr(token_map, "byte_level_encoder", building)
+    monkeypatch.setattr(Questions, "tokenize", asking)
+    config = GatewayConfig(engine=EngineConfig(kind="url", url=engine_url), tokens=TokensConfig(map=str(path)))
+    route = EngineRoute(config, lambda up, reason: None)
+    async with route.running():
+        assert route.maps.left_out
+
+    assert [key for key, _ in groupby(happened)][:3] == ["built", "asked", "built"]
+    # That of the map with the control tokens that were found, once the proof is over.
+    assert happened.count("built") == 2
 
 
 async def test_other_cut_of_the_text_is_found(engine, model_map_bytes):
