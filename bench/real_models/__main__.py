@@ -146,11 +146,11 @@ def main() -> None:
     options = parser.parse_args()
     tasks = [TASKS[number] for number in _SHORT] if options.short else list(TASKS)
     path = RESULTS / "real_models.json"
-    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"] if path.is_file() else {}
     for name in options.model or list(MODELS):
         found = measure(MODELS[name], tasks, options.seeds, options.threads)
         print(json.dumps({name: found["sums"]}, indent=1))
         if not options.short:
+            known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"] if path.is_file() else {}
             known[name] = found
             write("real_models", _PACKAGES, {"models": known})
 
