@@ -32,6 +32,8 @@ _NAMES, _ARGUMENTS = ("name", "tool_name"), ("arguments", "parameters")
 _KEYS = {*_NAMES, *_ARGUMENTS, "function", "type", "id"}
 _MAX_BEGINNING = 512
 _SPACE = r"[ \t\r\n]*+"
+_BLANK = re.compile(_SPACE)
+_DECODER = json.JSONDecoder()
 _BEGINNING = re.compile(
     rf"""\{{{_SPACE}(?:\{{{_SPACE})?["']?(?P<key>\w++)["']?{_SPACE}:{_SPACE}(?P<value>["'][^"']*+["'])?"""
 )
@@ -42,10 +44,11 @@ _BEGUN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A call as it was read. `arguments` is None where they are no object."""
+    """A call as it was read. `arguments` is None where they are no object; `source` is their text."""
 
     name: str
     arguments: dict[str, Any] | None
+    source: str
 
 
 def read_lookalike(lead: str, at: Cursor, markers: tuple[str, ...]) -> Steps:
@@ -62,8 +65,8 @@ def read_lookalike(lead: str, at: Cursor, markers: tuple[str, ...]) -> Steps:
             at.begin_call()
             at.calls.named(call.name)
             at.start_call()
-            told = json.dumps(call.arguments, ensure_ascii=False)
-            at.calls.argue(json.dumps(call.arguments) if LONE_SURROGATE.search(told) else told)
+            # Numbers may have more digits than a value of Python keeps, so the text itself is passed on.
+            at.calls.argue(json.dumps(call.arguments) if LONE_SURROGATE.search(call.source) else call.source)
             at.calls.complete()
         return at.close_region()
     at.withdraw_region()
@@ -169,14 +172,38 @@ def _calls_in(text: str) -> Iterator[_Written]:
         return
     members = cast("dict[str, Any]", inner)
     names = [members[key] for key in _NAMES if key in members]
-    arguments: Any = next((members[key] for key in _ARGUMENTS if key in members), None)
-    if isinstance(arguments, str) and arguments.strip(WHITESPACE).startswith("{"):
+    key = next((key for key in _ARGUMENTS if key in members), "")
+    arguments: Any = members.get(key)
+    if arguments is None or len(names) != 1 or not isinstance(names[0], str):
+        return
+    if isinstance(arguments, str):
+        source = arguments.strip(WHITESPACE)
         try:
-            arguments = _loaded(arguments)
+            arguments = _loaded(source) if source.startswith("{") else None
         except (ValueError, RecursionError):
             return
-    if arguments is not None and len(names) == 1 and isinstance(names[0], str):
-        yield _Written(names[0], cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None)
+    else:
+        source = _sources(_sources(text)["function"] if inner is not value else text)[key]
+    yield _Written(names[0], cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None, source)
+
+
+def _sources(text: str) -> dict[str, str]:
+    """Return the text of each member's value of a whole JSON object, by the members' keys."""
+    found: dict[str, str] = {}
+    at = _behind_space(text, text.index("{") + 1)
+    while text[at] != "}":
+        key, at = _DECODER.raw_decode(text, at)
+        start = _behind_space(text, text.index(":", at) + 1)
+        _, at = _DECODER.raw_decode(text, start)
+        found[key] = text[start:at]
+        at = _behind_space(text, at)
+        at = _behind_space(text, at + 1) if text[at] == "," else at
+    return found
+
+
+def _behind_space(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
 
 
 def _fits(at: Cursor, call: _Written) -> bool:
