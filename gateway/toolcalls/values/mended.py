@@ -29,7 +29,7 @@ _BLANK = re.compile(r"[ \t\r\n]*+")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _KEY = re.compile(r"[A-Za-z_$][\w$-]*+")
 _ATOM = re.compile(r"[-+.\w]*+")
-_LAST_KEY = re.compile(r'"((?:[^"\\]|\\.)*+)"[ \t\r\n]*+:[ \t\r\n]*+\Z')
+_LAST_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"[ \t\r\n]*+:[ \t\r\n]*+\Z')
 _KEPT = 512
 """Characters of what was written before that are kept, to find the key of a value."""
 _NO_NUMBER = {"NaN", "Infinity", "-Infinity", "+Infinity", "nan", "undefined", "nil"}
