@@ -3,11 +3,15 @@
 `python -m bench.real_models [MODEL ...]` fetches each model, starts both servers with it, and asks them each task in
 turns: once at temperature 0, and with `--seeds N` that often at 0.7. It writes `results/real_models.json` after each
 model, with the results of models that were not run kept as they are. `--short` asks four tasks once.
+
+Answers are kept beside the model's file as they come, so a run that was cut off goes on where it was, and one with more
+seeds asks only what is new. Answers of another state of the gateway are not used.
 """
 
 import argparse
 import json
 import os
+import subprocess
 import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,8 +22,9 @@ import httpx2
 
 from bench.first_delta import process
 from bench.processes import serving_gateway
-from bench.real_models.models import MODELS, Model, fetch
-from bench.real_models.tasks import TASKS, Task, body, is_right, is_valid
+from bench.real_models.judge import is_right, is_valid
+from bench.real_models.models import FOLDER, MODELS, Model, fetch
+from bench.real_models.tasks import TASKS, Task, body
 from bench.record import RESULTS, write
 
 _PACKAGES: Final = ("codec-gateway", "xllamacpp")
@@ -27,12 +32,17 @@ _CONTEXT: Final = 4096
 _SHORT: Final = (0, 13, 28, 32)
 _TIMEOUT: Final = 900
 _SAMPLED: Final = 0.7
+_SAID: Final = 160
+"""Characters of an answer's text that its row shows."""
+_SIDES: Final = ("gateway", "stock")
+
+_Answers = dict[str, Any]
+"""`task`: its number; `seed`; and each server's answer, by the server's name."""
 
 
 @contextmanager
-def both_servers(model: Path) -> Generator[dict[str, httpx2.Client]]:
+def both_servers(model: Path, threads: int) -> Generator[dict[str, httpx2.Client]]:
     """Start the gateway and a stock server with one slot and as many threads each; yield a client of each."""
-    threads = os.cpu_count() or 1
     settings = (
         f'[engine]\nkind = "embedded"\nmodel = {json.dumps(str(model))}\n'
         f"context = {_CONTEXT}\nslots = 1\nthreads = {threads}\n"
@@ -51,25 +61,50 @@ def both_servers(model: Path) -> Generator[dict[str, httpx2.Client]]:
             yield {"gateway": through, "stock": directly}
 
 
-def asked(clients: Mapping[str, httpx2.Client], tasks: Sequence[Task], seeds: int) -> Iterator[dict[str, Any]]:
-    """Ask both servers each task, taking turns in which comes first; yield a row a question."""
-    for number, task in enumerate(tasks):
-        for seed in range(seeds + 1):
-            sides = list(clients.items())
-            row: dict[str, Any] = {"task": number, "kind": task.kind, "choice": task.choice, "seed": seed}
-            for name, client in sides if (number + seed) % 2 else reversed(sides):
-                request = body(task, _SAMPLED if seed else 0.0, seed)
-                row[name] = _judged(task, client.post("/v1/chat/completions", json=request))
-            print(json.dumps(row, ensure_ascii=False), flush=True)
-            yield row
+def asked(clients: Mapping[str, httpx2.Client], tasks: Sequence[Task], seeds: int, kept: Path) -> Iterator[_Answers]:
+    """Ask both servers each task, taking turns in which comes first; yield the answers to each.
+
+    `kept`: a file of answers; those that it has are not asked for again, and those that come are added.
+    """
+    known = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()] if kept.is_file() else []
+    found = {(each["task"], each["seed"]): each for each in known}
+    with kept.open("a", encoding="utf-8") as file:
+        for task in tasks:
+            number = TASKS.index(task)
+            for seed in range(seeds + 1):
+                if (number, seed) not in found:
+                    request = body(task, _SAMPLED if seed else 0.0, seed)
+                    answers: _Answers = {"task": number, "seed": seed}
+                    sides = list(clients.items())
+                    for name, client in sides if (number + seed) % 2 else reversed(sides):
+                        answer = client.post("/v1/chat/completions", json=request)
+                        answers[name] = answer.json() if answer.status_code == 200 else {"error": answer.text[:300]}
+                    file.write(json.dumps(answers) + "\n")
+                    file.flush()
+                    found[number, seed] = answers
+                yield found[number, seed]
 
 
-def _judged(task: Task, answer: httpx2.Response) -> dict[str, Any]:
-    if answer.status_code != 200:
-        return {"right": False, "valid": False, "error": answer.text[:300]}
-    found = answer.json()
-    calls: list[dict[str, Any]] = found["choices"][0]["message"].get("tool_calls") or []
-    return {"right": is_right(task, found), "calls": len(calls), "valid": bool(calls) and all(map(is_valid, calls))}
+def judged(answers: _Answers) -> dict[str, Any]:
+    """Return the row of a question: for each server whether its answer is right, and the beginning of the answer."""
+    number: int = answers["task"]
+    task = TASKS[number]
+    row = {"task": number, "kind": task.kind, "choice": task.choice, "seed": answers["seed"]}
+    return row | {side: _judged(task, answers[side]) for side in _SIDES}
+
+
+def _judged(task: Task, answer: Mapping[str, Any]) -> dict[str, Any]:
+    if "error" in answer:
+        return {"right": False, "valid": False, "error": answer["error"]}
+    message = answer["choices"][0]["message"]
+    calls: list[dict[str, Any]] = message.get("tool_calls") or []
+    made = [f"{call['function']['name']} {call['function']['arguments']}" for call in calls]
+    return {
+        "right": is_right(task, answer),
+        "valid": bool(calls) and all(map(is_valid, calls)),
+        "calls": made,
+        "said": (message.get("content") or "")[:_SAID],
+    }
 
 
 def summed(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -78,18 +113,27 @@ def summed(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     for row in rows:
         forced = row["choice"] not in ("auto", "none")
         for name in (row["kind"], "forced: valid" if forced else "free"):
-            total = sums.setdefault(name, {"asked": 0, "gateway": 0, "stock": 0})
+            total = sums.setdefault(name, {"asked": 0} | dict.fromkeys(_SIDES, 0))
             total["asked"] += 1
-            for side in ("gateway", "stock"):
+            for side in _SIDES:
                 total[side] += row[side]["valid" if name == "forced: valid" else "right"]
     return sums
 
 
-def measure(model: Model, tasks: Sequence[Task], seeds: int) -> dict[str, Any]:
+def measure(model: Model, tasks: Sequence[Task], seeds: int, threads: int) -> dict[str, Any]:
     """Run one model."""
-    with both_servers(fetch(model)) as clients:
-        rows = list(asked(clients, tasks, seeds))
-    return {"sha256": model.sha256, "sums": summed(rows), "rows": rows}
+    state = subprocess.run(["git", "rev-parse", "--short", "HEAD:gateway"], capture_output=True, text=True, check=True)
+    kept = FOLDER / f"{model.name}-{state.stdout.strip()}.answers"
+    rows: list[dict[str, Any]] = []
+    with both_servers(fetch(model), threads) as clients:
+        for answers in asked(clients, tasks, seeds, kept):
+            rows.append(judged(answers))
+            print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
+    sampled = [row for row in rows if row["seed"]]
+    sums = {"temperature 0": summed([row for row in rows if not row["seed"]])}
+    if sampled:
+        sums[f"temperature {_SAMPLED}, {seeds} seeds"] = summed(sampled)
+    return {"sha256": model.sha256, "sums": sums, "rows": rows}
 
 
 def main() -> None:
@@ -97,15 +141,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", nargs="*", choices=[*MODELS, []], default=[])
     parser.add_argument("--seeds", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of each server; 1 beside other work")
     parser.add_argument("--short", action="store_true")
     options = parser.parse_args()
     tasks = [TASKS[number] for number in _SHORT] if options.short else list(TASKS)
     path = RESULTS / "real_models.json"
-    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"] if path.is_file() else {}
     for name in options.model or list(MODELS):
-        found = measure(MODELS[name], tasks, options.seeds)
+        found = measure(MODELS[name], tasks, options.seeds, options.threads)
         print(json.dumps({name: found["sums"]}, indent=1))
         if not options.short:
+            known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"] if path.is_file() else {}
             known[name] = found
             write("real_models", _PACKAGES, {"models": known})
 

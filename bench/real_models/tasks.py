@@ -1,15 +1,12 @@
-"""Forty tasks for a model with tools, and whether an answer is right.
+"""Forty tasks for a model with tools: what is asked, and what a right answer calls or says.
 
-Turns an answer of `/v1/chat/completions` into yes or no: the calls, their names and arguments, or the absence of calls.
-It knows nothing of servers.
+`judge.py` holds answers against them. Only facts.
 """
 
-import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-
-import jsonschema
 
 Check = Callable[[Any], bool]
 Wanted = Mapping[str, Check]
@@ -17,7 +14,7 @@ Wanted = Mapping[str, Check]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One request, and the calls that are right; `calls` empty: words, and no call."""
+    """One request, and the calls that are right, or with no `calls` what the answer's words must say."""
 
     kind: str
     messages: tuple[dict[str, Any], ...]
@@ -25,6 +22,8 @@ class Task:
     choice: str = "auto"
     tools: tuple[str, ...] = ()
     """Names of the tools that are offered; empty: all."""
+    says: Check | None = None
+    """Whether an answer in words says what was asked; None: the task wants calls."""
 
 
 def _tool(name: str, description: str, required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
@@ -70,6 +69,10 @@ TOOLS: Final = {
 
 def _says(*words: str) -> Check:
     return lambda value: isinstance(value, str) and all(word.casefold() in value.casefold() for word in words)
+
+
+def _finds(pattern: str) -> Check:
+    return lambda value: isinstance(value, str) and re.search(pattern, value, re.IGNORECASE) is not None
 
 
 def _is(wanted: Any) -> Check:
@@ -189,14 +192,24 @@ TASKS: Final = (
     ),
     Task("named", _user("Lisbon, please."), _city("get_weather", "lisbon"), "get_weather"),
     Task("named", _user("Look up 'metrics'."), (("search_docs", {"query": _says("metrics")}),), "search_docs"),
-    Task("none needed", _user("Hello!")),
-    Task("none needed", _user("What is 2 + 2? Answer without any tool.")),
-    Task("none needed", _user("Say thank you in French."), (), "none"),
+    Task("none needed", _user("Hello!"), says=_anything),
+    Task("none needed", _user("What is 2 + 2? Answer without any tool."), says=_finds(r"\b(4|four)\b")),
+    Task("none needed", _user("Say thank you in French."), choice="none", says=_says("merci")),
     Task(
-        "after a result", _after("What is the weather in Oslo?", "get_weather", '{"city": "Oslo"}', "Rain, 7 degrees.")
+        "after a result",
+        _after("What is the weather in Oslo?", "get_weather", '{"city": "Oslo"}', "Rain, 7 degrees."),
+        says=_says("rain", "7"),
     ),
-    Task("after a result", _after("Which notes are there?", "list_notes", "{}", "shopping, travel")),
-    Task("after an error", _after("Read a.txt.", "read_file", '{"path": "a.txt"}', "Error: there is no file a.txt.")),
+    Task(
+        "after a result",
+        _after("Which notes are there?", "list_notes", "{}", "shopping, travel"),
+        says=_says("shopping", "travel"),
+    ),
+    Task(
+        "after an error",
+        _after("Read a.txt.", "read_file", '{"path": "a.txt"}', "Error: there is no file a.txt."),
+        says=_finds(r"\b(no|not|cannot|unable|fail\w*|error)\b|n['’]t\b"),
+    ),
     Task(
         "sequential",
         _after(
@@ -227,43 +240,3 @@ def body(task: Task, temperature: float, seed: int) -> dict[str, Any]:
         "seed": seed,
         "max_tokens": 120,
     }
-
-
-def is_right(task: Task, answer: Mapping[str, Any]) -> bool:
-    """Whether the calls, in any order, are those that are wanted, with arguments that fit the schemas; or words."""
-    message = answer["choices"][0]["message"]
-    calls: list[dict[str, Any]] = message.get("tool_calls") or []
-    made: list[tuple[str, Any]] = [(call["function"]["name"], _parsed(call)) for call in calls]
-    if not task.calls:
-        return not made and bool((message.get("content") or "").strip())
-    if len(made) != len(task.calls) or not all(map(is_valid, calls)):
-        return False
-    left = list(made)
-    for name, wanted in task.calls:
-        fitting = [each for each in left if each[0] == name and _fits(each[1], wanted)]
-        if not fitting:
-            return False
-        left.remove(fitting[0])
-    return True
-
-
-def is_valid(call: Mapping[str, Any]) -> bool:
-    """Whether a call names a tool, and its arguments fit the tool's schema."""
-    tool = TOOLS.get(call["function"]["name"])
-    if tool is None:
-        return False
-    validator: Any = jsonschema.Draft202012Validator(tool["function"]["parameters"])
-    return bool(validator.is_valid(_parsed(call)))
-
-
-def _parsed(call: Mapping[str, Any]) -> Any:
-    try:
-        return json.loads(call["function"]["arguments"])
-    except ValueError:
-        return None
-
-
-def _fits(arguments: Any, wanted: Wanted) -> bool:
-    return isinstance(arguments, dict) and all(
-        name in arguments and fits(arguments[name]) for name, fits in wanted.items()
-    )

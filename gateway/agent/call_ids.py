@@ -45,7 +45,9 @@ def with_model_ids(messages: Sequence[Message], turns: Sequence[Turn]) -> list[M
 def _renamed(message: Message, known: Mapping[str, str]) -> Message:
     changed = dict(message)
     if calls := message.get("tool_calls"):
-        changed["tool_calls"] = [{**call, "id": known.get(call.get("id"), call.get("id"))} for call in calls]
+        changed["tool_calls"] = [
+            {**call, "id": known[call["id"]]} if call.get("id") in known else call for call in calls
+        ]
     answered = message.get("tool_call_id")
     if isinstance(answered, str):
         changed["tool_call_id"] = known.get(answered, answered)

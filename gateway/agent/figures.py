@@ -22,10 +22,14 @@ class Reuse:
     recall_miss: Miss | None = None
 
 
-def reuse_of(conversation: Conversation, cached: int) -> Reuse:
-    """Compare a first prompt with what was cached before it. `cached`: tokens of the prompt that came from the cache.
+def reuse_of(conversation: Conversation, cached: int, in_slot: int) -> Reuse:
+    """Compare a first prompt with what was cached before it.
 
     Call it before the conversation can move to another engine.
+
+    Args:
+        cached: tokens of the prompt that came from the cache.
+        in_slot: tokens at the prompt's beginning that the slot is known to have held.
     """
     before, miss = conversation.before, conversation.recall_miss
     if before is None:
@@ -35,7 +39,7 @@ def reuse_of(conversation: Conversation, cached: int) -> Reuse:
     # Where tokens are reused in blocks, the last block of what was cached may be incomplete.
     if cached + conversation.ready.facts.can.reuse_block > before.held:
         return Reuse(before.held)
-    return Reuse(before.held, _engine_reason(conversation, before))
+    return Reuse(before.held, _engine_reason(conversation, before, in_slot))
 
 
 def figures_of(generations: Sequence[GenerationFinished], reuse: Reuse) -> RequestFigures | None:
@@ -67,10 +71,11 @@ def _has_reasoning(last: Remembered) -> bool:
     return any(turn is not None and turn.reasoning for turn in turns)
 
 
-def _engine_reason(conversation: Conversation, before: Remembered) -> LossReason:
+def _engine_reason(conversation: Conversation, before: Remembered, in_slot: int) -> LossReason:
     """Why the engine no longer has all of it."""
     if before.engine == NO_ENGINE:
         return "replica_moved"
     if before.engine == conversation.ready.number:
-        return "slot_taken"
+        # Of the last token of an answer it is not known whether the engine processed it.
+        return "engine_rewound" if in_slot >= before.held - 1 else "slot_taken"
     return "engine_restarted" if before.engine_name == conversation.ready.name else "engine_moved"

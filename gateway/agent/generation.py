@@ -40,6 +40,8 @@ class GenerationResult:
     stats: GenerationFinished
     stop: str | None = None
     """The stop string that ended it, if one did."""
+    in_slot: int = 0
+    """Ids at the prompt's beginning that the slot is known to have held before it."""
 
 
 class Generation:
@@ -210,7 +212,8 @@ class Generation:
         conversation.spliced = Spliced()
         conversation.guessed = output.guessed
         stopped = end is None or end.reason == "stop"
-        return GenerationResult(stopped, tuple(output.calls), output.shown, stats, output.stop)
+        in_slot = place.in_slot if place is not None else 0
+        return GenerationResult(stopped, tuple(output.calls), output.shown, stats, output.stop, in_slot)
 
     def _count(self, end: GenerationEnd | None, seconds: float) -> None:
         if end is None:

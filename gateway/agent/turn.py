@@ -157,7 +157,7 @@ class Answer:
         note_generation(self._conversation, result.stats)
         self._called += result.started
         if len(self._generations) == 1 and result.stats.timings is not None:
-            self._reuse = reuse_of(self._conversation, result.stats.timings.cache_n)
+            self._reuse = reuse_of(self._conversation, result.stats.timings.cache_n, result.in_slot)
         await self._emit(result.stats)
         return result
 

@@ -8,7 +8,7 @@ belongs on one connection, and llama.cpp's server ends a connection after about 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gateway.engine.interface import EngineFacts
@@ -47,31 +47,52 @@ class Tokenizer(Protocol):
         ...
 
 
-async def proven_map(engine: Tokenizer, facts: EngineFacts, token_map: TokenMap) -> TokenMap:
+@dataclass(frozen=True, slots=True)
+class PreparedMap:
+    """A map and what its proof needs. Make it with `prepared_map`, before anything is asked of the engine."""
+
+    token_map: TokenMap
+    candidates: Mapping[str, int]
+    """Entries that may be special although the map does not list them as such."""
+
+
+def prepared_map(token_map: TokenMap) -> PreparedMap:
+    """Work out what the proof of a map needs, which takes seconds on a slow machine.
+
+    A llama.cpp server closes a connection on which nothing is asked for five seconds, and the proof needs a single one.
+    """
+    for sample in BATTERY:
+        token_map.encode(sample)
+    return PreparedMap(token_map, _candidates(token_map))
+
+
+async def proven_map(engine: Tokenizer, facts: EngineFacts, own: PreparedMap) -> TokenMap:
     """Return the map with every control token of the engine among its special tokens, if it fits the engine.
 
     Raises `MapDiffers`, with the first text that differs and both id lists, if it does not.
     """
+    token_map = own.token_map
     if facts.vocabulary is not None and facts.vocabulary < len(token_map):
         raise _differs(facts, token_map, f"<vocabulary of {len(token_map)} ids>", [len(token_map)], [facts.vocabulary])
     markers = sorted(token_map.special_texts.items(), key=lambda item: item[1])
     if await engine.tokenize("".join(text for text, _ in markers), specials=True) != [i for _, i in markers]:
         await _compare(engine, facts, token_map, {text: [i] for text, i in markers}, specials=True)
-    whole = await with_all_specials(engine, token_map, plain=facts.can.plain_tokenize)
+    whole = await with_all_specials(engine, own, plain=facts.can.plain_tokenize)
     # The engine finds user-defined tokens in any text; to us text is always ordinary.
     samples = [sample for sample in BATTERY if not any(marker in sample for marker in whole.special_texts)]
-    await _compare(engine, facts, token_map, {sample: whole.encode(sample) for sample in samples}, specials=False)
+    # Control tokens that are found change nothing in texts without them, and `whole` has no encoder yet.
+    await _compare(engine, facts, token_map, {sample: token_map.encode(sample) for sample in samples}, specials=False)
     return whole
 
 
-async def with_all_specials(engine: Tokenizer, token_map: TokenMap, *, plain: bool = True) -> TokenMap:
+async def with_all_specials(engine: Tokenizer, own: PreparedMap, *, plain: bool = True) -> TokenMap:
     """The map with every control token of the engine among its special tokens, whatever the map says.
 
     A control token is one that a marker in a template gives and ordinary text does not. One request shows the
     candidates, and a second one confirms all of them at once. `plain`: whether the engine's tokenizer can leave special
     tokens off.
     """
-    candidates = _candidates(token_map)
+    token_map, candidates = own.token_map, own.candidates
     if not candidates:
         return token_map
     reached = set(await engine.tokenize("\n".join(candidates), specials=True))
@@ -104,7 +125,7 @@ async def _text_among_text(engine: Tokenizer, token_map: TokenMap, tokens: Mappi
 
 
 def _candidates(token_map: TokenMap) -> dict[str, int]:
-    """Entries that may be special although the map does not list them as such.
+    """Return the candidates of `PreparedMap`.
 
     A merge never makes a control token. An entry that a merge makes is a candidate only if it has the form of a marker,
     in case the map is wrong.

@@ -23,7 +23,7 @@ from gateway.engine.connect import EngineAddress, connected
 from gateway.engine.embedded import EmbeddedServer, embedded_server
 from gateway.engine.http.client import EngineClient
 from gateway.engine.interface import Engine, EngineFacts, Options, Provable, Proven
-from gateway.engine.map_proof import proven_map
+from gateway.engine.map_proof import PreparedMap, prepared_map, proven_map
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
 from gateway.engine.model_watch import ModelFile
 from gateway.engine.outage import Outage, first_words, until_file_changes
@@ -161,6 +161,8 @@ class EngineRoute:
         self._attempted = anyio.Event()
         self._server: EmbeddedServer | None = None
         self._misconfigured: ConfigError | None = None
+        self._prepared: dict[str, PreparedMap] = {}
+        """The accepted maps, ready for their proof."""
         self.child_pid: int | None = None
         """Process id of the embedded engine while it runs."""
         self.maps = MapSet() if needs_engine(self._config) else self._resolved_maps()
@@ -298,8 +300,11 @@ class EngineRoute:
 
     async def _open(self, engine: EngineClient, tasks: TaskGroup) -> SlotTable:
         self._lost = anyio.Event()
+        self._prepare()
         await self._must_turn(engine)
         proven = await engine.prove(self._proof)
+        # Later connections are checked with the map as it is now.
+        self._prepare()
         facts, token_map = own_part(proven.facts, engine.keeper, self._settings.slot_range), proven.token_map
         template = ChatTemplate(engine, facts, token_map)
         slots = await slot_table(engine.keeper, facts, self._config, self.slot_files, tasks)
@@ -327,14 +332,21 @@ class EngineRoute:
         )
         return slots
 
+    def _prepare(self) -> list[PreparedMap]:
+        """Return the accepted maps, each ready for its proof."""
+        accepted = self.maps.accepted
+        kept = {key: each for key, each in self._prepared.items() if accepted.get(key) is each.token_map}
+        self._prepared = {key: kept.get(key) or prepared_map(each) for key, each in accepted.items()}
+        return list(self._prepared.values())
+
     async def _proof(self, questions: Provable) -> Proven:
         """Prove every accepted map against the engine that answers these questions."""
         facts = await questions.facts()
         if self.maps.session is None:
             self.maps.update(resolve_maps(self._config, engine_model=facts.model_path, known=self._known))
-        for candidate in list(self.maps.accepted.values()):
+        for candidate in self._prepare():
             whole = await proven_map(questions, facts, candidate)
-            if whole is not candidate:
+            if whole is not candidate.token_map:
                 self.maps.replace(whole)
                 log.warning(
                     "the map does not list some control tokens",

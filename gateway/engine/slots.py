@@ -47,6 +47,8 @@ class Place:
     """Whether what the slot holds may be reused."""
     own: int
     """Ids at the prompt's beginning that its principal's own requests have left there, whatever others asked for."""
+    in_slot: int = 0
+    """Ids at the prompt's beginning that the slot held for its principal; 0 where the server chooses the slot."""
     salt: str | None = None
     """The salt to send, so that the request shares cached ids only with others of its principal."""
 
@@ -122,10 +124,11 @@ class SlotTable:
         try:
             pinned = await self._rested(slot)
             # Counted before the swap, which may replace it with what others have left.
-            there = self._own(slot, prompt, owner) if pinned is not None else 0
+            there, held = self._own(slot, prompt, owner) if pinned is not None else 0, slot.ids
             found = await self._prepared(slot, prompt, owner)
+            in_slot = there if slot.ids is held else self._own(slot, prompt, owner)
             slot.mixed = slot.mixed or slot.owner not in (None, owner)
-            place = self._place(slot, prompt, owner, pinned, max(there, found))
+            place = self._place(slot, prompt, owner, pinned, max(there, found), in_slot)
             slot.holds([], at_rest=False, answered=False)
             slot.owner = owner
             try:
@@ -137,12 +140,12 @@ class SlotTable:
         finally:
             self._give_back(slot)
 
-    def _place(self, slot: Slot, prompt: list[int], owner: str, pinned: int | None, own: int) -> Place:
+    def _place(self, slot: Slot, prompt: list[int], owner: str, pinned: int | None, own: int, in_slot: int) -> Place:
         if self._salt is not None:
             # Whatever the engine reuses under this salt is the principal's own.
-            return Place(slot, pinned, True, len(prompt), self._salt(owner))
+            return Place(slot, pinned, True, len(prompt), salt=self._salt(owner))
         reuse = not (self._isolate and slot.mixed)
-        return Place(slot, pinned, reuse, own if self._left.several else self._left.own(prompt))
+        return Place(slot, pinned, reuse, own if self._left.several else self._left.own(prompt), in_slot)
 
     @property
     def chooses(self) -> bool:

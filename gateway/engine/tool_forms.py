@@ -21,6 +21,9 @@ _REMEMBERED: Final = 1024
 _SHOWN: Final = 80
 _LISTED: Final = 3
 
+_Key = tuple[str, str, bytes]
+"""A tool's name, its description, and the digest of its schema."""
+
 log = get_logger("engine")
 
 
@@ -40,19 +43,31 @@ class ToolFault:
         return f"tool {self.tool!r} of {whose}: {self.reason}"
 
 
+@dataclass(slots=True)
+class _Schema:
+    """What is known of one schema object. It is kept with it, so that its address is not reused."""
+
+    schema: Mapping[str, Any]
+    dead: list[str] | None = None
+    """Its references that lead nowhere; None: nobody has looked yet."""
+    digest: bytes = b""
+    """Of its text; empty: not computed yet."""
+
+
 class ToolForms:
     """The forms of the tools of one running engine."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
         """Remember nothing yet; later at most `most` tools."""
         self._most = most
-        self._forms: OrderedDict[bytes, tuple[ToolSpec | None, ToolFault]] = OrderedDict()
-        self._dead: OrderedDict[int, tuple[Mapping[str, Any], list[str]]] = OrderedDict()
+        self._forms: OrderedDict[_Key, tuple[ToolSpec | None, ToolFault]] = OrderedDict()
+        self._schemas: OrderedDict[int, _Schema] = OrderedDict()
+        """What is known of schema objects, by their addresses: requests share those of servers' tools."""
         self._reported: OrderedDict[ToolFault, None] = OrderedDict()
 
     def note(self, tool: ToolSpec, form: ToolSpec | None, fault: ToolFault) -> None:
         """Remember in which form a tool is rendered; None: it is left out."""
-        self._forms[_key(tool)] = form, fault
+        self._forms[self._key(tool)] = form, fault
         if len(self._forms) > self._most:
             self._forms.popitem(last=False)
         self.report(fault)
@@ -97,21 +112,35 @@ class ToolForms:
         return found
 
     def _dead_references(self, schema: Mapping[str, Any]) -> list[str]:
-        """Looked for once in a schema that requests share, as those of servers' tools are."""
-        if id(schema) not in self._dead:
-            # The schema is kept too, so that its address is not reused.
-            self._dead[id(schema)] = schema, dead_references(schema)
-            if len(self._dead) > self._most:
-                self._dead.popitem(last=False)
-        return self._dead[id(schema)][1]
+        known = self._schema(schema)
+        if known.dead is None:
+            known.dead = dead_references(schema)
+        return known.dead
+
+    def _schema(self, schema: Mapping[str, Any]) -> _Schema:
+        known = self._schemas.get(id(schema))
+        if known is None:
+            known = self._schemas[id(schema)] = _Schema(schema)
+            if len(self._schemas) > self._most:
+                self._schemas.popitem(last=False)
+        else:
+            self._schemas.move_to_end(id(schema))
+        return known
 
     def _known(self, tool: ToolSpec) -> tuple[ToolSpec | None, ToolFault] | None:
         if not self._forms:
             return None
-        key = _key(tool)
+        key = self._key(tool)
         if key in self._forms:
             self._forms.move_to_end(key)
         return self._forms.get(key)
+
+    def _key(self, tool: ToolSpec) -> _Key:
+        known = self._schema(tool.parameters)
+        if not known.digest:
+            text = json.dumps(tool.parameters, default=dict)
+            known.digest = sha256(text.encode("utf-8", "replace")).digest()
+        return tool.name, tool.description, known.digest
 
 
 def nowhere(references: Sequence[str]) -> str:
@@ -119,8 +148,3 @@ def nowhere(references: Sequence[str]) -> str:
     shown = ", ".join(repr(cut_text(each, _SHOWN)) for each in references[:_LISTED])
     more = f" and {len(references) - _LISTED} more" if len(references) > _LISTED else ""
     return f"nothing in its schema is what {shown}{more} refers to; any value is accepted there"
-
-
-def _key(tool: ToolSpec) -> bytes:
-    definition = json.dumps((tool.name, tool.description, tool.parameters), default=dict)
-    return sha256(definition.encode("utf-8", "replace")).digest()

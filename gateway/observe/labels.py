@@ -50,6 +50,7 @@ LossReason = Literal[
     "reasoning_dropped",
     "template_rewrote",
     "slot_taken",
+    "engine_rewound",
     "engine_restarted",
     "engine_moved",
     "replica_moved",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import openai
@@ -100,18 +100,22 @@ class Log:
         self._reader.join(20)
 
 
+_START_TIME: Final = 240.0
+"""Seconds that a start may take, beside whatever else the machine does."""
+
+
 class RunningGateway:
     """One `codec-gateway serve`, and what a client needs to reach it."""
 
     def __init__(self, process: subprocess.Popen[str], log: Log) -> None:
         self.process = process
         self.log = log
-        ready = log.wait_for("gateway ready")
+        ready = log.wait_for("gateway ready", seconds=_START_TIME)
         self.url: str = ready["url"]
         self.admin: str = ready["admin"]
         state = ready.get("engine", "none")
         if state == "starting" or " of " in state:
-            log.wait_for_engines(set(self.readiness()[1].get("engines", ("engine",))))
+            log.wait_for_engines(set(self.readiness()[1].get("engines", ("engine",))), seconds=_START_TIME)
 
     @contextmanager
     def client(self) -> Iterator[openai.OpenAI]:

@@ -12,7 +12,10 @@ WORDS: Final[Mapping[str, str]] = {
     "tools_changed": "the tools, or the options of the chat template, are not those of the previous request",
     "reasoning_dropped": "the chat template leaves out the reasoning of earlier turns",
     "template_rewrote": "the chat template renders earlier turns differently once they are no longer the last",
-    "slot_taken": "another conversation used the slot, and the cache of this one was evicted",
+    "slot_taken": "another conversation used the slot, and the cache of this one was evicted; an engine that does not "
+    "report its slots may also have rewound (engine_rewound)",
+    "engine_rewound": "the slot still had this conversation, but the engine went back to an earlier checkpoint of it: "
+    "models with a sliding window or a recurrent state can't continue everywhere",
     "engine_restarted": "the engine was restarted, which emptied its cache",
     "engine_moved": "another engine of the pool answered, and its cache does not have this conversation",
     "replica_moved": "another replica or worker gave the previous answer, or this one did before a restart: this one's "
@@ -29,6 +32,8 @@ _ADVICE: Final = {
     "template_rewrote": "no setting can change that",
     "slot_taken": "if there are more conversations than slots, raise engine.slots, or the size of the engine's "
     "cache (engine.cache_mib)",
+    "engine_rewound": "no setting of the gateway can change that; llama-server's --swa-full caches a sliding window "
+    "whole, for more memory",
     "engine_restarted": "its log says why",
     "engine_moved": "the engine that had it was down or too busy",
     "replica_moved": "stickiness keeps a conversation where its cache is",

@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
-from gateway.serve.http.body import TEXT
+from gateway.serve.http.body import without_texts
 
 _WORDS: Final = (b"NaN", b"Infinity")
 _ALIKE: Final = bytes.maketrans(b"123456789E", b"000000000e")
@@ -38,7 +38,7 @@ def must_be_finite(body: bytes) -> None:
     Raises:
         RequestInvalid: names the place of the number, unless it is far behind.
     """
-    if not _may_hold_others(body) or not _holds_others(TEXT.sub(b" ", body)):
+    if not _may_hold_others(body) or not _holds_others(without_texts(body)):
         return
     try:
         value: object = from_json(body)

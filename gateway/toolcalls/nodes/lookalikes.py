@@ -19,7 +19,6 @@ from gateway.toolcalls.nodes.reading import JsonReading
 from gateway.toolcalls.nodes.regions import RegionTooLong
 from gateway.toolcalls.nodes.spare import skip_spare
 from gateway.toolcalls.schema.kinds import mapping_of
-from gateway.toolcalls.schema.merge import listed
 from gateway.toolcalls.schema.validate import validate_call
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.values.json_scanner import Scan
@@ -39,11 +38,15 @@ _BESIDE = ("type", "id")
 _KEYS = {*_NAMES, *_ARGUMENTS, *_BESIDE}
 _FIRST = {*_NAMES, *_ARGUMENTS[:2], *_AROUND, *_BESIDE}
 """The keys with which an object is taken for a call before it is whole."""
+_MAX_AROUND = 3
+"""Most objects around a call: each is read again inside the next."""
 _MAX_BEGINNING = 512
 _SPACE = r"[ \t\r\n]*+"
 _OPENING = re.compile(
     rf"(?:(?P<fence>`{{1,8}}|~{{3,8}})[ \t]?[\w-]{{0,16}}+)?{_SPACE}(?:<(?P<tag>{'|'.join(_TAGS)})>{_SPACE})?"
 )
+_BLANK = re.compile(_SPACE)
+_DECODER = json.JSONDecoder()
 _BEGINNING = re.compile(
     rf"""\{{{_SPACE}(?:\{{{_SPACE})?["']?(?P<key>\w++)["']?{_SPACE}:{_SPACE}(?P<value>["'][^"']*+["'])?"""
 )
@@ -54,10 +57,11 @@ _BEGUN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A call as it was read. `arguments` is None where they are no object."""
+    """A call as it was read. `arguments` is None where they are no object; `source` is their text."""
 
     name: str
     arguments: dict[str, Any] | None
+    source: str
 
 
 def read_lookalike(lead: str, at: Cursor, markers: tuple[str, ...]) -> Steps:
@@ -74,8 +78,7 @@ def read_lookalike(lead: str, at: Cursor, markers: tuple[str, ...]) -> Steps:
             at.begin_call()
             at.calls.named(call.name)
             at.start_call()
-            told = json.dumps(call.arguments, ensure_ascii=False)
-            at.calls.argue(json.dumps(call.arguments) if LONE_SURROGATE.search(told) else told)
+            at.calls.argue(json.dumps(call.arguments) if LONE_SURROGATE.search(call.source) else call.source)
             at.calls.complete()
         return at.close_region()
     at.withdraw_region()
@@ -186,25 +189,52 @@ def _loaded(text: str) -> object:
 def _calls_in(text: str) -> list[_Written]:
     """Return the calls that a whole JSON object is; none for any other object."""
     try:
-        return _called(_loaded(text))
+        return _called(text, _MAX_AROUND)
     except (ValueError, RecursionError):
         return []
 
 
-def _called(value: object) -> list[_Written]:
-    """Raises ValueError for arguments that are no JSON."""
-    members = mapping_of(value)
+def _called(text: str, levels: int) -> list[_Written]:
+    """Return the calls of an object within at most so many others. Raises ValueError for arguments that are no JSON."""
+    members = mapping_of(_loaded(text))
+    # Numbers may have more digits than a value of Python keeps, so the text itself is passed on.
+    sources = _sources(text) if members else {}
     for key in _AROUND:
-        if isinstance(members.get(key), dict | list):
-            inner = list(map(_called, listed(members[key]) or [members[key]]))
-            return [*chain(*inner)] if all(inner) and {*members} <= {key, *_BESIDE} else []
+        if isinstance(held := members.get(key), dict | list):
+            inner = _sources(sources[key]).values() if isinstance(held, list) else [sources[key]]
+            found = [_called(each, levels - 1) for each in inner] if levels else []
+            return [*chain(*found)] if all(found) and {*members} <= {key, *_BESIDE} else []
     names = [members[key] for key in _NAMES if key in members]
-    arguments: Any = next((members[key] for key in _ARGUMENTS if key in members), None)
-    if arguments is None or len(names) != 1 or not isinstance(names[0], str) or not {*members} <= _KEYS:
+    key = next((key for key in _ARGUMENTS if key in members), "")
+    if members.get(key) is None or len(names) != 1 or not isinstance(names[0], str) or not {*members} <= _KEYS:
         return []
+    arguments, source = members[key], sources[key]
     if isinstance(arguments, str) and arguments.strip(WHITESPACE).startswith("{"):
-        arguments = _loaded(arguments)
-    return [_Written(names[0], cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None)]
+        source = arguments.strip(WHITESPACE)
+        arguments = _loaded(source)
+    return [_Written(names[0], cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None, source)]
+
+
+def _sources(text: str) -> dict[str, str]:
+    """Return the text of each value of a whole JSON object, by its key, or of a list, by its number."""
+    found: dict[str, str] = {}
+    start = _behind_space(text, 0)
+    is_object, at = text[start] == "{", _behind_space(text, start + 1)
+    while text[at] not in "}]":
+        key = str(len(found))
+        if is_object:
+            key, at = _DECODER.raw_decode(text, at)
+            at = _behind_space(text, text.index(":", at) + 1)
+        _, end = _DECODER.raw_decode(text, at)
+        found[key] = text[at:end]
+        at = _behind_space(text, end)
+        at = _behind_space(text, at + 1) if text[at] == "," else at
+    return found
+
+
+def _behind_space(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
 
 
 def _fits(at: Cursor, call: _Written) -> bool:

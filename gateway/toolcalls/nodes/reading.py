@@ -3,7 +3,9 @@
 A flaw that leaves one reading is noted on the call; the caller gets JSON text either way, or learns that there is none.
 """
 
-from gateway.toolcalls.schema.kinds import mapping_of
+from dataclasses import replace
+
+from gateway.toolcalls.schema.kinds import NUMBERS, kinds_of, mapping_of
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.values.json_scanner import JsonScanner, Scan
 from gateway.toolcalls.values.mended import MendingScanner
@@ -50,20 +52,27 @@ class JsonReading:
             flawed = self._strict.state is Scan.WRONG or (at.whole and self._strict.state is Scan.MORE)
             if cut or not flawed:
                 return told
-            self._mending = self._mend()
+            self._mending = self._mend(told)
         end, more = self._mending.scan(at.buffer, at.position, ended=at.ended, whole=at.whole)
         at.take(end)
         return told + more
 
-    def _mend(self) -> MendingScanner:
+    def _mend(self, told: str) -> MendingScanner:
         at = self._at
         at.calls.repair(f"its JSON is not valid at character {at.offset}")
         around = surroundings(at)
-        stops = (*self._stops, *around.stops)
-        return MendingScanner(self._strict, Surroundings(around.keys, stops), at.spelling.plain)
+        around = replace(around, stops=(*self._stops, *around.stops))
+        return MendingScanner(self._strict, around, at.spelling.plain, at.calls.arguments + told)
 
 
 def surroundings(at: Cursor) -> Surroundings:
     """Return what the request and the format say about the current call's arguments."""
     tool = at.tools.get(at.calls.name)
-    return Surroundings(tuple(mapping_of(tool.parameters.get("properties") if tool else None)), at.stops)
+    root = mapping_of(tool.parameters if tool else None)
+    properties = mapping_of(root.get("properties"))
+
+    def is_text(key: str) -> bool:
+        kinds = kinds_of(properties.get(key), root)
+        return "string" in kinds and not kinds & NUMBERS
+
+    return Surroundings(tuple(properties), at.stops, is_text)

@@ -14,6 +14,7 @@ Kinds = frozenset[str]
 
 ALL: Kinds = frozenset({"string", "integer", "number", "boolean", "null", "object", "array"})
 STRING: Kinds = frozenset({"string"})
+NUMBERS: Kinds = frozenset({"integer", "number"})
 _ONE = {kind: frozenset({kind}) for kind in ALL}
 
 _MAX_DEPTH = 16

@@ -5,6 +5,7 @@ are not escaped (`string_end`), other quotes, bare keys and words, Python's lite
 brackets that are missing or too many. Text that has no reading is wrong here too. Knows nothing of cursors or calls.
 """
 
+import json
 import re
 from collections.abc import Callable
 
@@ -29,16 +30,21 @@ _BLANK = re.compile(r"[ \t\r\n]*+")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _KEY = re.compile(r"[A-Za-z_$][\w$-]*+")
 _ATOM = re.compile(r"[-+.\w]*+")
+_LAST_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"[ \t\r\n]*+:[ \t\r\n]*+\Z')
+_KEPT = 512
+"""Characters of what was written before that are kept, to find the key of a value."""
 _NO_NUMBER = {"NaN", "Infinity", "-Infinity", "+Infinity", "nan", "undefined", "nil"}
 
 
 class MendingScanner:
     """Converts the rest of one value. `state` holds the result so far.
 
-    `plain` turns stand-ins for markers back into text.
+    `plain` turns stand-ins for markers back into text. `before`: what was written of the value before.
     """
 
-    def __init__(self, strict: JsonScanner, around: Surroundings, plain: Callable[[str], str] = str) -> None:
+    def __init__(
+        self, strict: JsonScanner, around: Surroundings, plain: Callable[[str], str] = str, before: str = ""
+    ) -> None:
         self.state = Scan.MORE
         self.guesses = False
         """Whether a quote inside a string was taken for a part of it."""
@@ -54,6 +60,7 @@ class MendingScanner:
         self._quote = '"'
         self._begun = strict.begun
         self._broken = self._escapes = self._ended = self._whole = False
+        self._before = before[-_KEPT:]
         self._out: list[str] = []
 
     def scan(self, text: str, start: int, *, ended: bool = False, whole: bool = False) -> tuple[int, str]:
@@ -70,6 +77,7 @@ class MendingScanner:
         if whole and at == len(text) and self._next is Next.COMMA_OR_END and self.state is Scan.MORE:
             self._close_all()
         told, self._out = "".join(self._out), []
+        self._before = (self._before + told)[-_KEPT:]
         return at, told
 
     def _token(self, text: str, at: int) -> int:
@@ -269,9 +277,16 @@ class MendingScanner:
         value = "null" if atom in _NO_NUMBER else WORDS.get(atom) or number(atom)
         if value is None:
             return self._fail(at)
-        self._out.append(value)
+        self._out.append(f'"{atom}"' if value != atom and self._is_text_meant(atom) else value)
         self._value_ends()
         return end
+
+    def _is_text_meant(self, atom: str) -> bool:
+        """Whether a number that JSON does not have is a string without quotes, such as a postal code: `02134`."""
+        if number(atom) is None or len(self._closers) != 1:
+            return False
+        key = _LAST_KEY.search(self._before + "".join(self._out))
+        return key is not None and self._around.is_text(json.loads(f'"{key[1]}"'))
 
     def _value_ends(self) -> None:
         self._next = Next.COMMA_OR_END
@@ -289,7 +304,7 @@ def mended(text: str, around: Surroundings) -> str | None:
     end = strict.scan(text, 0, ended=True)
     told, state = text[:end], strict.state
     if state is not Scan.WHOLE:
-        mending = MendingScanner(strict, around)
+        mending = MendingScanner(strict, around, before=told)
         end, more = mending.scan(text, end, ended=True, whole=True)
         told, state = told + more, mending.state
     return told if state is Scan.WHOLE and not text[end:].strip() else None

@@ -5,7 +5,7 @@ is decided by the brackets that are open, by the keys that the tool's schema nam
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from gateway.toolcalls.values.atoms import CLOSING_QUOTES, WORDS
@@ -30,11 +30,13 @@ class Surroundings:
     """What is known about the place of a string.
 
     `keys` are those of the outermost object, where the tool's schema names them; `stops` are the markers that may
-    follow the value, as they stand in the stream.
+    follow the value, as they stand in the stream. `is_text` returns whether the schema wants a string for one of `keys`
+    and no number.
     """
 
     keys: Collection[str] = ()
     stops: tuple[str, ...] = ()
+    is_text: Callable[[str], bool] = lambda key: False
 
 
 NOTHING_KNOWN = Surroundings()

@@ -221,9 +221,34 @@ async def test_ids_that_the_engine_does_not_have_are_told_by_who_gave_the_answer
         conversation = await stage.agent.open(history, principal=Principal("a"))
         conversation.before.engine = conversation.ready.number if engine is None else engine
         conversation.before.engine_name = name
-        told = reuse_of(conversation, 0)
+        told = reuse_of(conversation, 0, 0)
 
     assert (told.reason, told.held) == (reason, conversation.before.held)
+
+
+@pytest.mark.parametrize(("short", "reason"), [(0, "engine_rewound"), (1, "engine_rewound"), (2, "slot_taken")])
+async def test_engine_that_reuses_less_than_the_slot_holds_has_rewound(open_stage, short: int, reason: str):
+    async with open_stage("One.", "Two.") as stage:
+        answer = await answered(stage, QUESTION)
+        conversation = await stage.agent.open(
+            [*QUESTION, answer, {"role": "user", "content": "And?"}], principal=Principal("a")
+        )
+        held = conversation.before.held
+        told = [reuse_of(conversation, cached, held - short) for cached in (held, held - 1, 0)]
+
+    assert [each.reason for each in told] == [None, reason, reason]
+
+
+async def test_slot_that_another_conversation_took_is_told_apart_from_an_engine_that_rewound(open_stage):
+    history, told = [*QUESTION], []
+    async with open_stage("One.", "Two.", "Three.", "Four.") as stage:
+        # The scripted engine has one slot and reuses nothing.
+        for asked in (history, history, [{"role": "user", "content": "Something else entirely?"}], history):
+            answer = await answered(stage, asked)
+            told += [each.reason for each in stage.of(RequestFigures)]
+            history += [answer, {"role": "user", "content": "And?"}] if asked is history else []
+
+    assert told == ["engine_rewound", "slot_taken"]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +268,7 @@ async def test_template_that_shows_less_than_was_lived_is_told_by_whether_the_mo
             history += [await answered(stage, history), {"role": "user", "content": "And?"}]
         conversation = await stage.agent.open(history, principal=Principal("a"))
         conversation.kept = conversation.before.held - 1
-        told = reuse_of(conversation, 0)
+        told = reuse_of(conversation, 0, 0)
 
     assert (told.reason, told.held) == (reason, conversation.before.held)
 

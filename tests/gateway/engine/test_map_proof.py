@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.llama_cpp.questions import Questions
-from gateway.engine.map_proof import BATTERY, proven_map, with_all_specials
+from gateway.engine.map_proof import BATTERY, prepared_map, proven_map, with_all_specials
 from gateway.engine.readiness import EngineRoute
 from gateway.errors import MapDiffers
 from gateway.observe.logs import get_logger
@@ -20,7 +21,7 @@ from gateway.observe.notices import TokenNotices
 from gateway.proxy import ResultTokens
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.testing import tiny_map
-from leaf_sdk.vocab import TokenMap, load_map
+from leaf_sdk.vocab import TokenMap, encoding, load_map, token_map
 from tests.vocabularies import template_server, vocabulary_model
 
 ROOT = Path(__file__).parents[3]
@@ -48,20 +49,20 @@ def swap(fields: dict[str, Any], one: str, other: str) -> None:
 
 
 async def test_map_of_the_model_itself_is_proven(engine, model_map):
-    await proven_map(engine, await engine.facts(), model_map)
+    await proven_map(engine, await engine.facts(), prepared_map(model_map))
 
 
 async def test_published_map_with_names_of_roles_is_proven_too(engine, model_map_bytes):
     with_roles = changed(model_map_bytes, lambda f: f["special_tokens"].update({"eos": 2, "bos": 1, "pad": 2}))
 
-    await proven_map(engine, await engine.facts(), with_roles)
+    await proven_map(engine, await engine.facts(), prepared_map(with_roles))
 
 
 @pytest.mark.parametrize(("one", "other"), [("Hello", "line"), ("1", "2"), ("Ã¼", "Ã©"), ("Ċ", "ĉ")])
 async def test_swapped_words_are_found_and_shown_with_both_id_lists(engine, model_map_bytes, model_map, one, other):
     swapped = changed(model_map_bytes, lambda fields: swap(fields, one, other))
     with pytest.raises(MapDiffers) as differs:
-        await proven_map(engine, await engine.facts(), swapped)
+        await proven_map(engine, await engine.facts(), prepared_map(swapped))
 
     error = differs.value
     assert error.sample in BATTERY
@@ -71,12 +72,41 @@ async def test_swapped_words_are_found_and_shown_with_both_id_lists(engine, mode
         assert shown in error.message
 
 
+async def test_nothing_is_built_while_the_engine_waits_for_the_next_question(
+    engine_url, model_map_bytes, tmp_path, monkeypatch
+):
+    (path := tmp_path / "map.json").write_bytes(
+        json.dumps(json.loads(model_map_bytes) | {"special_tokens": {}}).encode()
+    )
+    happened: list[str] = []
+    build, ask = encoding.byte_level_encoder, Questions.tokenize
+
+    def building(*given: Any, **more: Any) -> Any:
+        happened.append("built")
+        return build(*given, **more)
+
+    async def asking(self: Questions, text: str, *, specials: bool) -> list[int]:
+        happened.append("asked")
+        return await ask(self, text, specials=specials)
+
+    monkeypatch.setattr(token_map, "byte_level_encoder", building)
+    monkeypatch.setattr(Questions, "tokenize", asking)
+    config = GatewayConfig(engine=EngineConfig(kind="url", url=engine_url), tokens=TokensConfig(map=str(path)))
+    route = EngineRoute(config, lambda up, reason: None)
+    async with route.running():
+        assert route.maps.left_out
+
+    assert [key for key, _ in groupby(happened)][:3] == ["built", "asked", "built"]
+    # That of the map with the control tokens that were found, once the proof is over.
+    assert happened.count("built") == 2
+
+
 async def test_other_cut_of_the_text_is_found(engine, model_map_bytes):
     def without_a_merge(fields: dict[str, Any]) -> None:
         fields["merges"] = [merge for merge in fields["merges"] if merge != "Ġ t"]
 
     with pytest.raises(MapDiffers):
-        await proven_map(engine, await engine.facts(), changed(model_map_bytes, without_a_merge))
+        await proven_map(engine, await engine.facts(), prepared_map(changed(model_map_bytes, without_a_merge)))
 
 
 async def test_swapped_markers_are_found(engine, model_map_bytes):
@@ -86,7 +116,7 @@ async def test_swapped_markers_are_found(engine, model_map_bytes):
         specials["<|im_start|>"], specials["<|im_end|>"] = specials["<|im_end|>"], specials["<|im_start|>"]
 
     with pytest.raises(MapDiffers) as differs:
-        await proven_map(engine, await engine.facts(), changed(model_map_bytes, swapped))
+        await proven_map(engine, await engine.facts(), prepared_map(changed(model_map_bytes, swapped)))
 
     assert differs.value.sample == "<|im_end|>"
     assert (differs.value.map_ids, differs.value.engine_ids) == ([1], [2])
@@ -95,12 +125,12 @@ async def test_swapped_markers_are_found(engine, model_map_bytes):
 async def test_map_with_more_ids_than_the_engine_has_is_refused_by_size(engine, model_map):
     facts = replace(await engine.facts(), vocabulary=len(model_map) - 1)
     with pytest.raises(MapDiffers, match="vocabulary"):
-        await proven_map(engine, facts, model_map)
+        await proven_map(engine, facts, prepared_map(model_map))
 
 
 async def test_map_of_another_model_is_refused(engine):
     with pytest.raises(MapDiffers):
-        await proven_map(engine, await engine.facts(), tiny_map())
+        await proven_map(engine, await engine.facts(), prepared_map(tiny_map()))
 
 
 def without(*names: str) -> Callable[[dict[str, Any]], None]:
@@ -112,14 +142,14 @@ def without(*names: str) -> Callable[[dict[str, Any]], None]:
 
 
 async def test_map_that_lists_every_control_token_stays_as_it_is(engine, model_map):
-    assert await with_all_specials(engine, model_map) is model_map
+    assert await with_all_specials(engine, prepared_map(model_map)) is model_map
 
 
 async def test_control_token_that_the_map_leaves_out_counts_as_special_whatever_the_map_says(engine, model_map_bytes):
     poorer = changed(model_map_bytes, without("<repo_name>", "<filename>"))
     assert 3 not in poorer.special_ids
 
-    whole = await with_all_specials(engine, poorer)
+    whole = await with_all_specials(engine, prepared_map(poorer))
 
     assert {3, 6} <= whole.special_ids
     assert whole.special_texts["<repo_name>"] == 3
@@ -143,7 +173,7 @@ async def test_every_control_token_of_the_model_is_found_in_few_requests_where_t
             asked.append(texts)
             return await engine.tokenize_each(texts, specials=specials)
 
-    whole = await with_all_specials(Counted(), bare)
+    whole = await with_all_specials(Counted(), prepared_map(bare))
 
     assert whole.special_ids == model_map.special_ids
     assert len(asked) < 5
@@ -160,7 +190,7 @@ async def test_control_token_that_a_merge_of_the_map_makes_is_found_too(engine, 
     wrong = changed(model_map_bytes, reachable)
     assert 16 not in wrong.special_ids
 
-    whole = await with_all_specials(engine, wrong)
+    whole = await with_all_specials(engine, prepared_map(wrong))
 
     assert 16 in whole.special_ids
     assert 16 not in whole.encode("<empty_output>")

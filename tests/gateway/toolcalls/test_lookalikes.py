@@ -47,6 +47,31 @@ def test_an_object_that_names_a_tool_and_fits_it_is_a_call(name: str, written: s
         assert message.diagnostics == ()
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"name": "get_time", "arguments": %s}',
+        '{"arguments" : %s , "id": 1, "name": "get_time"}',
+        '{"function": {"name": "get_time", "parameters": %s}, "type": "function"}',
+        '```json\n[{"name": "get_time",\n "arguments":\n %s}]\n```',
+    ],
+)
+def test_arguments_are_passed_on_as_the_model_wrote_them(written: str) -> None:
+    for source in ('{"at": 123456789.123456789123}', '{"x": [1E400]}', '{"a":1.10, "b" : "\\u00e9"}', "{ }"):
+        message = parse("hermes", written % source, TOOLS)
+        if "E4" in source:
+            # No reader of JSON has such a number.
+            assert (message.tool_calls, message.content) == ((), written % source)
+        else:
+            assert [call.arguments for call in message.tool_calls] == [source]
+
+
+def test_arguments_in_a_string_are_passed_on_as_it_spells_them() -> None:
+    source = '{"at": 123456789.123456789123}'
+    (call,) = parse("hermes", json.dumps({"name": "get_time", "arguments": f" {source} "}), TOOLS).tool_calls
+    assert call.arguments == source
+
+
 @marked
 def test_several_objects_are_several_calls(name: str) -> None:
     for written in (

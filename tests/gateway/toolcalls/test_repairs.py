@@ -54,6 +54,7 @@ REPAIRED: list[tuple[str, dict[str, Any]]] = [
     ('{"path": "a", "content": "x",}', {"path": "a", "content": "x"}),
     ('{"path": "a", "content": "x", "mode": None}', {"path": "a", "content": "x", "mode": None}),
     ('{"path": "a", "content": "x", "mode": NaN}', {"path": "a", "content": "x", "mode": None}),
+    ('{"path": 02134, "content": 007, "mode": 007}', {"path": "02134", "content": "007", "mode": 7}),
     ('{path: "a", content: "x"}', {"path": "a", "content": "x"}),
     ("{'path': 'a', 'content': 'it's'}", {"path": "a", "content": "it's"}),
     ('{"path": "a", "content": "say "hi", then go"}', {"path": "a", "content": 'say "hi", then go'}),

@@ -12,7 +12,7 @@ from gateway.toolcalls.values.mended import MendingScanner, mended
 from gateway.toolcalls.values.string_end import Surroundings
 from tests.gateway.toolcalls.strategies import json_values
 
-FILE = Surroundings(("path", "content", "mode"), ("</tool_call>", "```"))
+FILE = Surroundings(("path", "content", "mode"), ("</tool_call>", "```"), lambda key: key in ("path", "content", "ü"))
 
 FLAWS: list[tuple[str, Any]] = [
     ('{"content": "l1\nl2\tl3\r\n"}', {"content": "l1\nl2\tl3\r\n"}),
@@ -27,6 +27,10 @@ FLAWS: list[tuple[str, Any]] = [
     ('{"a": None, "b": True, "c": False, "d": [None]}', {"a": None, "b": True, "c": False, "d": [None]}),
     ('{"a": NaN, "b": -Infinity, "c": undefined}', {"a": None, "b": None, "c": None}),
     ('{"a": 007, "b": +1, "c": .5, "d": 1_000}', {"a": 7, "b": 1, "c": 0.5, "d": 1000}),
+    ('{"path": 02134, "mode": 02134, "b": 007}', {"path": "02134", "mode": 2134, "b": 7}),
+    ('{"content": +49301234, path: 1_000, "\\u00fc" : 00}', {"content": "+49301234", "path": "1_000", "ü": "00"}),
+    ('{"path": 2134, "content": [02134], "mode": {"path": 02134}}',
+     {"path": 2134, "content": [2134], "mode": {"path": 2134}}),
     ('{path: "a", "content": "x", mode : 1}', {"path": "a", "content": "x", "mode": 1}),
     ('{"path": "a", content: "x"}', {"path": "a", "content": "x"}),
     ("{'path': 'a', 'content': 'it's \"x\"'}", {"path": "a", "content": 'it\'s "x"'}),
@@ -70,7 +74,7 @@ def pieces(text: str, cuts: list[int], around: Surroundings = FILE) -> tuple[str
         if mending is None:
             after = strict.scan(text[:end], at)
             told, at = told + text[at:after], after
-            mending = MendingScanner(strict, around) if strict.state is Scan.WRONG else None
+            mending = MendingScanner(strict, around, before=told) if strict.state is Scan.WRONG else None
         if mending is not None:
             at, more = mending.scan(text[:end], at)
             told += more
