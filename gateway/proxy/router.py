@@ -11,14 +11,17 @@ from typing import Any, Final, cast
 
 import anyio
 
-from gateway.errors import RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from gateway.config.approvals import ApprovalsConfig
+from gateway.errors import NotApproved, RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.protocol.annotations import headers_for
 from gateway.protocol.eras import MULTI_ROUND, is_input_required
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from gateway.proxy import tool_search as finder
-from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
+from gateway.proxy.approvals import Question, can_elicit, decide, why_asked
+from gateway.proxy.bridge import Bridge, Parked, answer_rounds, ask_alone, asks_only
 from gateway.proxy.caller import Caller
 from gateway.proxy.catalog import Catalog
+from gateway.proxy.elicitation import approve
 from gateway.proxy.lists import Lists
 from gateway.proxy.resolver import Resolver
 from gateway.proxy.resources import Resources, Watch
@@ -58,6 +61,7 @@ class Router:
         ready: Callable[[], Awaitable[None]],
         bridge: Bridge,
         searching: Callable[[], bool],
+        approvals: Callable[[], ApprovalsConfig],
     ) -> None:
         """Needs no running servers.
 
@@ -65,9 +69,11 @@ class Router:
             called: notes a finished tool call.
             watch, ready: see `Proxy`.
             searching: whether clients see the two tools of `tool_search.py` in place of all tools.
+            approvals: which calls need an approval.
         """
         self._bridge = bridge
         self._searching = searching
+        self._approvals = approvals
         self._upstreams = upstreams
         self._catalog = catalog
         self._called = called
@@ -108,6 +114,7 @@ class Router:
         *,
         seconds: float | None = None,
         written: WrittenIds | None = None,
+        approved: bool = False,
     ) -> CallOutcome:
         """See `Proxy.call_tool`."""
         name, arguments = _read_call(params)
@@ -129,10 +136,17 @@ class Router:
         began = perf_counter()
         ended: Ending
         try:
+            question = None if approved else self._question(name, upstream, own, params, caller)
+            if question is not None and not caller.modern:
+                await self._approve(question, caller)
+                # The time in which its user decides is not the call's.
+                began, question = perf_counter(), None
             # `Mcp-Param-*`, where the tool's schema asks for it (2026-07-28, "Custom headers").
             headers = headers_for(entry.annotations, arguments) if entry is not None and entry.annotations else None
-            result = await self._ask(upstream, "tools/call", sent, caller, seconds, headers, written)
+            result = await self._ask(upstream, "tools/call", sent, caller, seconds, headers, written, question)
             ended = ending_of(result)
+        except NotApproved as error:
+            result, ended = _failure(error.message, caller), "refused"
         except UpstreamTimeout as error:
             result, ended = _failure(error.message, caller), "timeout"
         except UpstreamUnavailable as error:
@@ -145,6 +159,30 @@ class Router:
         took = perf_counter() - began
         self._called(server, own, caller.principal.name, ended, took)
         return CallOutcome(result, ended, server, own, took)
+
+    def _question(
+        self, name: str, upstream: Upstream, own: str, params: Mapping[str, Any], caller: Caller
+    ) -> Question | None:
+        """What the caller's user must be asked before this call; None: nothing. Raises `NotApproved` if nobody can be
+        asked."""
+        if caller.modern and is_parked(params):
+            # It continues a call that began here: what had to be asked was asked, and its arguments stay the same.
+            return None
+        entry = self._catalog.tools.get(name)
+        definition = upstream.lists.tool_aside(own, caller) if entry is None else entry.definition
+        why = why_asked(self._approvals(), name, definition)
+        decision = decide(why, can_ask=can_elicit(caller.capabilities))
+        if why is None or decision == "run":
+            return None
+        question = Question(name, upstream.config.name, params.get("arguments") or {}, why)
+        if decision == "refuse":
+            raise NotApproved(question.refusal("nobody can be asked here"))
+        return question
+
+    async def _approve(self, question: Question, caller: Caller) -> None:
+        """Have the call approved. Raises `NotApproved`, and `UnknownTool` if the tool is no longer offered then."""
+        await approve(question, caller)
+        self.resolver.tool(question.tool, caller)
 
     def started(self) -> None:
         """Note that the start is over, so that requests no longer wait for servers that are starting."""
@@ -246,22 +284,52 @@ class Router:
         seconds: float | None = None,
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
+        question: Question | None = None,
     ) -> dict[str, Any]:
-        """Send the request, in as many rounds as the eras of both sides need."""
+        """Send the request, in as many rounds as the eras of both sides need.
+
+        `question`: what a modern caller's user has to approve before. Then all rounds of the call stay here, so that no
+        state that the client could send again stands for the approval.
+        """
         if caller.modern and method in MULTI_ROUND:
             if is_parked(params):
                 return await self._bridge.resume(method, params, caller)
             # A tool is called in a session of its own only for callers that may be asked.
-            if (caller.capabilities or method != "tools/call") and await upstream.runs_aside(method, params, caller):
-                return await self._bridge.begin(upstream, method, params, caller)
+            aside = (caller.capabilities or method != "tools/call") and await upstream.runs_aside(
+                method, params, caller
+            )
+            if aside or question is not None:
+
+                async def run(parked: Caller) -> dict[str, Any]:
+                    if question is not None:
+                        await self._approve(question, parked)
+                    if aside:
+                        return await ask_alone(upstream, method, params, parked)
+                    return await self._send(upstream, method, to_server(params), parked, seconds, headers, written)
+
+                return await self._bridge.begin(upstream.config.name, method, params, caller, run)
             params = to_server(params)
+        return await self._send(upstream, method, params, caller, seconds, headers, written)
+
+    async def _send(
+        self,
+        upstream: Upstream,
+        method: str,
+        params: dict[str, Any],
+        caller: Caller,
+        seconds: float | None,
+        headers: Mapping[str, str] | None,
+        written: WrittenIds | None,
+    ) -> dict[str, Any]:
+        """Send the request to the session that serves its caller."""
         with upstream.used:
             request = upstream.dispatcher.request
             result = await request(method, params, caller, seconds=seconds, headers=headers, written=written)
             if not is_input_required(result):
                 return result
             sampling_caller = upstream.sampling_caller(caller)
-            if caller.modern and (sampling_caller is caller or not asks_only(result, SAMPLING)):
+            relayed = caller.modern and not isinstance(caller, Parked)
+            if relayed and (sampling_caller is caller or not asks_only(result, SAMPLING)):
                 return to_client(result)
 
             async def again(sent: dict[str, Any]) -> dict[str, Any]:
