@@ -45,6 +45,8 @@ class FinishedCall:
     finished: ToolFinished
     ids_seconds: float
     """Seconds that it took to turn the result into ids."""
+    server: str | None = None
+    """The server of the tool; None: the gateway itself answered, or there is no such tool."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -159,8 +161,9 @@ class CallRunner:
         if isinstance(outcome, str):
             pieces: tuple[IdPiece, ...] = (IdPiece(tuple(token_map.encode(outcome)), "shim"),)
             source, text, is_error = "gateway", outcome, True
+            server = self.ledger.server_of(call.name)
         else:
-            result = outcome.result
+            result, server = outcome.result, outcome.server or None
             shown = shorten(result, most)
             shortened = shown is not result
             found = self._tokens.for_engine(call.name, shown, token_map)
@@ -177,7 +180,7 @@ class CallRunner:
             is_error=is_error,
             seconds=answered.seconds,
         )
-        return FinishedCall(kept, finished, time.perf_counter() - began)
+        return FinishedCall(kept, finished, time.perf_counter() - began, server)
 
     def share(self, room: int, calls: int) -> int:
         """How many ids each of several results may take if all of them together may take `room`."""

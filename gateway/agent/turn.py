@@ -24,7 +24,6 @@ from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Sampling
 from gateway.observe.metrics import Metrics
-from gateway.observe.trajectories import Span
 from gateway.toolcalls import AnswerForm, CallClosed
 
 NO_MORE = "no more calls may be made for this answer; answer without another"
@@ -218,7 +217,7 @@ class Answer:
         await self._tell(outcomes)
         if room <= 0:
             return False
-        conversation.splice(scaffold, [outcome.ids for outcome in outcomes], [*map(self._sources, outcomes)])
+        conversation.splice(scaffold, [outcome.ids for outcome in outcomes], [*map(spans_of_result, outcomes)])
         if self._options.ids:
             await self._emit(IdsSpliced(parts_of(scaffold, outcomes)))
         for outcome in outcomes:
@@ -231,15 +230,11 @@ class Answer:
     async def _tell(self, outcomes: Sequence[FinishedCall]) -> None:
         for outcome in outcomes:
             finished = outcome.finished
-            sources = self._sources(outcome)
+            # Kept although nobody may be looking: whoever looks later finds the server.
+            sources = spans_of_result(outcome)
             self._conversation.lived.add_result(finished.call_id, finished.name, outcome.ids, sources)
-            note_call(self._conversation, outcome, self._runner.ledger.server_of)
+            note_call(self._conversation, outcome)
             await self._emit(finished)
-
-    def _sources(self, outcome: FinishedCall) -> tuple[Span, ...]:
-        if self._conversation.trail is None:
-            return ()
-        return spans_of_result(outcome, self._runner.ledger.server_of(outcome.finished.name))
 
     def _count(self) -> None:
         spliced = self._conversation.spliced

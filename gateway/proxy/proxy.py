@@ -303,6 +303,10 @@ class Proxy:
         """The server that owns a tool, by the tool's public name; None: no owner is known."""
         return self._router.resolver.server_of(tool)
 
+    def server_in(self, tool: str) -> str | None:
+        """The server that a tool's public name tells, even if the server no longer has it; None: it tells none."""
+        return self._router.resolver.server_in(tool)
+
     def takes_ids(self, tool: str) -> bool:
         """Whether a tool, by its public name, may be called with the ids that a model wrote (`WrittenIds`)."""
         server = self.server_of(tool)
