@@ -138,7 +138,7 @@ class Agent:
     async def call(
         self, calls: Sequence[CallClosed], conversation: Conversation, scope: ToolScope
     ) -> list[tuple[str, ToolFinished]]:
-        """Make calls of the gateway's tools, each of which a client has approved; return what the model is told of each.
+        """Make calls of the gateway's tools, all of which a client has approved; return what the model is told of each.
 
         `conversation`: the one that will hold their results; `scope`: the tools that the client wants.
         """

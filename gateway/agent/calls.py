@@ -85,7 +85,7 @@ class CallRunner:
         """A context in which calls may be started; it exits when all of them are over.
 
         `offered`: the tools that this request knows; it may call those for which `allows` is true. `map_id`: the
-        engine's map, which tools may be told (`wanted_ids`). `approved`: whether somebody has approved each of the calls.
+        engine's map, which tools may be told (`wanted_ids`). `approved`: whether somebody has approved each call.
         An error inside the context cancels the calls that are still running, and is raised unchanged.
         """
         failure: Exception | None = None

@@ -78,7 +78,7 @@ class ToolOffers:
         return lambda entry: why_asked(settings, entry.name, entry.definition) is not None
 
     def server_of(self, tool: str) -> str | None:
-        """The server of a tool, by the tool's public name: the one that has it, or else the one that its prefix names."""
+        """The server of a tool, by the tool's public name: the one that has it, or that its prefix names."""
         return self._proxy.server_in(tool)
 
     def _are_searched(self, entries: Sequence[ToolEntry], context: int) -> bool:

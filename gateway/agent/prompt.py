@@ -166,7 +166,9 @@ async def _appended(conversation: Conversation, recalled: Recalled, held: Sequen
         return None
     token_map = conversation.ready.token_map
     contents = [scaffold.fitted(n, _content(each, token_map), token_map) for n, each in enumerate(new)]
-    grown.splice(scaffold, contents, () if grown.trail is None else spans_of_new(recalled, contents, conversation.owner_of))
+    grown.splice(
+        scaffold, contents, () if grown.trail is None else spans_of_new(recalled, contents, conversation.owner_of)
+    )
     return grown
 
 

@@ -46,9 +46,7 @@ def note_call(conversation: Conversation, outcome: FinishedCall) -> None:
         return
     told = outcome.finished
     conversation.notes.calls.append(
-        CallRecord(
-            told.call_id, told.name, outcome.server, told.seconds, told.leaf_ids, told.shim_ids, told.is_error
-        )
+        CallRecord(told.call_id, told.name, outcome.server, told.seconds, told.leaf_ids, told.shim_ids, told.is_error)
     )
 
 

@@ -7,7 +7,7 @@ tools are found in it (`definitions.py`). Pure.
 """
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from gateway.agent.calls import FinishedCall
 from gateway.agent.conversation import Conversation
@@ -45,9 +45,7 @@ def spans_of_rendering(
     return spans
 
 
-def _spans_of_part(
-    part: Part, prompt: Prompt, turns: Sequence[Turn], moved: int, tools: "_Tools"
-) -> Sequence[Span]:
+def _spans_of_part(part: Part, prompt: Prompt, turns: Sequence[Turn], moved: int, tools: "_Tools") -> Sequence[Span]:
     if part.message is None:
         return (plain_span("template", part.ids),)
     number, shown = prompt.form[part.message]
@@ -57,9 +55,7 @@ def _spans_of_part(
     return _spans_of_turn(turns[number - moved], part.ids, tools, held=part.held)
 
 
-def spans_of_new(
-    recalled: Recalled, contents: Sequence[Sequence[int]], server_of: ServerOf
-) -> list[Sequence[Span]]:
+def spans_of_new(recalled: Recalled, contents: Sequence[Sequence[int]], server_of: ServerOf) -> list[Sequence[Span]]:
     """Return the sources of a continued conversation's new messages. `contents`: their ids."""
     tools = _Tools([turn.message for turn in recalled.lived[-1:]], server_of)
     return [

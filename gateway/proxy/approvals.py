@@ -1,8 +1,8 @@
 """Whether a call runs, needs an approval first, or is refused.
 
 Turns a tool's annotations, the operator's settings and what the request itself wants into one decision. Annotations are
-hints of the server's: where one is missing or malformed, the default of the MCP specification counts (`ToolAnnotations`:
-not read-only, destructive). A request can only be stricter than the operator. Pure: it asks nobody.
+hints of the server's: where one is missing or malformed, the default of the MCP specification counts (not read-only,
+destructive). A request can only be stricter than the operator. Pure: it asks nobody.
 """
 
 import json
@@ -35,7 +35,7 @@ class Question:
 
     @property
     def params(self) -> dict[str, Any]:
-        """What the user of an MCP client is asked (`elicitation/create`); accepting the empty form approves the call."""
+        """What the user of an MCP client is asked (`elicitation/create`); accepting the empty form approves it."""
         message = f"May the tool {self._shown} be called? {self.why[:1].upper()}{self.why[1:]}.\n{self._arguments}"
         return {"message": message, "requestedSchema": {"type": "object", "properties": {}}}
 
@@ -100,8 +100,8 @@ def level_of(settings: ApprovalsConfig, tool: str) -> Ask:
         return settings.ask
     if (named := settings.tools.get(tool)) is not None:
         return named
-    levels = [level for pattern, level in settings.tools.items() if fnmatchcase(tool, pattern)]
-    return max(levels, key=_FROM_LOOSEST.index, default=settings.ask)
+    levels: list[Ask] = [level for pattern, level in settings.tools.items() if fnmatchcase(tool, pattern)]
+    return max(levels, key=_FROM_LOOSEST.index) if levels else settings.ask
 
 
 def is_read_only(definition: Mapping[str, Any]) -> bool:

@@ -142,9 +142,7 @@ class Bridge:
         """Whether any call is parked."""
         return bool(self._parked)
 
-    async def begin(
-        self, server: str, method: str, params: dict[str, Any], caller: Caller, run: Run
-    ) -> dict[str, Any]:
+    async def begin(self, server: str, method: str, params: dict[str, Any], caller: Caller, run: Run) -> dict[str, Any]:
         """Run the first round of a call in which the client may be asked questions.
 
         Args:

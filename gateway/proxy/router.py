@@ -17,12 +17,13 @@ from gateway.protocol.annotations import headers_for
 from gateway.protocol.eras import MULTI_ROUND, is_input_required
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from gateway.proxy import tool_search as finder
-from gateway.proxy.approvals import Question, can_elicit, decide, why_asked
+from gateway.proxy.approvals import Question
 from gateway.proxy.bridge import Bridge, Parked, answer_rounds, ask_alone, asks_only
 from gateway.proxy.caller import Caller
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.elicitation import approve
+from gateway.proxy.elicitation import UserApprovals
 from gateway.proxy.lists import Lists
+from gateway.proxy.naming import ToolEntry
 from gateway.proxy.resolver import Resolver
 from gateway.proxy.resources import Resources, Watch
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
@@ -73,7 +74,6 @@ class Router:
         """
         self._bridge = bridge
         self._searching = searching
-        self._approvals = approvals
         self._upstreams = upstreams
         self._catalog = catalog
         self._called = called
@@ -81,6 +81,7 @@ class Router:
         self._starting = True
         self._lists = Lists(catalog)
         self.resolver = Resolver(upstreams, catalog)
+        self._approvals = UserApprovals(approvals, self.resolver)
         self.resources = Resources(upstreams, self.resolver, watch, self._ask)
         self._handlers: Mapping[str, Handler] = {
             "tools/call": self._call_result,
@@ -122,23 +123,21 @@ class Router:
         if entry is None:
             if name in finder.NAMES and self._searching():
                 return await self._find(params, arguments, caller)
-            if self._starting:
-                await self._ready()
-                entry = self._catalog.tools.get(name)
-            if entry is None:
-                try:
-                    await self.resolver.learn_tool(name, caller)
-                except UpstreamUnavailable as error:
-                    return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
+            try:
+                entry = await self._learn(name, caller)
+            except UpstreamUnavailable as error:
+                return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
         upstream, own = self.resolver.tool(name, caller)
         server = upstream.config.name
         sent = params if own == name else {**params, "name": own}
         began = perf_counter()
         ended: Ending
         try:
-            question = None if approved else self._question(name, upstream, own, params, caller)
+            question = (
+                None if approved else self._approvals.question(name, entry, params, caller, owner=(upstream, own))
+            )
             if question is not None and not caller.modern:
-                await self._approve(question, caller)
+                await self._approvals.approve(question, caller)
                 # The time in which its user decides is not the call's.
                 began, question = perf_counter(), None
             # `Mcp-Param-*`, where the tool's schema asks for it (2026-07-28, "Custom headers").
@@ -160,29 +159,14 @@ class Router:
         self._called(server, own, caller.principal.name, ended, took)
         return CallOutcome(result, ended, server, own, took)
 
-    def _question(
-        self, name: str, upstream: Upstream, own: str, params: Mapping[str, Any], caller: Caller
-    ) -> Question | None:
-        """What the caller's user must be asked before this call; None: nothing. Raises `NotApproved` if nobody can be
-        asked."""
-        if caller.modern and is_parked(params):
-            # It continues a call that began here: what had to be asked was asked, and its arguments stay the same.
-            return None
-        entry = self._catalog.tools.get(name)
-        definition = upstream.lists.tool_aside(own, caller) if entry is None else entry.definition
-        why = why_asked(self._approvals(), name, definition)
-        decision = decide(why, can_ask=can_elicit(caller.capabilities))
-        if why is None or decision == "run":
-            return None
-        question = Question(name, upstream.config.name, params.get("arguments") or {}, why)
-        if decision == "refuse":
-            raise NotApproved(question.refusal("nobody can be asked here"))
-        return question
-
-    async def _approve(self, question: Question, caller: Caller) -> None:
-        """Have the call approved. Raises `NotApproved`, and `UnknownTool` if the tool is no longer offered then."""
-        await approve(question, caller)
-        self.resolver.tool(question.tool, caller)
+    async def _learn(self, name: str, caller: Caller) -> ToolEntry | None:
+        """The tool, once the servers that are starting are up; None: not all clients see it. Raises as `learn_tool`."""
+        if self._starting:
+            await self._ready()
+            if (entry := self._catalog.tools.get(name)) is not None:
+                return entry
+        await self.resolver.learn_tool(name, caller)
+        return None
 
     def started(self) -> None:
         """Note that the start is over, so that requests no longer wait for servers that are starting."""
@@ -302,7 +286,7 @@ class Router:
 
                 async def run(parked: Caller) -> dict[str, Any]:
                     if question is not None:
-                        await self._approve(question, parked)
+                        await self._approvals.approve(question, parked)
                     if aside:
                         return await ask_alone(upstream, method, params, parked)
                     return await self._send(upstream, method, to_server(params), parked, seconds, headers, written)

@@ -86,16 +86,14 @@ async def test_user_of_a_handshake_client_is_asked_before_the_call(guarded, clie
 
 @pytest.mark.parametrize("search", [False, True], ids=["by its name", "by codec_call_tool"])
 @pytest.mark.parametrize(("action", "ran"), [("accept", 1), ("decline", 0), ("cancel", 0), (None, 0)])
-async def test_user_of_a_modern_client_is_asked_in_a_round_before_the_call(
-    guarded, client, noted, search, action, ran
-):
+async def test_user_of_a_modern_client_is_asked_in_a_round_before_the_call(guarded, client, noted, search, action, ran):
     one = client(modern=True, principal=ANN, **ASKS)
     async with guarded(search=search) as proxy:
         name, arguments = ("codec_call_tool", {"name": "up__wipe"}) if search else ("up__wipe", {})
         first = await answer(proxy, one, name, arguments)
         before = noted().count("call wipe")
         state = {"requestState": first["requestState"]}
-        responses = dict.fromkeys(first["inputRequests"], {"action": action, "content": {}})
+        responses = {key: {"action": action, "content": {}} for key in first["inputRequests"]}
         last = await answer(proxy, one, name, arguments, **state, inputResponses=responses)
 
     (request,) = first["inputRequests"].values()

@@ -294,7 +294,7 @@ class Conversations:
 async def test_in_random_conversations_nothing_runs_unasked_and_nothing_runs_twice(
     tmp_path: Path, search: bool
 ) -> None:
-    rng = random.Random(36)  # noqa: S311 - the same conversations each time
+    rng = random.Random(36)
     numbers = iter(range(1, 1_000_000))
     async with opened(tmp_path, search=search) as stage:
         conversations = Conversations(stage, rng, lambda: next(numbers))
