@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges families faults fmt fuzz grammar-seeds help help-all lock mutants pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges families faults fmt fuzz grammar-seeds help help-all lock mutants pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-approvals test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -118,6 +118,9 @@ test-new: $(READY) ## make packages with codec-leaf new and run their tests, eac
 	    './leaf_sdk[cli,mcp]' ./.tools/new/my-tool --group .tools/new/my-tool/pyproject.toml:dev; \
 	  (cd .tools/new/my-tool && ../venv/bin/python -m pytest -q); \
 	done
+
+test-approvals: $(READY) ## hold 1,000 random conversations on all ways in: no call that needs an approval runs without one; five minutes
+	@CODEC_RANDOM_CONVERSATIONS=1000 $(BIN)/pytest -q tests/gateway/serve/generation/test_approvals.py
 
 test-random: $(READY) ## hold the ids of 10,000 random results against their texts
 	@CODEC_RANDOM_RESULTS=10000 $(BIN)/pytest -q tests/leaf_sdk/leaf/test_random_results.py

@@ -23,6 +23,7 @@ GatewayError
 │   └── UpstreamTimeout         it did not answer in time
 ├── RpcError                    a JSON-RPC error to be sent to a client or a server
 ├── UnknownTool                 no upstream offers a tool of that name
+├── NotApproved                 a call needs an approval, and has none
 ├── RequestInvalid              a client asked for something we can't do
 │   ├── NotStored               no response with this id is kept for the client (gateway.serve.responses)
 │   ├── ModelUnknown            it names a model that no engine serves
@@ -149,6 +150,10 @@ class RpcError(GatewayError):
 
 class UnknownTool(GatewayError):
     """No upstream offers a tool of that name."""
+
+
+class NotApproved(GatewayError):
+    """A call needs an approval that nobody gave. It was not made."""
 
 
 class RequestInvalid(GatewayError):

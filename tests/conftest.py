@@ -57,10 +57,11 @@ def _logs_as_they_were() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _cache_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compiled maps are kept; those of tests are not to lie among the user's."""
+def _folders_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiled maps and pins are kept; those of tests are not to lie among the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 
 

@@ -138,13 +138,13 @@ class Agent:
     async def call(
         self, calls: Sequence[CallClosed], conversation: Conversation, scope: ToolScope
     ) -> list[tuple[str, ToolFinished]]:
-        """Make calls of the gateway's tools that a client has approved; return what the model is told of each.
+        """Make calls of the gateway's tools, all of which a client has approved; return what the model is told of each.
 
         `conversation`: the one that will hold their results; `scope`: the tools that the client wants.
         """
         ready, principal = conversation.ready, conversation.principal
         offered = self.offers.specs(principal, scope)
-        async with self._calls.running(offered, principal, ready.token_map.map_id) as running:
+        async with self._calls.running(offered, principal, ready.token_map.map_id, approved=True) as running:
             for call in calls:
                 running.start(call)
         outcomes = running.finished(ready.token_map, max(conversation.room - ANSWER_ROOM, 0))

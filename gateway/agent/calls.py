@@ -46,6 +46,8 @@ class FinishedCall:
     finished: ToolFinished
     ids_seconds: float
     """Seconds that it took to turn the result into ids."""
+    server: str | None = None
+    """The server of the tool; None: the gateway itself answered, or there is no such tool."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -78,18 +80,20 @@ class CallRunner:
         principal: Principal = ANYBODY,
         map_id: str = "",
         allows: Callable[[str], bool] = lambda name: True,
+        *,
+        approved: bool = False,
     ) -> AsyncGenerator["RunningCalls"]:
         """A context in which calls may be started; it exits when all of them are over.
 
         `offered`: the tools that this request knows; it may call those for which `allows` is true. `map_id`: the
-        engine's map, which tools may be told (`wanted_ids`).
+        engine's map, which tools may be told (`wanted_ids`). `approved`: whether somebody has approved each call.
         An error inside the context cancels the calls that are still running, and is raised unchanged.
         """
         failure: Exception | None = None
         calls: RunningCalls | None = None
         try:
             async with anyio.create_task_group() as tasks:
-                calls = RunningCalls(self, tasks, offered, principal, map_id, allows)
+                calls = RunningCalls(self, tasks, offered, principal, map_id, allows, approved=approved)
                 try:
                     yield calls
                     calls.wanted = True
@@ -109,8 +113,10 @@ class CallRunner:
         principal: Principal,
         map_id: str = "",
         allows: Callable[[str], bool] = lambda name: True,
+        *,
+        approved: bool = False,
     ) -> "Answered":
-        """Run one call; an error is an answer too."""
+        """Run one call; an error is an answer too. `approved`: whether somebody has approved it."""
         started = time.perf_counter()
         try:
             arguments = _arguments(call.arguments, _allowed(call.name, offered, allows))
@@ -118,27 +124,27 @@ class CallRunner:
                 found = await anyio.to_thread.run_sync(finder.search, self._proxy.tools(principal), arguments)
                 return Answered(call, CallOutcome(found, ending_of(found)), time.perf_counter() - started)
             if call.name == finder.CALL:
-                call, arguments = self._found(call, arguments, principal)
+                call, arguments = self._found(call, principal)
+                # An approval names the tool itself.
+                approved = False
             params: dict[str, Any] = {"name": call.name, "arguments": arguments}
             written = None
             if (token_map := self._tokens.map_of(map_id)) is not None:
                 params["_meta"] = {MAP_KEY: map_id}
                 written = self._written(call, arguments, token_map)
             caller = Nobody(modern=False, principal=principal)
-            outcome = await self._proxy.call_tool(params, caller, seconds=self._limits.tool_timeout, written=written)
+            seconds = self._limits.tool_timeout
+            outcome = await self._proxy.call_tool(params, caller, seconds=seconds, written=written, approved=approved)
         except (GatewayError, ValueError) as error:
             return Answered(call, f"error: {error}", time.perf_counter() - started)
         return Answered(call, outcome, time.perf_counter() - started)
 
-    def _found(
-        self, call: CallClosed, asked: Mapping[str, Any], principal: Principal
-    ) -> tuple[CallClosed, dict[str, Any]]:
+    def _found(self, call: CallClosed, principal: Principal) -> tuple[CallClosed, dict[str, Any]]:
         """The call of a tool that a search found, as if the model had named it. Raises only what `call` catches."""
-        name = str(asked.get("name"))
+        name, inner = finder.called(call.name, call.arguments)
         tool = next((spec_of(each.definition) for each in self._proxy.tools(principal) if each.name == name), None)
         if tool is None:
             raise UnknownTool(f"there is no tool {name!r}; {finder.SEARCH} finds those that there are")
-        inner = json.dumps(asked.get("arguments") or {}, ensure_ascii=False)
         return replace(call, name=name, arguments=inner), _arguments(inner, tool)
 
     def _written(self, call: CallClosed, arguments: Mapping[str, Any], token_map: TokenMap) -> WrittenIds | None:
@@ -156,8 +162,9 @@ class CallRunner:
         if isinstance(outcome, str):
             pieces: tuple[IdPiece, ...] = (IdPiece(tuple(token_map.encode(outcome)), "shim"),)
             source, text, is_error = "gateway", outcome, True
+            server = self.ledger.server_of(call.name)
         else:
-            result = outcome.result
+            result, server = outcome.result, outcome.server or None
             shown = shorten(result, most)
             shortened = shown is not result
             found = self._tokens.for_engine(call.name, shown, token_map)
@@ -174,7 +181,7 @@ class CallRunner:
             is_error=is_error,
             seconds=answered.seconds,
         )
-        return FinishedCall(kept, finished, time.perf_counter() - began)
+        return FinishedCall(kept, finished, time.perf_counter() - began, server)
 
     def share(self, room: int, calls: int) -> int:
         """How many ids each of several results may take if all of them together may take `room`."""
@@ -201,6 +208,8 @@ class RunningCalls:
         principal: Principal,
         map_id: str,
         allows: Callable[[str], bool],
+        *,
+        approved: bool,
     ) -> None:
         self._runner = runner
         self._tasks = tasks
@@ -208,6 +217,7 @@ class RunningCalls:
         self._principal = principal
         self._map_id = map_id
         self._allows = allows
+        self._approved = approved
         self._started: list[CallClosed] = []
         self._answered: list[Answered | None] = []
         self.wanted = False
@@ -254,7 +264,8 @@ class RunningCalls:
         return calls
 
     async def _run(self, n: int, call: CallClosed) -> None:
-        self._answered[n] = await self._runner.call(call, self._offered, self._principal, self._map_id, self._allows)
+        rights = self._offered, self._principal, self._map_id, self._allows
+        self._answered[n] = await self._runner.call(call, *rights, approved=self._approved)
         self.ended = time.perf_counter()
         self._note_end()
 

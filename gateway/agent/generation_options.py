@@ -28,6 +28,8 @@ class GenerationOptions:
     """Whether the events of a tool's calls are emitted; other calls run silently."""
     shows: Callable[[str], bool] = lambda name: True
     """Whether a tool's calls are part of the answer that a client sends back."""
+    asks: Callable[[CallClosed], bool] = lambda call: False
+    """Whether a call is left to the client, to make or to approve."""
     on_call: Callable[[CallClosed, int], None] = lambda call, room: None
     """Takes each call as soon as it is closed, while the model may still be writing, and the ids of context that are
     left at that moment."""

@@ -22,6 +22,7 @@ from gateway.engine.interface import Generated, GenerationEnd
 from gateway.engine.left_behind import shared_prefix
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Sampled
+from gateway.proxy.tool_search import called
 from gateway.toolcalls import CallClosed, CallStarted, Content, Diagnostic, Event, Policy, Reasoning, parser_for
 
 log = get_logger("agent")
@@ -232,8 +233,12 @@ class ModelOutput:
         content, reasoning, told = "".join(self._content), "".join(self._reasoning), "".join(self._told)
         lived.content.append(told)
         lived.reasoning.append(reasoning)
-        shown = (call for call in self.calls if self._options.shows(call.name))
-        lived.calls += (Call(call.id, call.name, call.arguments) for call in shown)
+        for call in self.calls:
+            if self._options.shows(call.name):
+                lived.calls.append(Call(call.id, call.name, call.arguments))
+            elif self._options.asks(call):
+                # Its client approves, and sends back, a call of the tool itself.
+                lived.calls.append(Call(call.id, *called(call.name, call.arguments)))
         ids: Sequence[int] | None = self.ids
         if cut:
             ids = cut_turn(self.ids, content, told, conversation.ready.token_map)

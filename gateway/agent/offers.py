@@ -4,12 +4,13 @@ Turns the proxy's tools, a caller's rights and the request's own wish into the d
 tools that it wants to see, or just the search tool and the call tool where all would take too much of the context.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.proxy import Proxy, ToolEntry
 from gateway.proxy import tool_search as finder
+from gateway.proxy.approvals import why_asked
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.costs import DefinitionCosts
 from gateway.toolcalls import ToolSpec
@@ -71,9 +72,14 @@ class ToolOffers:
             return self.specs(principal, scope)
         return (*_FINDERS, *(spec_of(tool.definition) for tool in entries if tool.name in named))
 
+    def approval_rule(self) -> Callable[[ToolEntry], bool]:
+        """Return what says whether the operator wants calls of a tool approved, by the settings in force now."""
+        settings = self._proxy.config.approvals
+        return lambda entry: why_asked(settings, entry.name, entry.definition) is not None
+
     def server_of(self, tool: str) -> str | None:
-        """The server of a tool, by the tool's public name; None: no server has it."""
-        return self._proxy.server_of(tool)
+        """The server of a tool, by the tool's public name: the one that has it, or that its prefix names."""
+        return self._proxy.server_in(tool)
 
     def _are_searched(self, entries: Sequence[ToolEntry], context: int) -> bool:
         search = self._proxy.config.tool_search

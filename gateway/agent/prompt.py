@@ -72,7 +72,9 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
     )
     if conversation.trail is not None:
         conversation.trail.rendered(
-            spans_of_rendering(prompt, turns, moved, _definitions(conversation, conversation.trail))
+            spans_of_rendering(
+                prompt, turns, moved, conversation.owner_of, _definitions(conversation, conversation.trail)
+            )
         )
     return prompt
 
@@ -164,7 +166,9 @@ async def _appended(conversation: Conversation, recalled: Recalled, held: Sequen
         return None
     token_map = conversation.ready.token_map
     contents = [scaffold.fitted(n, _content(each, token_map), token_map) for n, each in enumerate(new)]
-    grown.splice(scaffold, contents, () if grown.trail is None else spans_of_new(recalled, contents))
+    grown.splice(
+        scaffold, contents, () if grown.trail is None else spans_of_new(recalled, contents, conversation.owner_of)
+    )
     return grown
 
 

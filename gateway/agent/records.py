@@ -5,7 +5,6 @@ Nothing is recorded unless somebody is watching. Pure.
 """
 
 from array import array
-from collections.abc import Callable
 from math import nan
 
 from gateway.agent.calls import FinishedCall
@@ -41,15 +40,13 @@ def note_generation(conversation: Conversation, stats: GenerationFinished) -> No
     )
 
 
-def note_call(conversation: Conversation, outcome: FinishedCall, server_of: Callable[[str], str | None]) -> None:
+def note_call(conversation: Conversation, outcome: FinishedCall) -> None:
     """Keep the figures of a finished call."""
     if conversation.notes is None:
         return
     told = outcome.finished
     conversation.notes.calls.append(
-        CallRecord(
-            told.call_id, told.name, server_of(told.name), told.seconds, told.leaf_ids, told.shim_ids, told.is_error
-        )
+        CallRecord(told.call_id, told.name, outcome.server, told.seconds, told.leaf_ids, told.shim_ids, told.is_error)
     )
 
 

@@ -66,12 +66,13 @@ def plain_span(source: Source, count: int) -> Span:
     return Span(source, count)
 
 
-def spans_of_text(role: str, count: int, name: str | None = None) -> Span:
-    """The source of ids that were made from a message's text. `name`: the tool whose result it is."""
+def spans_of_text(role: str, count: int, name: str | None = None, server: str | None = None) -> Span:
+    """The source of ids that were made from a message's text. `name`: the tool whose result it is; `server`: its
+    server."""
     match role:
         case "user" | "assistant":
             return plain_span(role, count)
         case "tool":
-            return Span("shim", count, name)
+            return Span("shim", count, name, server)
         case _:
             return plain_span("system", count)

@@ -5,7 +5,7 @@ the ids of their results and generates again, until the model is done, a limit i
 client. It emits events and knows no HTTP.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls
@@ -24,7 +24,6 @@ from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Sampling
 from gateway.observe.metrics import Metrics
-from gateway.observe.trajectories import Span
 from gateway.toolcalls import AnswerForm, CallClosed
 
 NO_MORE = "no more calls may be made for this answer; answer without another"
@@ -54,6 +53,8 @@ class AnswerOptions:
     For a call that `choice` does not allow, only `ToolFinished` is emitted."""
     logprobs: int | None = None
     """How many of the likeliest ids are reported for each id of the content (`ContentSampled`); None: nothing is."""
+    asks: Callable[[CallClosed], bool] = lambda call: False
+    """Whether the client has to approve a call of a gateway's tool: it ends the answer, like a call of the client's."""
     max_calls: int | None = None
     """How many calls the gateway may make; further calls are answered without being made. None: no limit."""
 
@@ -149,6 +150,7 @@ class Answer:
             first_index=self._called,
             tells=lambda name: self._shows(name) or (self._options.tell_calls and self._choice.allows(name)),
             shows=self._shows,
+            asks=self._is_client_s,
             on_call=start,
             words=self._repeats.are_over,
         )
@@ -166,7 +168,9 @@ class Answer:
 
     def _is_client_s(self, call: CallClosed) -> bool:
         # A client's tool that may not be called now is answered here, like a name that is not a tool at all.
-        return self._choice.allows(call.name) and call.name in self._conversation.client_tools
+        if not self._choice.allows(call.name):
+            return False
+        return call.name in self._conversation.client_tools or self._options.asks(call)
 
     def _start_ours(self, call: CallClosed, calls: RunningCalls) -> None:
         most = self._options.max_calls
@@ -213,7 +217,7 @@ class Answer:
         await self._tell(outcomes)
         if room <= 0:
             return False
-        conversation.splice(scaffold, [outcome.ids for outcome in outcomes], [*map(self._sources, outcomes)])
+        conversation.splice(scaffold, [outcome.ids for outcome in outcomes], [*map(spans_of_result, outcomes)])
         if self._options.ids:
             await self._emit(IdsSpliced(parts_of(scaffold, outcomes)))
         for outcome in outcomes:
@@ -226,15 +230,11 @@ class Answer:
     async def _tell(self, outcomes: Sequence[FinishedCall]) -> None:
         for outcome in outcomes:
             finished = outcome.finished
-            sources = self._sources(outcome)
+            # Kept although nobody may be looking: whoever looks later finds the server.
+            sources = spans_of_result(outcome)
             self._conversation.lived.add_result(finished.call_id, finished.name, outcome.ids, sources)
-            note_call(self._conversation, outcome, self._runner.ledger.server_of)
+            note_call(self._conversation, outcome)
             await self._emit(finished)
-
-    def _sources(self, outcome: FinishedCall) -> tuple[Span, ...]:
-        if self._conversation.trail is None:
-            return ()
-        return spans_of_result(outcome, self._runner.ledger.server_of(outcome.finished.name))
 
     def _count(self) -> None:
         spliced = self._conversation.spliced

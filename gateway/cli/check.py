@@ -30,6 +30,7 @@ _SECTIONS: Final = (
     "tokens",
     "limits",
     "serve",
+    "approvals",
     "audit",
     "trajectories",
     "telemetry",

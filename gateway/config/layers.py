@@ -81,6 +81,8 @@ def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, li
             continue
         if path[0] == "upstreams":
             raise ConfigError(f"environment variable {name!r}: servers can be set only in a file: see `mcp_config`")
+        if path[:2] == ("approvals", "tools"):
+            raise ConfigError(f"environment variable {name!r}: tools can be set only in a file: [approvals.tools]")
         if path[0] == "engines":
             raise ConfigError(
                 f"environment variable {name!r}: several engines can be set only in a file: [engines.NAME]"

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from gateway.config.access import build_audit, build_oauth, build_telemetry, build_trajectories
 from gateway.config.address import is_loopback
+from gateway.config.approvals import build_approvals
 from gateway.config.connections import ConnectionsConfig, read_networks
 from gateway.config.console import ConsoleConfig
 from gateway.config.engines import build_engines, refuse_own_ports
@@ -128,6 +129,7 @@ def _load(
         limits=replace(LimitsConfig(), **layer.get("limits", {})),
         serve=serve,
         wire=build_wire(layer.get("wire", {})),
+        approvals=build_approvals(layer.get("approvals", {})),
         audit=build_audit(layer.get("audit", {})),
         trajectories=build_trajectories(layer.get("trajectories", {})),
         telemetry=build_telemetry(layer.get("telemetry", {})),

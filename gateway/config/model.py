@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig, TrajectoriesConfig
+from gateway.config.approvals import ApprovalsConfig
 from gateway.config.connections import ConnectionsConfig
 from gateway.config.console import ConsoleConfig
 from gateway.config.replicas import ReplicasConfig
@@ -103,7 +104,7 @@ class UpstreamConfig:
     """Public names by its own tool names. A public name gets no prefix then."""
     describe: Mapping[str, str] = field(default_factory=_no_strings)
     """Descriptions that clients see instead of its own, by its own tool names."""
-    pin: PinPolicy = "off"
+    pin: PinPolicy = "warn"
     """What happens when a tool's definition is not the one first seen."""
     ids: WantedIds = "any"
     """What a call for a client that reads ids tells the tool: nothing, the map, or also that ids may be packed."""
@@ -298,6 +299,7 @@ class GatewayConfig:
     limits: LimitsConfig = LimitsConfig()
     serve: ServeConfig = ServeConfig()
     wire: WireConfig = field(default_factory=WireConfig)
+    approvals: ApprovalsConfig = field(default_factory=ApprovalsConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
     trajectories: TrajectoriesConfig = field(default_factory=TrajectoriesConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)

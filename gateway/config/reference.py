@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection, TrajectoriesSection
+from gateway.config.approvals import ApprovalsSection
 from gateway.config.console import ConsoleSection
 from gateway.config.replicas import ReplicasSection
 from gateway.config.serve_section import ConnectionsSection, ServeSection
@@ -145,6 +146,7 @@ def render_page() -> str:
         ("serve.connections", ConnectionsSection),
         ("wire", WireSection),
         ("registry", RegistrySection),
+        ("approvals", ApprovalsSection),
         ("audit", AuditSection),
         ("trajectories", TrajectoriesSection),
         ("telemetry", TelemetrySection),

@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from gateway.config.access_sections import AuditSection, TelemetrySection, TrajectoriesSection
+from gateway.config.approvals import ApprovalsSection
 from gateway.config.console import ConsoleSection
 from gateway.config.model import (
     AgentConfig,
@@ -279,6 +280,7 @@ class Settings(Section):
     serve: ServeSection = ServeSection()
     wire: WireSection = WireSection()
     registry: RegistrySection = RegistrySection()
+    approvals: ApprovalsSection = ApprovalsSection()
     audit: AuditSection = AuditSection()
     trajectories: TrajectoriesSection = TrajectoriesSection()
     telemetry: TelemetrySection = TelemetrySection()

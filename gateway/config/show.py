@@ -31,6 +31,7 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
             ("tokens", config.tokens),
             ("limits", config.limits),
             ("serve", config.serve),
+            ("approvals", config.approvals),
             ("audit", config.audit),
             ("trajectories", config.trajectories),
             ("telemetry", config.telemetry),

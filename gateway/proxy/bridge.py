@@ -30,6 +30,9 @@ _MOST: Final = 1000
 _ROUNDS: Final = 32
 
 
+Run = Callable[[Caller], Awaitable[dict[str, Any]]]
+
+
 class Parked:
     """One call to a handshake-era server, which spans several requests of the client; the server's `Caller`."""
 
@@ -139,18 +142,21 @@ class Bridge:
         """Whether any call is parked."""
         return bool(self._parked)
 
-    async def begin(self, upstream: Upstream, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """Run the first round of a call in which the server may ask questions.
+    async def begin(self, server: str, method: str, params: dict[str, Any], caller: Caller, run: Run) -> dict[str, Any]:
+        """Run the first round of a call in which the client may be asked questions.
+
+        Args:
+            run: makes the call on behalf of the caller that it is given, and returns the result.
 
         Raises:
-            GatewayError: as `Dispatcher.request`.
+            GatewayError: what `run` raised, or the principal has too many parked calls.
         """
         if (over := self._shares.take(caller.principal)) is not None:
-            raise UpstreamUnavailable(over.message, server=upstream.config.name)
+            raise UpstreamUnavailable(over.message, server=server)
         token = PARKED + self._name(caller.principal.name)
-        parked = Parked(token, caller, upstream.config.name, method, params)
+        parked = Parked(token, caller, server, method, params)
         self._parked[parked.token] = parked
-        self._start_soon(self._run, parked, upstream, params)
+        self._start_soon(self._run, parked, run)
         return await self._round(parked)
 
     async def resume(self, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
@@ -190,10 +196,10 @@ class Bridge:
         if self._parked.pop(parked.token, None) is not None:
             self._shares.give_back(parked.principal)
 
-    async def _run(self, parked: Parked, upstream: Upstream, params: dict[str, Any]) -> None:
+    async def _run(self, parked: Parked, run: Run) -> None:
         with parked.scope:
             try:
-                parked.end(await _ask_alone(upstream, parked, params))
+                parked.end(await run(parked))
             except GatewayError as error:
                 parked.end(error)
             except Exception as error:  # noqa: BLE001 - the one boundary: one parked call must not end the others
@@ -209,14 +215,14 @@ def unknown_state(why: str = "") -> RpcError:
     return rpc_error(INVALID_PARAMS, f"unknown or expired requestState{detail}: send the request again without it")
 
 
-async def _ask_alone(upstream: Upstream, parked: Parked, params: dict[str, Any]) -> dict[str, Any]:
+async def ask_alone(upstream: Upstream, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
     """Make the call in a session that nobody else uses; in a new one, if the server has forgotten the first."""
     try:
-        async with upstream.lease(parked, params) as member:
-            return await upstream.dispatcher.request(parked.method, params, parked, member=member)
+        async with upstream.lease(caller, params) as member:
+            return await upstream.dispatcher.request(method, params, caller, member=member)
     except SessionGone:
-        async with upstream.lease(parked, params) as member:
-            return await upstream.dispatcher.request(parked.method, params, parked, member=member)
+        async with upstream.lease(caller, params) as member:
+            return await upstream.dispatcher.request(method, params, caller, member=member)
 
 
 async def answer_rounds(

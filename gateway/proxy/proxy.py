@@ -90,6 +90,7 @@ class Proxy:
             self.ready,
             bridge,
             searching=lambda: self.config.tool_search is True,
+            approvals=lambda: self.config.approvals,
         )
         self.config = config
         """The configuration in force; a reload replaces it once the new servers are there."""
@@ -193,20 +194,23 @@ class Proxy:
         *,
         seconds: float | None = None,
         written: WrittenIds | None = None,
+        approved: bool = False,
     ) -> Coroutine[Any, Any, CallOutcome]:
         """Call a tool. If its server fails (it is away, too slow, too verbose), or the params can't be written as JSON,
-        the result is an error that names the server.
+        the result is an error that names the server. So it is if the call needs an approval (`approvals.py`) that the
+        caller's user does not give; this is the one way to a tool, whoever calls it.
 
         Args:
             params: of `tools/call`, with the public name.
             seconds: time limit of the call; None: the configured one.
             written: what our own agent knows about the ids of this call.
+            approved: whether somebody has approved exactly this call, or makes it by hand.
 
         Raises:
             UnknownTool: no server offers it.
             RpcError: the server's own error, or the params are not those of a `tools/call`.
         """
-        return self._router.call_tool(params, caller, seconds=seconds, written=written)
+        return self._router.call_tool(params, caller, seconds=seconds, written=written, approved=approved)
 
     async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
         """Pass a notification of a handshake-era client on to the servers that hold a session for it."""
@@ -224,6 +228,7 @@ class Proxy:
         timeout: float | None = None,
         caller: Caller = NOBODY,
         written: WrittenIds | None = None,
+        approved: bool = False,
     ) -> dict[str, Any]:
         """Return only the result of `call_tool`: the upstream's CallToolResult as it came, or an error result.
 
@@ -235,7 +240,7 @@ class Proxy:
         params: dict[str, Any] = {"name": name, "arguments": dict(arguments)}
         if meta:
             params["_meta"] = dict(meta)
-        return (await self.call_tool(params, caller, seconds=timeout, written=written)).result
+        return (await self.call_tool(params, caller, seconds=timeout, written=written, approved=approved)).result
 
     def tools(self, principal: Principal = ANYBODY) -> tuple[ToolEntry, ...]:
         """The tools of the upstreams that are up or asleep, in the configuration's order, then in each server's own."""
@@ -297,6 +302,10 @@ class Proxy:
     def server_of(self, tool: str) -> str | None:
         """The server that owns a tool, by the tool's public name; None: no owner is known."""
         return self._router.resolver.server_of(tool)
+
+    def server_in(self, tool: str) -> str | None:
+        """The server that a tool's public name tells, even if the server no longer has it; None: it tells none."""
+        return self._router.resolver.server_in(tool)
 
     def takes_ids(self, tool: str) -> bool:
         """Whether a tool, by its public name, may be called with the ids that a model wrote (`WrittenIds`)."""

@@ -135,6 +135,15 @@ class Resolver:
         owners = self._catalog.naming.tool_owners(name)
         return owners[0][0] if len(owners) == 1 else None
 
+    def server_in(self, name: str) -> str | None:
+        """The server that owns a tool, or that its name tells by its prefix; None: neither."""
+        entry = self._catalog.tools.get(name)
+        if entry is not None:
+            return entry.server
+        # Without a prefix, a server's name for a tool could be a client's as well.
+        owners = [server for server, own in self._catalog.naming.tool_owners(name) if own != name]
+        return owners[0] if len(owners) == 1 else None
+
     def prompt(self, name: str, caller: Caller) -> tuple[Upstream, str]:
         """The server that owns a prompt, and its own name there. Raises `RpcError`."""
         owners = self._prompt_owners(name, caller.principal)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
-Ending = Literal["ok", "tool_error", "timeout", "unavailable"]
+Ending = Literal["ok", "tool_error", "timeout", "unavailable", "refused"]
 """How a call that has a result ended, in the words of the metrics and the audit log."""
 Source = Literal["leaf", "shim", "mixed", "none"]
 """Who made the ids that are sent with a result."""

@@ -12,15 +12,19 @@ from typing import Any, Final, cast
 import anyio
 import anyio.to_thread
 
-from gateway.errors import RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from gateway.config.approvals import ApprovalsConfig
+from gateway.errors import NotApproved, RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.protocol.annotations import headers_for
 from gateway.protocol.eras import MULTI_ROUND, is_input_required
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from gateway.proxy import tool_search as finder
-from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
+from gateway.proxy.approvals import Question
+from gateway.proxy.bridge import Bridge, Parked, answer_rounds, ask_alone, asks_only
 from gateway.proxy.caller import Caller
 from gateway.proxy.catalog import Catalog
+from gateway.proxy.elicitation import UserApprovals
 from gateway.proxy.lists import Lists
+from gateway.proxy.naming import ToolEntry
 from gateway.proxy.resolver import Resolver
 from gateway.proxy.resources import Resources, Watch
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
@@ -59,6 +63,7 @@ class Router:
         ready: Callable[[], Awaitable[None]],
         bridge: Bridge,
         searching: Callable[[], bool],
+        approvals: Callable[[], ApprovalsConfig],
     ) -> None:
         """Needs no running servers.
 
@@ -66,6 +71,7 @@ class Router:
             called: notes a finished tool call.
             watch, ready: see `Proxy`.
             searching: whether clients see the two tools of `tool_search.py` in place of all tools.
+            approvals: which calls need an approval.
         """
         self._bridge = bridge
         self._searching = searching
@@ -76,6 +82,7 @@ class Router:
         self._starting = True
         self._lists = Lists(catalog)
         self.resolver = Resolver(upstreams, catalog)
+        self._approvals = UserApprovals(approvals, self.resolver)
         self.resources = Resources(upstreams, self.resolver, watch, self._ask)
         self._handlers: Mapping[str, Handler] = {
             "tools/call": self._call_result,
@@ -109,6 +116,7 @@ class Router:
         *,
         seconds: float | None = None,
         written: WrittenIds | None = None,
+        approved: bool = False,
     ) -> CallOutcome:
         """See `Proxy.call_tool`."""
         name, arguments = _read_call(params)
@@ -116,24 +124,29 @@ class Router:
         if entry is None:
             if name in finder.NAMES and self._searching():
                 return await self._find(params, arguments, caller)
-            if self._starting:
-                await self._ready()
-                entry = self._catalog.tools.get(name)
-            if entry is None:
-                try:
-                    await self.resolver.learn_tool(name, caller)
-                except UpstreamUnavailable as error:
-                    return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
+            try:
+                entry = await self._learn(name, caller)
+            except UpstreamUnavailable as error:
+                return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
         upstream, own = self.resolver.tool(name, caller)
         server = upstream.config.name
         sent = params if own == name else {**params, "name": own}
         began = perf_counter()
         ended: Ending
         try:
+            question = (
+                None if approved else self._approvals.question(name, entry, params, caller, owner=(upstream, own))
+            )
+            if question is not None and not caller.modern:
+                await self._approvals.approve(question, caller)
+                # The time in which its user decides is not the call's.
+                began, question = perf_counter(), None
             # `Mcp-Param-*`, where the tool's schema asks for it (2026-07-28, "Custom headers").
             headers = headers_for(entry.annotations, arguments) if entry is not None and entry.annotations else None
-            result = await self._ask(upstream, "tools/call", sent, caller, seconds, headers, written)
+            result = await self._ask(upstream, "tools/call", sent, caller, seconds, headers, written, question)
             ended = ending_of(result)
+        except NotApproved as error:
+            result, ended = _failure(error.message, caller), "refused"
         except UpstreamTimeout as error:
             result, ended = _failure(error.message, caller), "timeout"
         except UpstreamUnavailable as error:
@@ -146,6 +159,15 @@ class Router:
         took = perf_counter() - began
         self._called(server, own, caller.principal.name, ended, took)
         return CallOutcome(result, ended, server, own, took)
+
+    async def _learn(self, name: str, caller: Caller) -> ToolEntry | None:
+        """The tool, once the servers that are starting are up; None: not all clients see it. Raises as `learn_tool`."""
+        if self._starting:
+            await self._ready()
+            if (entry := self._catalog.tools.get(name)) is not None:
+                return entry
+        await self.resolver.learn_tool(name, caller)
+        return None
 
     def started(self) -> None:
         """Note that the start is over, so that requests no longer wait for servers that are starting."""
@@ -247,22 +269,52 @@ class Router:
         seconds: float | None = None,
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
+        question: Question | None = None,
     ) -> dict[str, Any]:
-        """Send the request, in as many rounds as the eras of both sides need."""
+        """Send the request, in as many rounds as the eras of both sides need.
+
+        `question`: what a modern caller's user has to approve before. Then all rounds of the call stay here, so that no
+        state that the client could send again stands for the approval.
+        """
         if caller.modern and method in MULTI_ROUND:
             if is_parked(params):
                 return await self._bridge.resume(method, params, caller)
             # A tool is called in a session of its own only for callers that may be asked.
-            if (caller.capabilities or method != "tools/call") and await upstream.runs_aside(method, params, caller):
-                return await self._bridge.begin(upstream, method, params, caller)
+            aside = (caller.capabilities or method != "tools/call") and await upstream.runs_aside(
+                method, params, caller
+            )
+            if aside or question is not None:
+
+                async def run(parked: Caller) -> dict[str, Any]:
+                    if question is not None:
+                        await self._approvals.approve(question, parked)
+                    if aside:
+                        return await ask_alone(upstream, method, params, parked)
+                    return await self._send(upstream, method, to_server(params), parked, seconds, headers, written)
+
+                return await self._bridge.begin(upstream.config.name, method, params, caller, run)
             params = to_server(params)
+        return await self._send(upstream, method, params, caller, seconds, headers, written)
+
+    async def _send(
+        self,
+        upstream: Upstream,
+        method: str,
+        params: dict[str, Any],
+        caller: Caller,
+        seconds: float | None,
+        headers: Mapping[str, str] | None,
+        written: WrittenIds | None,
+    ) -> dict[str, Any]:
+        """Send the request to the session that serves its caller."""
         with upstream.used:
             request = upstream.dispatcher.request
             result = await request(method, params, caller, seconds=seconds, headers=headers, written=written)
             if not is_input_required(result):
                 return result
             sampling_caller = upstream.sampling_caller(caller)
-            if caller.modern and (sampling_caller is caller or not asks_only(result, SAMPLING)):
+            relayed = caller.modern and not isinstance(caller, Parked)
+            if relayed and (sampling_caller is caller or not asks_only(result, SAMPLING)):
                 return to_client(result)
 
             async def again(sent: dict[str, Any]) -> dict[str, Any]:

@@ -67,6 +67,18 @@ def search(entries: Sequence[ToolEntry], arguments: Mapping[str, Any]) -> dict[s
     return {"content": [{"type": "text", "text": content}], "structuredContent": {"tools": found}}
 
 
+def called(name: str, arguments: str) -> tuple[str, str]:
+    """The tool that a call is for and its arguments as JSON text, also where `codec_call_tool` stands in between."""
+    if name != CALL:
+        return name, arguments
+    try:
+        given: object = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return name, arguments
+    asked = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    return str(asked.get("name")), json.dumps(asked.get("arguments") or {}, ensure_ascii=False)
+
+
 def rank(entries: Sequence[ToolEntry], query: str) -> list[ToolEntry]:
     """The tools that share a word with the query, best first; tools with equal scores keep their order."""
     bags = [_bag(entry) for entry in entries]

@@ -19,6 +19,8 @@ from leaf_sdk.vocab import TokenMap
 MESSAGE_BYTES: Final = 600
 """Bytes that a lived message takes besides its ids and texts, measured."""
 
+_SPAN_BYTES: Final = 160
+"""Bytes that a span takes, measured."""
 _MARKS: Final = 48
 """Characters that are enough to tell the marks of one format from those of another."""
 
@@ -58,7 +60,7 @@ class Lived:
     turn: LivedTurn | None = None
     """What kind of turn it was, for a turn of the model; None for a result."""
     spans: tuple[Span, ...] = ()
-    """Where the ids came from; () for a turn of the model that was not cut, and where nobody asks for it."""
+    """Where the ids came from; () for a turn of the model that was not cut."""
 
     def formed(self, token_map: TokenMap) -> "Lived":
         """The same message; a turn of the model gets its form."""
@@ -80,7 +82,8 @@ class Lived:
             sys.getsizeof(call["function"]["arguments"]) + MESSAGE_BYTES
             for call in self.message.get("tool_calls") or ()
         )
-        return MESSAGE_BYTES + len(self.ids) * self.ids.itemsize + texts + calls
+        spans = len(self.spans) * _SPAN_BYTES
+        return MESSAGE_BYTES + len(self.ids) * self.ids.itemsize + texts + calls + spans
 
 
 @dataclass(slots=True)

@@ -41,7 +41,7 @@ def remote_config(url: str, token: str | None) -> GatewayConfig:
         raise ConfigError(f"--url {url!r}: expected the address of an MCP endpoint, such as http://127.0.0.1:8600/mcp")
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     secrets = frozenset[str]() if token is None else frozenset({token})
-    gateway = UpstreamConfig(name="gateway", url=url, headers=headers, secrets=secrets)
+    gateway = UpstreamConfig(name="gateway", url=url, headers=headers, secrets=secrets, pin="off")
     return GatewayConfig(upstreams=(gateway,), prefix="never")
 
 
@@ -68,7 +68,8 @@ async def call_once(config: GatewayConfig, name: str, arguments: Arguments, time
             offered = [entry.name for entry in proxy.tools()]
             more = f" and {len(offered) - _SHOWN} more" if len(offered) > _SHOWN else ""
             raise UnknownTool(f"no tool is called {name!r}: there are {', '.join(offered[:_SHOWN]) or 'none'}{more}")
-        return await proxy.call(name, arguments.fitted(proxy.input_schema(name)), timeout=timeout)
+        # Whoever types the call approves it.
+        return await proxy.call(name, arguments.fitted(proxy.input_schema(name)), timeout=timeout, approved=True)
 
 
 def _maps(config: GatewayConfig) -> MapSet:

@@ -123,6 +123,11 @@ class CallerLists:
         aside = self._aside(caller)
         return aside is not None and aside.holds(kind, name)
 
+    def tool_aside(self, name: str, caller: Caller) -> dict[str, Any] | None:
+        """The definition of this tool in the caller's own list, which is not the main one; None: it is not there."""
+        aside = self._aside(caller)
+        return None if aside is None else aside.find("tools", name)
+
     def knows_tool_aside(self, name: str, caller: Caller) -> bool:
         """Whether this tool is in the caller's own list, and that list is not known to have changed since."""
         aside = self._aside(caller)

@@ -101,8 +101,12 @@ class Listing:
 
     def holds(self, kind: Kind, name: str) -> bool:
         """Whether this name, URI or template is in the list as last seen."""
+        return self.find(kind, name) is not None
+
+    def find(self, kind: Kind, name: str) -> dict[str, Any] | None:
+        """The definition under this name, URI or template in the list as last seen; None: there is none."""
         listed = self.known(kind)
-        return listed is not None and any(item[KEYS[kind]] == name for item in listed.items)
+        return None if listed is None else next((item for item in listed.items if item[KEYS[kind]] == name), None)
 
     def holds_uri(self, uri: str) -> bool:
         """Whether this resource, or a template that it fits, is in the lists as last seen."""

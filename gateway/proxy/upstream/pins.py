@@ -174,8 +174,10 @@ class Pins:
             changed = self._compare({item["name"]: (digest_of(item), item) for item in definitions})
         except ConfigError as error:
             # With `block` the operator trusts only compared definitions.
-            self._log.error("tool definitions can't be compared with their pins", cause=error.message)
-            changed = {item["name"] for item in definitions} if self._config.pin == "block" else set[str]()
+            blocks = self._config.pin == "block"
+            log = self._log.error if blocks else self._log.warning
+            log("tool definitions can't be compared with their pins", cause=error.message)
+            changed = {item["name"] for item in definitions} if blocks else set[str]()
         if self._config.pin == "warn":
             return tuple(definitions)
         # Each session has its own list, which may be shorter: a tool stays blocked until it is seen unchanged.

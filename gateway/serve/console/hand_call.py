@@ -72,7 +72,9 @@ class HandCalls:
         result: Mapping[str, Any] = {}
         ids = (0, 0)
         try:
-            outcome = await self._sources.proxy.call_tool(params, self._caller, seconds=config.limits.tool_timeout)
+            seconds = config.limits.tool_timeout
+            # Whoever fills in the form and presses the button approves the call.
+            outcome = await self._sources.proxy.call_tool(params, self._caller, seconds=seconds, approved=True)
             result, ended = outcome.result, outcome.ended
             ids = self._ids(entry, result)
         except GatewayError as error:

@@ -69,11 +69,13 @@ class Runs:
         first, last = self._split(start), self._split(stop)
         return self._runs[first:last]
 
-    def tell(self, start: int, count: int, source: RunSource, tool: str | None = None) -> None:
+    def tell(
+        self, start: int, count: int, source: RunSource, tool: str | None = None, server: str | None = None
+    ) -> None:
         """Set the source of these ids."""
         if count > 0:
             first, last = self._split(start), self._split(start + count)
-            self._runs[first:last] = [Run(start, count, source, tool)]
+            self._runs[first:last] = [Run(start, count, source, tool, server)]
 
     def link(self, start: int, count: int, call: int) -> None:
         """Mark these ids as the result of a call."""

@@ -224,7 +224,7 @@ class _Reader:
         for (number, lived), place in zip(self.results, places, strict=True):
             at = place
             for span in lived.spans:
-                runs.tell(at, span.count, span.source, span.tool)
+                runs.tell(at, span.count, span.source, span.tool, span.server)
                 at += span.count
             if not lived.spans:
                 runs.tell(place, len(lived.ids), "unknown", self.calls[number].name)

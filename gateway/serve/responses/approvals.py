@@ -1,7 +1,8 @@
 """Calls of the gateway's tools that clients approve: the approval request, and the result of each call that was made.
 
-A client may send its approval again, because its connection broke or because it wants another answer. The call is not
-made again then; its first result is used. Bounded: the oldest results are dropped first. No IO.
+An approval request is good for one call. A client may send its approval again, because its connection broke or because
+it wants another answer. The call is not made again then; its first result is used, or an error if that is no longer
+known. Bounded: the oldest approval requests of a client, and the oldest results, are dropped first. No IO.
 """
 
 from collections import OrderedDict
@@ -14,6 +15,13 @@ from gateway.serve.responses.items import Item
 APPROVAL: Final = "mcpr_"
 """Prefix of the id of an approval request."""
 LOST: Final = "error: this call has already been made, and its result is no longer known"
+EXPIRED: Final = (
+    "error: this call was not made now: either it has already been made and its result is no longer known, or it was "
+    "asked for too long ago"
+)
+_OPEN: Final = 1000
+"""Approval requests of one client that may be unanswered."""
+_OPEN_IN_ALL: Final = 50_000
 _BYTES: Final = 8_000_000
 _NOTE_BYTES: Final = 500
 """Bytes that a result takes besides its texts."""
@@ -51,13 +59,34 @@ class ApprovedCalls:
         self._size = 0
         self._made: OrderedDict[str, MadeCall] = OrderedDict()
         """By the ids of their approval requests, which are signed for their owners."""
+        self._open: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
+        """By owner, the ids of the approval requests whose calls have not been made."""
+        self._number_open = 0
+
+    def ask(self, owner: str, approval_request_id: str) -> None:
+        """Note an approval request that is shown to its owner."""
+        own = self._open.setdefault(owner, OrderedDict())
+        self._open.move_to_end(owner)
+        own[approval_request_id] = None
+        self._number_open += 1
+        if len(own) > _OPEN:
+            self._close(owner, next(iter(own)))
+        while self._number_open > _OPEN_IN_ALL:
+            # Of whoever has asked for nothing for longest.
+            oldest = next(iter(self._open))
+            self._close(oldest, next(iter(self._open[oldest])))
+
+    def is_open(self, owner: str, approval_request: Item) -> bool:
+        """Whether the call may still be made once it is approved."""
+        return approval_request["id"] in self._open.get(owner, ())
 
     def made(self, approval_request: Item) -> MadeCall | None:
         """The result of a call; None where it has not been made."""
         return self._made.get(approval_request["id"])
 
-    def begin(self, approval_request: Item) -> None:
+    def begin(self, owner: str, approval_request: Item) -> None:
         """Note that a call is about to be made. Unless its result is noted later, it counts as lost."""
+        self._close(owner, approval_request["id"])
         self.note(MadeCall(approval_request, LOST, is_error=True))
 
     def note(self, made: MadeCall) -> None:
@@ -67,6 +96,13 @@ class ApprovedCalls:
         self._size += _size(made)
         while self._size > self._most:
             self._drop(next(iter(self._made)))
+
+    def _close(self, owner: str, approval_request_id: str) -> None:
+        own = self._open[owner]
+        del own[approval_request_id]
+        self._number_open -= 1
+        if not own:
+            del self._open[owner]
 
     def _drop(self, approval_request_id: str) -> None:
         dropped = self._made.pop(approval_request_id, None)

@@ -15,7 +15,7 @@ from gateway.errors import RequestInvalid
 from gateway.proxy.caller import Principal
 from gateway.replicas import Replicas
 from gateway.serve.generation.request_options import scope_of
-from gateway.serve.responses.approvals import ApprovedCalls, MadeCall
+from gateway.serve.responses.approvals import EXPIRED, ApprovedCalls, MadeCall
 from gateway.serve.responses.choice import read_choice
 from gateway.serve.responses.history import Gathered, gather, kept
 from gateway.serve.responses.reply import ReplyOptions, ResponseReply
@@ -63,7 +63,7 @@ class Exchange:
         offers = agent.offers
         servers = partial(offers.servers, principal)
         self._items: Gathered = gather(asked, stored, principal.name, most)
-        self._tools: RequestTools = read_tools(asked.tools, offers.entries(principal), servers)
+        self._tools: RequestTools = read_tools(asked.tools, offers.entries(principal), servers, offers.approval_rule())
         add_tools(self._tools, self._items.additional_tools)
         if asked.gateway_tools == "none" and self._tools.servers is not None:
             raise RequestInvalid(
@@ -113,10 +113,11 @@ class Exchange:
 
     async def _make_approved(self, approved: list[CallToApprove]) -> list[MadeCall]:
         """Make the approved calls that were not made before; return all results, and put them into their messages."""
-        approvals = self._state.approvals
-        fresh = [each for each in approved if approvals.made(each.item) is None][: self._calls_left]
+        approvals, owner = self._state.approvals, self._principal.name
+        fresh = [each for each in approved if approvals.is_open(owner, each.item)][: self._calls_left]
         for each in fresh:
-            approvals.begin(each.item)
+            # Before anything is awaited: the same approval may come several times at once.
+            approvals.begin(owner, each.item)
         calls = [CallClosed(n, each.call_id, each.name, each.item["arguments"], ()) for n, each in enumerate(fresh)]
         outcomes = await self._agent.call(calls, self.conversation, self._scope)
         self._called = len(fresh)
@@ -124,7 +125,8 @@ class Exchange:
             approvals.note(MadeCall(each.item, text, finished.is_error))
         made: list[MadeCall] = []
         for each in approved:
-            made.append(approvals.made(each.item) or MadeCall(each.item, f"error: {NO_MORE}", is_error=True))
+            no_call = f"error: {NO_MORE}" if approvals.is_open(owner, each.item) else EXPIRED
+            made.append(approvals.made(each.item) or MadeCall(each.item, no_call, is_error=True))
             if each.place is not None:
                 self._read.messages[each.place]["content"] = made[-1].text
         return made
@@ -140,6 +142,7 @@ class Exchange:
             form=asked.form,
             show_calls=False,
             tell_calls=True,
+            asks=lambda call: self._tools.to_approve(call) is not None,
             max_calls=self._calls_left,
             logprobs=asked.logprobs,
         )
@@ -159,6 +162,7 @@ class Exchange:
             seal=partial(state.seal.close, owner) if asked.sealed else None,
             name=self._name,
             sign=partial(state.seal.sign, owner),
+            ask=partial(state.approvals.ask, owner),
             spell=None if asked.logprobs is None else self.conversation.ready.token_map.token_bytes,
             keep=keep if asked.store else _nothing,
         )

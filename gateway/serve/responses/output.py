@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, cast
 
 from gateway.serve.responses.items import Item, text_part, tool_error
-from gateway.serve.responses.tools import DeferredTool
+from gateway.serve.responses.tools import DeferredTool, UnapprovedCall
 
 Event = dict[str, Any]
 
@@ -148,36 +148,21 @@ class CustomWriter(_Item):
 
 
 class ApprovalWriter(_Item):
-    """The approval request for a call of one of the gateway's tools, shown when the call is complete."""
+    """The approval request for a complete call of one of the gateway's tools."""
 
-    def __init__(self, index: int, tool: DeferredTool, ask: Callable[[str, Item], str]) -> None:
-        """`ask` returns its id, given a name and the complete item."""
-        item = {"type": "mcp_approval_request", "server_label": tool.namespace, "name": tool.name, "arguments": ""}
-        super().__init__(index, "", item)
+    def __init__(self, index: int, call: UnapprovedCall, ask: Callable[[str, Item], str]) -> None:
+        """`ask` returns its id, given a name and the item."""
+        item = {"server_label": call.server, "name": call.tool, "arguments": call.arguments}
+        super().__init__(index, "", {"type": "mcp_approval_request", **item})
         self._ask = ask
-        self._name = ""
 
     def named(self, name: str) -> None:
-        """Keep the name for its id, which is made when the call is complete."""
-        self._name = name
+        """Set the item's id."""
+        self.item["id"] = self._ask(name, self.item)
 
-    def begin(self) -> list[Event]:
-        """Return no events: the item is shown when it is complete."""
-        return []
-
-    def add(self, piece: str) -> list[Event]:
-        """Return no events."""
-        return []
-
-    def end(self, arguments: str) -> list[Event]:
-        """Show the complete item."""
-        self.item["arguments"] = arguments
-        self.item["id"] = self._ask(self._name, self.item)
+    def whole(self) -> list[Event]:
+        """All events of the item."""
         return [self._added(), self._ended()]
-
-    def break_off(self) -> list[Event]:
-        """Return no events: an incomplete call is not shown."""
-        return []
 
 
 class RunWriter(_Item):

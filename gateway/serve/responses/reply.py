@@ -61,6 +61,8 @@ class ReplyOptions:
     """Makes names for its items."""
     sign: Sign = lambda name, call_id, server, tool, arguments: ""
     """Signs approval requests (`approval_request_id`)."""
+    ask: Callable[[str], None] = lambda approval_request_id: None
+    """Called with the id of each approval request before the client gets it."""
     spell: Spell | None = None
     """Returns an id's bytes; None unless the client wants log probabilities."""
     keep: Callable[[dict[str, Any]], None] = lambda response: None
@@ -91,7 +93,9 @@ class ResponseReply:
         self._held = {"message": "", "thought": ""}
         self._logprobs: list[Item] = []
         """Ids of the message, with log probabilities, that have not been sent yet."""
-        self._calls: dict[int, CallWriter | CustomWriter | ApprovalWriter | RunWriter] = {}
+        self._calls: dict[int, CallWriter | CustomWriter | RunWriter] = {}
+        self._unknown: dict[int, str] = {}
+        """Ids of calls of which it is not known yet whether they have to be approved, by their indexes."""
         self._runs: dict[str, RunWriter] = {}
         self._response: dict[str, Any] | None = None
         # Numbered now: events may be fed before `begin` is called, and the beginning has the first numbers.
@@ -141,9 +145,9 @@ class ResponseReply:
             case CallStarted(index, call_id, name):
                 return [*self._end_text(), *self._start(index, call_id, name)]
             case CallArguments(index, fragment):
-                return self._calls[index].add(fragment)
+                return [] if index in self._unknown else self._calls[index].add(fragment)
             case CallClosed(index=index, arguments=arguments):
-                return self._calls[index].end(arguments)
+                return self._decide(event) if index in self._unknown else self._calls[index].end(arguments)
             case ToolFinished():
                 return self._ran(event)
             case Finished():
@@ -186,16 +190,32 @@ class ResponseReply:
 
     def _start(self, index: int, call_id: str, name: str) -> list[Event]:
         tool, place = self._tools.deferred.get(name), len(self._written)
+        if tool is None and self._tools.may_ask(name):
+            # It is shown when it is complete: then its arguments say what has to be approved, if anything.
+            self._unknown[index] = call_id
+            return []
         if tool is None:
             writer = self._runs[call_id] = RunWriter(place, *self._tools.origin(name))
         elif tool.kind == "custom":
             writer = CustomWriter(place, call_id, tool)
-        elif tool.kind == "approval":
-            writer = ApprovalWriter(place, tool, partial(approval_request_id, self._options.sign, call_id))
         else:
             writer = CallWriter(place, call_id, tool)
         self._calls[index] = self._new(writer)
         return writer.begin()
+
+    def _decide(self, call: CallClosed) -> list[Event]:
+        """Show a complete call: as an approval request, or as a call that the gateway runs."""
+        call_id, unapproved = self._unknown.pop(call.index), self._tools.to_approve(call)
+        if unapproved is not None:
+            return self._new(ApprovalWriter(len(self._written), unapproved, partial(self._ask, call_id))).whole()
+        run = self._runs[call_id] = self._new(RunWriter(len(self._written), *self._tools.origin(call.name)))
+        return [*run.begin(), *run.add(call.arguments), *run.end(call.arguments)]
+
+    def _ask(self, call_id: str, name: str, item: Item) -> str:
+        """Make the id of an approval request."""
+        asked_as = approval_request_id(self._options.sign, call_id, name, item)
+        self._options.ask(asked_as)
+        return asked_as
 
     def _ran(self, event: ToolFinished) -> list[Event]:
         self._account.add_result(event)

@@ -3,12 +3,12 @@
 Source: OpenAI's API reference, "Create a response", `tools`. Fields of a tool that are not listed here have no effect.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from gateway.proxy import ToolEntry
+from gateway.proxy.approvals import is_read_only
 from gateway.serve.generation.fields import FAIL_FAST, ApiModel
 from gateway.serve.generation.schemas import MOST_TOOLS
 
@@ -62,7 +62,7 @@ class Filter(ApiModel):
         """Whether a tool is selected."""
         if self.tool_names is not None and self.tool_names.isdisjoint((entry.name, entry.tool)):
             return False
-        return self.read_only is None or self.read_only == _reads_only(entry)
+        return self.read_only is None or self.read_only == is_read_only(entry.definition)
 
 
 class ApprovalFilter(ApiModel):
@@ -96,9 +96,3 @@ class McpShape(ApiModel):
         if rule.always is not None and rule.always.holds(entry):
             return True
         return rule.never is not None and not rule.never.holds(entry)
-
-
-def _reads_only(entry: ToolEntry) -> bool:
-    """Whether the server annotates a tool as read-only."""
-    annotations: object = entry.definition.get("annotations")
-    return isinstance(annotations, Mapping) and cast("Mapping[str, Any]", annotations).get("readOnlyHint") is True

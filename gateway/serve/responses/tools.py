@@ -1,8 +1,8 @@
 """The tools of a request to `/v1/responses`, in the agent's terms.
 
 Functions, free-form tools and the tools of namespaces become tools of the client, each under a unique name; an `mcp`
-tool restricts which tools of the gateway's servers the model sees, and may require approval of calls. Tools that OpenAI
-hosts are left out, and the answer names them.
+tool restricts which tools of the gateway's servers the model sees, and may require approval of calls that the operator
+would let run. Tools that OpenAI hosts are left out, and the answer names them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +12,14 @@ from typing import Any, Final, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from gateway.agent.offers import spec_of
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.proxy import ToolEntry
+from gateway.proxy.tool_search import CALL, called
 from gateway.serve.generation.fields import ApiModel, invalid
 from gateway.serve.generation.schemas import MOST_TOOLS, check_schemas
 from gateway.serve.responses.tool_shapes import CustomShape, FunctionShape, McpShape, NamespaceShape
-from gateway.toolcalls import ToolSpec
+from gateway.toolcalls import CallClosed, ToolSpec
 
 _T = TypeVar("_T", bound=ApiModel)
 _SHOWN: Final = 64
@@ -36,12 +36,21 @@ OURS: Final = "codec"
 
 @dataclass(frozen=True, slots=True)
 class DeferredTool:
-    """A tool whose calls end the answer, since the client makes or approves them; named as the client knows it."""
+    """A tool of the client's, whose calls end the answer; named as the client knows it."""
 
-    kind: Literal["function", "custom", "approval"]
+    kind: Literal["function", "custom"]
     name: str
     namespace: str | None = None
-    """The namespace of a function or free-form tool; the server of a tool whose calls need approval."""
+    """Its namespace; None: it is in none."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnapprovedCall:
+    """A call of a server's tool, by the tool's own name there."""
+
+    server: str
+    tool: str
+    arguments: str
 
 
 @dataclass
@@ -50,9 +59,13 @@ class RequestTools:
 
     entries: Sequence[ToolEntry]
     """The gateway's tools that the principal may call."""
+    asks: Callable[[ToolEntry], bool] = lambda entry: False
+    """Whether the operator wants calls of a tool approved."""
+    strict: set[str] = field(default_factory=set[str])
+    """Public names of tools whose calls the request wants to approve."""
     specs: list[ToolSpec] = field(default_factory=list[ToolSpec])
     deferred: dict[str, DeferredTool] = field(default_factory=dict[str, DeferredTool])
-    """Tools whose calls end the answer, by the names that the model knows."""
+    """The client's tools, by the names that the model knows."""
     servers: dict[str, frozenset[str]] | None = None
     """Servers that the request names, with the tools that it wants of each; None where it names none."""
     shown: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -60,8 +73,8 @@ class RequestTools:
     ignored: list[str] = field(default_factory=list[str])
 
     @cached_property
-    def _origins(self) -> Mapping[str, tuple[str, str]]:
-        return {entry.name: (entry.server, entry.tool) for entry in self.entries}
+    def _by_name(self) -> Mapping[str, ToolEntry]:
+        return {entry.name: entry for entry in self.entries}
 
     @cached_property
     def _publics(self) -> Mapping[tuple[str, str], str]:
@@ -72,13 +85,30 @@ class RequestTools:
         """The names that the model knows, by the names without namespace that clients know."""
         found: dict[str, list[str]] = {}
         for model_name, tool in self.deferred.items():
-            if tool.kind != "approval":
-                found.setdefault(tool.name, []).append(model_name)
+            found.setdefault(tool.name, []).append(model_name)
         return found
 
     def origin(self, name: str) -> tuple[str, str]:
         """The server of a gateway's tool, and the tool's own name there."""
-        return self._origins.get(name, (OURS, name))
+        entry = self._by_name.get(name)
+        return (OURS, name) if entry is None else (entry.server, entry.tool)
+
+    def to_approve(self, call: CallClosed) -> UnapprovedCall | None:
+        """What the client has to approve before a call is made; None: nothing, or it is the client's own call."""
+        if call.flaw or call.name in self.deferred:
+            return None
+        name, arguments = called(call.name, call.arguments)
+        entry = self._by_name.get(name)
+        if entry is None or not (name in self.strict or self.asks(entry)):
+            return None
+        return UnapprovedCall(entry.server, entry.tool, arguments)
+
+    def may_ask(self, name: str) -> bool:
+        """Whether a call of this name may have to be approved, by what is known before its arguments."""
+        entry = self._by_name.get(name)
+        if name in self.deferred or entry is None:
+            return name == CALL and name not in self.deferred
+        return name in self.strict or self.asks(entry)
 
     def public(self, server: str, tool: str) -> str | None:
         """The name under which the model knows a server's tool; None where there is none."""
@@ -102,7 +132,7 @@ class RequestTools:
         return [_listed(entry.tool, entry.definition) for entry in self.of_server(server)]
 
     def add(self, spec: ToolSpec, tool: DeferredTool, where: str) -> None:
-        """Add a tool whose calls end the answer. Raises `RequestInvalid` for a name that is taken."""
+        """Add a tool of the client's. Raises `RequestInvalid` for a name that is taken."""
         if spec.name in self.deferred:
             raise RequestInvalid(f"{where}.name: two tools are called {spec.name[:_SHOWN]!r}", param=f"{where}.name")
         self.specs.append(spec)
@@ -117,19 +147,23 @@ def joined_name(name: str, namespace: str | None) -> str:
 
 
 def read_tools(
-    given: Sequence[Mapping[str, Any]], entries: Sequence[ToolEntry], servers: Callable[[], frozenset[str]]
+    given: Sequence[Mapping[str, Any]],
+    entries: Sequence[ToolEntry],
+    servers: Callable[[], frozenset[str]],
+    asks: Callable[[ToolEntry], bool] = lambda entry: False,
 ) -> RequestTools:
     """Read the tools of a request.
 
     Args:
         entries: the gateway's tools that the principal may call.
         servers: returns the names of the servers that exist for that principal.
+        asks: whether the operator wants calls of a tool approved; the request can only add to that.
 
     Raises:
         RequestInvalid: names the first invalid tool.
     """
     check_schemas(given)
-    tools = RequestTools(entries)
+    tools = RequestTools(entries, asks)
     for number, tool in enumerate(given):
         where, kind = f"tools[{number}]", tool.get("type")
         if kind == "namespace":
@@ -144,7 +178,7 @@ def read_tools(
             tools.shown.append({**tool})
     if len(tools.specs) > MOST_TOOLS:
         raise RequestInvalid(
-            f"tools: expected at most {MOST_TOOLS} in all, counting those in namespaces and those that need approval",
+            f"tools: expected at most {MOST_TOOLS} in all, counting those in namespaces",
             param="tools",
         )
     return tools
@@ -217,9 +251,7 @@ def _add_server(
         raise RequestInvalid(f"{place}: {escape_text(label, _SHOWN)!r} {words}", param=place)
     wanted = [entry for entry in tools.entries if entry.server == label and server.allows(entry)]
     tools.servers = {**before, label: frozenset(entry.name for entry in wanted)}
-    for entry in wanted:
-        if server.asks(entry) and entry.name not in tools.deferred:
-            tools.add(spec_of(entry.definition), DeferredTool("approval", entry.tool, label), where)
+    tools.strict.update(entry.name for entry in wanted if server.asks(entry))
     tools.shown.append({**tool})
 
 

@@ -72,7 +72,7 @@ class Fill:
 def slow_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that are over when everybody else waits."""
 
-    async def call(self: CallRunner, call: Any, *_: Any) -> Answered:
+    async def call(self: CallRunner, call: Any, *_: Any, **__: Any) -> Answered:
         await anyio.wait_all_tasks_blocked()
         return Answered(call, "It is 42.", 0.0)
 
@@ -237,7 +237,7 @@ async def test_an_engine_that_does_not_render_is_told_of_when_results_are_splice
 async def test_a_result_that_is_there_already_waits_for_nothing(open_stage, monkeypatch):
     over = anyio.Event()
 
-    async def call(self: CallRunner, call: Any, *_: Any) -> Answered:
+    async def call(self: CallRunner, call: Any, *_: Any, **__: Any) -> Answered:
         over.set()
         return Answered(call, "It is 42.", 0.0)
 

@@ -109,7 +109,7 @@ async def test_conversation_that_nobody_looked_at_shows_what_memory_knows(open_s
     assert [text for source, text in words if source == "model"] == [SAY, RED, "It is red."]
     # Cut inside a token: its words were tokenized here.
     assert words[-1] == ("assistant", "he")
-    assert ("unknown", "It is 42.") in words
+    assert ("shim", "It is 42.") in words
     assert transcript.model == "scripted"
     assert not any(answer.recorded for answer in transcript.answers)
     assert not list(transcript.cache_ends())

@@ -249,7 +249,7 @@ async def test_without_a_file_nothing_is_noted_and_the_engine_is_asked_nothing(o
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
 
     assert conversation.trail is None
-    assert all(not each.spans for each in conversation.lived.messages)
+    assert conversation.notes is None
     assert not any(request.logprobs for request in stage.engine.asked)
 
 
@@ -260,3 +260,37 @@ async def test_line_is_named_as_its_answer(open_stage, tmp_path: Path):
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
 
     assert json.loads(path.read_text())["id"] == conversation.answer_id
+
+
+async def test_results_that_a_client_tells_keep_the_server_that_their_names_tell(open_stage, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    names = {"up__say": "up", "up__gone": "up", "away/say": "away", "paint": None, "nowhere__x": None}
+    calls = [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}} for name in names
+    ]  # fmt: skip
+    told = [{"role": "tool", "tool_call_id": name, "content": f"by {name}."} for name in names]
+    async with open_stage("So.", trajectories=path) as stage:
+        await answered(stage, [*QUESTION, {"role": "assistant", "content": "", "tool_calls": calls}, *told])
+    (sample,) = read(path).samples()
+
+    shown = {span.tool: (span.server, text) for span, (source, _, text) in
+             zip(sample.spans, texts(sample), strict=True) if source == "shim"}  # fmt: skip
+    assert shown == {name: (server, f"by {name}.") for name, server in names.items()}
+
+
+@pytest.mark.parametrize("failed", [False, True])
+async def test_result_keeps_its_server_though_nobody_looked_when_it_came(open_stage, failed: bool) -> None:
+    call = SAY.replace("{}", "[]") if failed else SAY
+    async with open_stage(call, "It is 42.", "Yes.") as stage:
+        said = await answered(stage, QUESTION)
+        stage.agent.recall.watch(lambda: True)
+        await answered(stage, [*said, {"role": "user", "content": "Sure?"}])
+        (last,) = stage.agent.recall.conversations(1)
+        first = last.before
+
+    (result,) = [each for each in first.lived if each.turn is None]
+    assert first.record is None
+    assert {(span.source, span.tool, span.server) for span in result.spans} == {
+        ("error" if failed else "shim", "up__say", "up")
+    }
+    assert sum(span.count for span in result.spans) == len(result.ids)

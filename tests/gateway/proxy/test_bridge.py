@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import anyio
@@ -22,18 +21,11 @@ CLIENT = SimpleNamespace(
 class AsksAside:
     """A server that asks for roots and gives its result without waiting for them."""
 
-    config = SimpleNamespace(name="up")
-
     def __init__(self):
-        self.dispatcher = self
         self.go_on = anyio.Event()
         self.answers = []
 
-    @asynccontextmanager
-    async def lease(self, *_):
-        yield None
-
-    async def request(self, method, params, caller, *, member):
+    async def run(self, caller):
         async def ask():
             self.answers.append(await caller.asked("roots/list", {}))
 
@@ -52,7 +44,7 @@ async def bridge():
 async def test_result_that_came_before_the_client_came_back_is_there_for_it(bridge):
     server = AsksAside()
 
-    first = await bridge.begin(server, "tools/call", {}, CLIENT)
+    first = await bridge.begin("up", "tools/call", {}, CLIENT, server.run)
     server.go_on.set()
     await anyio.wait_all_tasks_blocked()
     again = {"requestState": first["requestState"], "inputResponses": {"q1": {"roots": []}}}
@@ -64,7 +56,7 @@ async def test_result_that_came_before_the_client_came_back_is_there_for_it(brid
 
 async def test_answer_with_too_many_roots_is_an_error_for_the_server_that_asked(bridge):
     server = AsksAside()
-    first = await bridge.begin(server, "tools/call", {}, CLIENT)
+    first = await bridge.begin("up", "tools/call", {}, CLIENT, server.run)
     server.go_on.set()
     again = {"requestState": first["requestState"], "inputResponses": {"q1": {"roots": [{}] * 1001}}}
     await bridge.resume("tools/call", again, CLIENT)
@@ -75,7 +67,7 @@ async def test_answer_with_too_many_roots_is_an_error_for_the_server_that_asked(
 
 async def test_result_is_given_out_once(bridge):
     server = AsksAside()
-    first = await bridge.begin(server, "tools/call", {}, CLIENT)
+    first = await bridge.begin("up", "tools/call", {}, CLIENT, server.run)
     server.go_on.set()
     await anyio.wait_all_tasks_blocked()
     await bridge.resume("tools/call", {"requestState": first["requestState"]}, CLIENT)

@@ -1,6 +1,7 @@
 """A server of the handshake era that does what a call tells it, and notes what it hears.
 
-Its one argument is JSON: what it offers (`tools`, `prompts`, `resources`, `templates`: names), more `capabilities`,
+Its one argument is JSON: what it offers (`tools`, `prompts`, `resources`, `templates`: names), annotations of tools
+(`hints`, by their names), more `capabilities`,
 `instructions`, `mute` (requests, or words of them, that get no answer), `fussy` (a method that it does not know ends
 it), the `version` that it speaks, `gate` (a file: while it is not there, a start goes no further than to note its pid).
 A call's arguments: `push` (notifications, sent first; progress under the call's own token, unless it names one), `ask`
@@ -104,7 +105,9 @@ def end(request: dict[str, Any], orders: dict[str, Any]) -> None:
 
 def lists(request: dict[str, Any]) -> None:
     if request["method"] == "tools/list":
-        answer(request, {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]})
+        hints = OFFER.get("hints", {})
+        named = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
+        answer(request, {"tools": [each | {"annotations": hints.get(each["name"], {})} for each in named]})
         return
     field, key, offered = KINDS[request["method"]]
     answer(request, {field: [{key: each, "name": each} for each in OFFER.get(offered, [])]})

@@ -66,7 +66,7 @@ async def test_report_shows_what_each_server_is_and_offers() -> None:
     assert (server["name"], server["transport"], server["state"]) == ("time", "stdio", "up")
     assert server["bolt_ons"] == []
     assert (server["sessions"], server["in_flight"], server["queued"], server["restarts"]) == (1, 0, 0, 0)
-    assert (server["breaker"], server["last_error"], server["pin"]) == ("closed", None, "off")
+    assert (server["breaker"], server["last_error"], server["pin"]) == ("closed", None, "warn")
     assert server["protocol"] in {"2025-11-25", "2026-07-28"}
     assert report["engine"]["kind"] == "none"
     assert report["maps"] == {"session": None, "accepted": []}
@@ -156,7 +156,7 @@ async def test_pins_that_nobody_asked_for_are_not_read(tmp_path: Path, monkeypat
     PinFile().path.parent.mkdir(parents=True)
     PinFile().path.write_text("no json")
 
-    async with reported(config_of(clock())) as (_, report):
+    async with reported(config_of(replace(clock(), pin="off"))) as (_, report):
         pass
 
     assert report["pins"] == {"broken": [], "problem": None}

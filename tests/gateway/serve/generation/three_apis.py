@@ -106,15 +106,16 @@ class Route:
 class Apis:
     """The running endpoints, and a client of them."""
 
-    def __init__(self, engine: Engine, http: httpx2.AsyncClient) -> None:
+    def __init__(self, engine: Engine, http: httpx2.AsyncClient, proxy: Proxy) -> None:
         self.engine = engine
-        self._http = http
+        self.proxy = proxy
+        self.http = http
 
     async def post(self, path: str, body: dict[str, Any], *says: str) -> httpx2.Response:
         """Ask, where the model writes `says`. Each body gets what its API requires."""
         self.engine.texts = list(says)
         required = {"max_tokens": 2000} if path == MESSAGES else {}
-        return await self._http.post(path, json={"model": "any", **required, **body})
+        return await self.http.post(path, json={"model": "any", **required, **body})
 
     async def ask(self, path: str, body: dict[str, Any], *says: str) -> dict[str, Any]:
         """The answer, which must be one."""
@@ -131,11 +132,13 @@ class Apis:
 
 
 @asynccontextmanager
-async def running(context: int = 8000, tool_format: str = "hermes", *, says: str = "") -> AsyncGenerator[Apis]:
+async def running(
+    context: int = 8000, tool_format: str = "hermes", *, says: str = "", config: GatewayConfig | None = None
+) -> AsyncGenerator[Apis]:
     """The APIs in this process. `says`: what the gateway's only tool, `say`, answers; without it there is none."""
     told = json.dumps([{"type": "text", "text": says}])
     upstreams = (UpstreamConfig("up", sys.executable, (str(SAYS), told)),) if says else ()
-    config, metrics, engine = GatewayConfig(upstreams=upstreams), Metrics(), Engine(tool_format)
+    config, metrics, engine = config or GatewayConfig(upstreams=upstreams), Metrics(), Engine(tool_format)
     pool = EnginePool({"engine": Route(engine, context)})
     tokens = ResultTokens({}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens")))
     async with Proxy(config, metrics) as proxy:
@@ -150,4 +153,4 @@ async def running(context: int = 8000, tool_format: str = "hermes", *, says: str
         )
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            yield Apis(engine, http)
+            yield Apis(engine, http, proxy)

@@ -1,10 +1,13 @@
 """What servers ask and tell reaches their clients and comes back, whichever era and transport each of them speaks."""
 
 import asyncio
+from dataclasses import replace
 
 import anyio
 import mcp.types as t
 import pytest
+
+from gateway.config.approvals import ApprovalsConfig
 
 pytestmark = pytest.mark.anyio
 
@@ -110,3 +113,33 @@ async def test_changed_resource_is_told_to_who_subscribed(meeting):
         await meeting.client.subscribe_resource("note:1")
         await meeting.say("touch")
         await meeting.soon(lambda: "notifications/resources/updated" in meeting.person.notices)
+
+
+@pytest.fixture
+def strict(meeting, monkeypatch):
+    """The operator wants every call approved."""
+    monkeypatch.setattr(meeting.proxy, "config", replace(meeting.proxy.config, approvals=ApprovalsConfig("always")))
+    meeting.person.questions.clear()
+    return meeting
+
+
+async def test_person_approves_a_call_before_the_server_hears_of_it(strict):
+    assert await strict.say("elicit") == "Ada"
+    assert [question.split("?")[0] for question in strict.person.questions] == [
+        "May the tool 'talks__elicit' of server 'talks' be called",
+        "who",
+    ]
+
+
+async def test_server_does_not_hear_of_a_call_that_the_person_does_not_approve(strict, monkeypatch):
+    monkeypatch.setattr(strict.person, "answer", t.ElicitResult(action="decline"))
+
+    refused = await strict.say("elicit")
+
+    assert refused.startswith("refused: the tool 'talks__elicit' of server 'talks' was not called")
+    assert len(strict.person.questions) == 1
+
+
+async def test_calls_at_the_same_time_are_each_approved(strict):
+    assert await asyncio.gather(*(strict.say("log") for _ in range(5))) == ["done"] * 5
+    assert len(strict.person.questions) == 5

@@ -1,0 +1,250 @@
+"""Calls that need an approval, by clients of both eras: who is asked, and that nothing runs before."""
+
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from gateway.config.approvals import ApprovalsConfig
+from gateway.errors import RpcError
+from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Principal
+
+pytestmark = pytest.mark.anyio
+HINTS = {"look": {"readOnlyHint": True}, "add": {"destructiveHint": False}, "wipe": {}}
+OFFER = {"tools": [*HINTS], "hints": HINTS}
+ASKS = {"elicitation": {}}
+ANN, BOB = Principal("ann"), Principal("bob")
+YES = {"action": "accept", "content": {}}
+
+
+@pytest.fixture
+def guarded(obeying, proxy_of):
+    """A proxy whose operator wants to be asked before tools delete something."""
+
+    def make(*upstreams, ask="destructive", search=False, tools=None, **limits):
+        proxy = proxy_of(*(upstreams or (obeying(offer=OFFER),)), **limits)
+        proxy.config = replace(proxy.config, approvals=ApprovalsConfig(ask, tools or {}), tool_search=search)
+        return proxy
+
+    return make
+
+
+async def answer(proxy, caller, name="up__wipe", arguments=None, **params):
+    with anyio.fail_after(30):
+        return await proxy.handle("tools/call", {"name": name, "arguments": arguments or {}, **params}, caller)
+
+
+async def rounds(proxy, caller, first, response):
+    state = {"requestState": first["requestState"], "inputResponses": dict.fromkeys(first["inputRequests"], response)}
+    return await answer(proxy, caller, **state)
+
+
+@pytest.mark.parametrize("caller", [NOBODY, NOBODY_MODERN], ids=["handshake", "modern"])
+@pytest.mark.parametrize(
+    ("ask", "run"),
+    [
+        ("never", {"look", "add", "wipe"}),
+        ("destructive", {"look", "add"}),
+        ("writes", {"look"}),
+        ("always", set()),
+    ],
+)
+async def test_where_nobody_can_be_asked_such_a_call_is_refused_with_the_reason(guarded, noted, ask, run, caller):
+    async with guarded(ask=ask) as proxy:
+        answers = {name: await answer(proxy, caller, f"up__{name}", {"path": "/x"}) for name in HINTS}
+
+    assert {line for line in noted() if line.startswith("call ")} == {f"call {name}" for name in run}
+    refused = [answers[name] for name in HINTS if name not in run]
+    assert all(each["isError"] and "'up__" in each["content"][0]["text"] for each in refused)
+    assert all('{"path": "/x"}' in each["content"][0]["text"] for each in refused)
+    assert all(each.get("resultType") == ("complete" if caller.modern else None) for each in refused)
+
+
+async def test_tool_named_by_the_operator_needs_what_is_written_there(guarded, noted):
+    async with guarded(ask="never", tools={"up__look": "always", "up__*": "writes"}) as proxy:
+        for name in HINTS:
+            await answer(proxy, NOBODY, f"up__{name}")
+        proxy.config = replace(proxy.config, approvals=ApprovalsConfig("always", {"up__wipe": "never"}))
+        await answer(proxy, NOBODY, "up__wipe")
+
+    assert [line for line in noted() if line.startswith("call ")] == ["call wipe"]
+
+
+@pytest.mark.parametrize("search", [False, True], ids=["by its name", "by codec_call_tool"])
+@pytest.mark.parametrize(("action", "ran"), [("accept", 1), ("decline", 0), ("cancel", 0), (None, 0), (True, 0)])
+async def test_user_of_a_handshake_client_is_asked_before_the_call(guarded, client, noted, search, action, ran):
+    one = client(**ASKS)
+    one.answers["elicitation/create"] = {"action": action, "content": {"approve": True}}
+    async with guarded(search=search) as proxy:
+        inner = {"name": "up__wipe", "arguments": {}}
+        called = await (answer(proxy, one, "codec_call_tool", inner) if search else answer(proxy, one))
+
+    assert one.was_asked == ["elicitation/create"]
+    assert noted().count("call wipe") == ran
+    assert called.get("isError", False) == (not ran)
+
+
+@pytest.mark.parametrize("search", [False, True], ids=["by its name", "by codec_call_tool"])
+@pytest.mark.parametrize(("action", "ran"), [("accept", 1), ("decline", 0), ("cancel", 0), (None, 0)])
+async def test_user_of_a_modern_client_is_asked_in_a_round_before_the_call(guarded, client, noted, search, action, ran):
+    one = client(modern=True, principal=ANN, **ASKS)
+    async with guarded(search=search) as proxy:
+        name, arguments = ("codec_call_tool", {"name": "up__wipe"}) if search else ("up__wipe", {})
+        first = await answer(proxy, one, name, arguments)
+        before = noted().count("call wipe")
+        state = {"requestState": first["requestState"]}
+        responses = {key: {"action": action, "content": {}} for key in first["inputRequests"]}
+        last = await answer(proxy, one, name, arguments, **state, inputResponses=responses)
+
+    (request,) = first["inputRequests"].values()
+    assert (first["resultType"], request["method"], before) == ("input_required", "elicitation/create", 0)
+    assert noted().count("call wipe") == ran
+    assert (last["resultType"], last.get("isError", False)) == ("complete", not ran)
+
+
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("capabilities", [{}, {"sampling": {}, "roots": {}}, {"elicitation": {"url": {}}}])
+async def test_client_that_shows_no_forms_is_not_asked(guarded, client, noted, modern, capabilities):
+    one = client(modern=modern, **capabilities)
+    async with guarded() as proxy:
+        refused = await answer(proxy, one)
+
+    assert "nobody can be asked" in refused["content"][0]["text"]
+    assert one.was_asked == []
+    assert "call wipe" not in noted()
+
+
+async def test_client_that_can_not_ask_its_user_gets_a_refusal_with_what_it_said(guarded, client, noted):
+    async with guarded() as proxy:
+        refused = await answer(proxy, client(**ASKS))
+
+    assert "the client could not ask its user: no" in refused["content"][0]["text"]
+    assert "call wipe" not in noted()
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_nobody_waits_for_ever_for_an_answer(guarded, client, noted, monkeypatch, modern):
+    monkeypatch.setattr("gateway.proxy.elicitation._WAIT", 0.01)
+    one = client(modern=modern, principal=ANN, **ASKS)
+
+    async def think(*_):
+        await anyio.sleep_forever()
+
+    one.asked = think
+    async with guarded() as proxy:
+        last = first = await answer(proxy, one)
+        if modern:
+            with anyio.fail_after(30):
+                while last.get("resultType") == "input_required":
+                    await anyio.lowlevel.checkpoint()
+                    last = await answer(proxy, one, requestState=first["requestState"])
+
+    assert "nobody answered within 0.01 s" in last["content"][0]["text"]
+    assert "call wipe" not in noted()
+
+
+async def test_calls_that_wait_for_approval_take_no_place_at_their_server(guarded, obeying, client, noted):
+    one, thinking, decided = client(**ASKS), anyio.Event(), anyio.Event()
+
+    async def think(*_):
+        thinking.set()
+        await decided.wait()
+        return YES
+
+    one.asked = think
+    narrow = obeying(offer=OFFER, concurrency=1, queue=0)
+    async with guarded(narrow) as proxy, anyio.create_task_group() as tasks:
+        tasks.start_soon(answer, proxy, one)
+        await thinking.wait()
+        parked = [await answer(proxy, client(modern=True, principal=ANN, **ASKS)) for _ in range(3)]
+        others = [await answer(proxy, NOBODY, "up__look") for _ in range(3)]
+        decided.set()
+
+    assert all(each["resultType"] == "input_required" for each in parked)
+    assert not any(each.get("isError") for each in others)
+    assert [line for line in noted() if line.startswith("call ")] == ["call look"] * 3 + ["call wipe"]
+
+
+async def test_approval_makes_one_call_however_often_it_is_sent(guarded, client, noted):
+    async with guarded() as proxy:
+        first = await answer(proxy, client(modern=True, principal=ANN, **ASKS))
+        outcomes = []
+
+        async def again():
+            try:
+                outcomes.append(await rounds(proxy, client(modern=True, principal=ANN, **ASKS), first, YES))
+            except RpcError as error:
+                outcomes.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(again)
+        await again()
+
+    assert noted().count("call wipe") == 1
+    assert sum(isinstance(each, dict) for each in outcomes) == 1
+
+
+async def test_approval_is_for_what_was_asked_and_for_whom_it_was(guarded, client, noted):
+    async with guarded() as proxy:
+        first = await answer(proxy, client(modern=True, principal=ANN, **ASKS), arguments={"path": "/tmp"})
+        with pytest.raises(RpcError, match="unknown or expired requestState"):
+            await rounds(proxy, client(modern=True, principal=BOB, **ASKS), first, YES)
+        responses = dict.fromkeys(first["inputRequests"], YES)
+        other = {"requestState": first["requestState"], "inputResponses": responses}
+        last = await answer(proxy, client(modern=True, principal=ANN, **ASKS), arguments={"path": "/"}, **other)
+
+    assert last["structuredContent"]["params"]["arguments"] == {"path": "/tmp"}
+    assert noted().count("call wipe") == 1
+
+
+@pytest.mark.parametrize("state", ["", "x", "codec-gateway.", "codec-gateway.abc", "relayed.codec-gateway.x", 7, None])
+@pytest.mark.parametrize("modern", [False, True])
+async def test_state_that_no_question_gave_approves_nothing(guarded, client, noted, state, modern):
+    one = client(modern=modern, principal=ANN, **(ASKS if modern else {}))
+    given = {"requestState": state, "inputResponses": {"q1": YES}, "approved": True}
+    async with guarded() as proxy:
+        try:
+            await answer(proxy, one, **given)
+        except RpcError as error:
+            assert "unknown or expired requestState" in error.message  # noqa: PT017
+
+    assert "call wipe" not in noted()
+
+
+async def test_tool_that_is_no_longer_offered_once_its_call_is_approved_is_not_called(guarded, client, noted):
+    one = client(**ASKS)
+
+    async def narrow(*_):
+        one.principal = Principal("ann", tools=("up__look",))
+        return YES
+
+    one.asked = narrow
+    async with guarded() as proxy:
+        with pytest.raises(RpcError, match="unknown tool"):
+            await answer(proxy, one)
+
+    assert "call wipe" not in noted()
+
+
+async def test_approved_call_may_still_ask_its_client_what_the_server_wants_to_know(guarded, client):
+    one = client(modern=True, principal=ANN, **ASKS)
+    orders = {"ask": ["elicitation/create", {"message": "really?"}]}
+    async with guarded() as proxy:
+        first = await answer(proxy, one, arguments=orders)
+        second = await rounds(proxy, one, first, YES)
+        last = await rounds(proxy, one, second, {"action": "accept", "content": {"sure": True}})
+
+    assert [request["params"]["message"] for request in second["inputRequests"].values()] == ["really?"]
+    assert last["structuredContent"]["answer"]["content"] == {"sure": True}
+
+
+async def test_refused_call_is_counted_as_refused_and_named_in_the_last_calls(guarded, noted):
+    async with guarded() as proxy:
+        outcome = await proxy.call_tool({"name": "up__wipe"}, NOBODY)
+        by_hand = await proxy.call_tool({"name": "up__wipe"}, NOBODY, approved=True)
+        last = proxy.last_calls.of("up", "wipe")
+
+    assert (outcome.ended, outcome.server, outcome.tool, by_hand.ended) == ("refused", "up", "wipe", "ok")
+    assert sorted(each.ended for each in last) == ["ok", "refused"]
+    assert noted().count("call wipe") == 1
