@@ -1,8 +1,8 @@
 """What all servers offer together: the merged tools, and which server owns a name or a resource.
 
-Turns the servers' lists as last seen into entries under public names, and a public name or a URI into its owner. Two
-things with the same public name or URI are a `Clash`: the first keeps it, the other is hidden, and the clash is logged.
-A clash of names at the start stops the gateway. It asks no server: it reads what the sessions have listed.
+Turns the servers' lists as last seen into entries under public names, and a public name into its owner. Two things
+with the same public name are a `Clash`: the first keeps it, the other is hidden, and the clash is logged; at the start
+it stops the gateway. URIs never clash (`public_uris.py`). It asks no server: it reads what the sessions have listed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from gateway.observe.logs import get_logger
 from gateway.proxy.naming import Naming, ToolEntry
+from gateway.proxy.public_uris import PublicUris
 from gateway.proxy.upstream.listing import Listed
 from gateway.proxy.uris import UriClaims
 
@@ -22,14 +23,12 @@ _NAMED: Final = 100
 _WAYS_OUT: Final = {
     "tool": 'rename one of the servers or of the tools (`rename`), or set `prefix = "always"`',
     "prompt": 'rename one of the servers, set `prefix = "always"`, or leave one of them out (`exclude`)',
-    "resource": "the first keeps it, and the other's is hidden; leave one of them out (`exclude`)",
-    "resource template": "the first keeps it, and the other's is hidden; leave one of them out (`exclude`)",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Two things with the same public name or URI."""
+    """Two things with the same public name."""
 
     what: str
     name: str
@@ -37,11 +36,6 @@ class Clash:
     """The server that keeps the name."""
     hidden: str
     """The server whose thing is hidden; the same as `kept` if two of its own tools were renamed alike."""
-
-    @property
-    def ends_start(self) -> bool:
-        """Whether it stops the start: the operator can change public names, but not URIs, which the servers choose."""
-        return self.what in ("tool", "prompt")
 
     def __str__(self) -> str:
         who = f"server {self.kept!r} and by server {self.hidden!r}"
@@ -61,11 +55,13 @@ class Catalog:
         self.tools: dict[str, ToolEntry] = {}
         """Tools by public name, in the configuration's order, including those of servers that are away."""
         self.uris = UriClaims()
+        self.public_uris = PublicUris(naming.servers, self.uris)
         self.clashes: tuple[Clash, ...] = ()
 
     def name_by(self, naming: Naming) -> None:
         """Use these names from the next `rebuild` on."""
         self.naming = naming
+        self.public_uris = PublicUris(naming.servers, self.uris)
 
     def rebuild(self, lists: Mapping[str, Mapping[str, Listed | None]]) -> None:
         """Merge again. `lists`: each server's tools, prompts, resources and templates as last seen."""
@@ -76,10 +72,6 @@ class Catalog:
             self._add_tools(server, listed.get("tools"), clashes)
             self._add_prompts(server, listed.get("prompts"), prompts, clashes)
         self.uris.replace(self._uris_of(lists))
-        for claim, kept in self.uris.hidden():
-            clashes.append(
-                Clash("resource template" if claim.is_template else "resource", claim.pattern, kept, claim.server)
-            )
         self.clashes = tuple(clashes)
         for clash in clashes:
             if len(self._warned) >= _NAMED:

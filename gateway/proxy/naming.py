@@ -6,7 +6,7 @@ choice and stays as it is. What the operator excluded has no public name. Pure: 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -43,6 +43,11 @@ class Naming:
         self._renamed = {
             public: (upstream.name, own) for upstream in config.upstreams for own, public in upstream.rename.items()
         }
+
+    @property
+    def servers(self) -> Collection[str]:
+        """All servers, in the configuration's order."""
+        return self._upstreams.keys()
 
     def prefix(self, server: str) -> str:
         """The prefix of the server's public names; may be empty."""

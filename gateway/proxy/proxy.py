@@ -104,8 +104,7 @@ class Proxy:
         self._supervision = self._supervised()
         await self._supervision.__aenter__()
         self._catalog.uris.settle()
-        clashes = [each for each in self._catalog.clashes if each.ends_start]
-        if clashes:
+        if clashes := self._catalog.clashes:
             await self._supervision.__aexit__(None, None, None)
             raise ConfigError("; ".join(map(str, clashes[:5])))
         return self
@@ -261,9 +260,9 @@ class Proxy:
         Raises:
             RpcError: too many resources are watched, by this principal or in total.
         """
-        owners = [(self._router.resolver.uri_owner(uri, principal), uri) for uri in uris]
-        owned = [(server, uri) for server, uri in owners if server is not None]
-        return await self._changes.watch(owned, principal, updated)
+        found = [(self._router.resolver.locate(uri, principal), uri) for uri in uris]
+        watched = [(located, uri) for located, uri in found if located is not None]
+        return await self._changes.watch(watched, principal, updated)
 
     def capabilities(self, principal: Principal = ANYBODY, *, modern: bool = False) -> dict[str, Any]:
         """What to advertise to this client: what its servers offer, and what those that were not up yet may offer."""

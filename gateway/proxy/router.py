@@ -6,6 +6,7 @@ connection.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, cast
 
@@ -22,6 +23,7 @@ from gateway.proxy.catalog import Catalog
 from gateway.proxy.lists import Lists
 from gateway.proxy.resolver import Resolver
 from gateway.proxy.resources import Resources, Watch
+from gateway.proxy.result_uris import rename_in_result
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
 from gateway.proxy.round_states import is_parked, to_client, to_server
 from gateway.proxy.upstream.listing import Kind
@@ -185,9 +187,10 @@ class Router:
             upstream, own = self.resolver.prompt(name, caller)
             return await self._ask(upstream, method, {**params, "ref": {**ref, "name": own}}, caller)
         if isinstance(uri, str):
-            owner = self.resolver.uri_owner(uri, caller.principal, caller)
-            if owner is not None:
-                return await self._ask(self._upstreams[owner], method, params, caller)
+            located = self.resolver.locate(uri, caller.principal, caller)
+            if located is not None:
+                params = {**params, "ref": {**ref, "uri": located.uri}}
+                return await self._ask(self._upstreams[located.server], method, params, caller)
         raise rpc_error(
             INVALID_PARAMS, "completion/complete needs params.ref to name a prompt or a resource that exists"
         )
@@ -246,6 +249,23 @@ class Router:
         seconds: float | None = None,
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
+    ) -> dict[str, Any]:
+        """Send the request, and return its answer with public URIs."""
+        result = await self._ask_rounds(upstream, method, params, caller, seconds, headers, written)
+        if not self._catalog.public_uris.several(caller.principal):
+            return result
+        server = upstream.config.name
+        return rename_in_result(result, partial(self._catalog.public_uris.public, server, principal=caller.principal))
+
+    async def _ask_rounds(
+        self,
+        upstream: Upstream,
+        method: str,
+        params: dict[str, Any],
+        caller: Caller,
+        seconds: float | None,
+        headers: Mapping[str, str] | None,
+        written: WrittenIds | None,
     ) -> dict[str, Any]:
         """Send the request, in as many rounds as the eras of both sides need."""
         if caller.modern and method in MULTI_ROUND:

@@ -114,12 +114,11 @@ async def check_up(config: GatewayConfig, *, may_call: bool = True) -> Checkup:
         servers=tuple(checks[upstream.name] for upstream in config.upstreams),
         engine=engine,
         maps=tuple(maps.accepted),
-        problems=(*problems, *(str(each) for each in catalog.clashes if each.ends_start)),
+        problems=(*problems, *map(str, catalog.clashes)),
         warnings=(
             *(mask_text(each, secrets_of(config)) for each in config.warnings),
             *_broken_pins(config),
             *_left_out(maps),
-            *(str(each) for each in catalog.clashes if not each.ends_start),
             *unrendered,
             *_heavy(checks.values(), context, config),
         ),

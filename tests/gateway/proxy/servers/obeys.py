@@ -104,7 +104,8 @@ def end(request: dict[str, Any], orders: dict[str, Any]) -> None:
 
 def lists(request: dict[str, Any]) -> None:
     if request["method"] == "tools/list":
-        answer(request, {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]})
+        more = OFFER.get("definition", {})
+        answer(request, {"tools": [{"name": name, "inputSchema": {"type": "object"}, **more} for name in TOOLS]})
         return
     field, key, offered = KINDS[request["method"]]
     answer(request, {field: [{key: each, "name": each} for each in OFFER.get(offered, [])]})
