@@ -20,7 +20,7 @@ from gateway.config.foreign import LISTS
 from gateway.config.load import load_config, written_keys
 from gateway.config.masking import mask_text
 from gateway.config.model import GatewayConfig
-from gateway.config.show import secrets_of, show_config
+from gateway.config.show import NAMES, secrets_of, show_config
 from gateway.config.startable import why_not_startable
 from gateway.observe.escape import escape_text
 
@@ -151,8 +151,8 @@ def print_sections(console: Console, shown: dict[str, Any]) -> None:
             _print_section(console, name, shown[name], usual[name])
     for name, engine in shown.get("engines", {}).items():
         _print_section(console, f"engines.{name}", engine, usual["engine"])
-    if "separator" in shown:
-        _print_section(console, "names", {"separator": shown["separator"]}, {"separator": usual["separator"]})
+    if names := {key: shown[key] for key in NAMES if key in shown}:
+        _print_section(console, "names", names, usual)
     for warning in shown["warnings"]:
         console.print(Text(f"! {escape_text(warning)}", style="yellow"))
     for problem in shown["problems"]:

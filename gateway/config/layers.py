@@ -75,7 +75,14 @@ def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, li
         ):
             continue
         path = _SHORT.get(name) or tuple(name.removeprefix(PREFIX).lower().split("__"))
-        if len(path) == 1 and path[0] not in {"engine", "separator", "prefix", "tool_search", "mcp_config"}:
+        if len(path) == 1 and path[0] not in {
+            "engine",
+            "separator",
+            "prefix",
+            "tool_search",
+            "safe_names",
+            "mcp_config",
+        }:
             meant = suggest_key(path[0])
             warnings.append(f"environment variable {name!r} is not a setting: {meant} (nested keys take '__')")
             continue

@@ -137,6 +137,7 @@ def _load(
         separator=separator,
         prefix=layer.get("prefix", GatewayConfig().prefix),
         tool_search=layer.get("tool_search", GatewayConfig().tool_search),
+        safe_names=layer.get("safe_names", GatewayConfig().safe_names),
         files=(*(path for path in (toml_file, list_file) if path is not None), *manifest_paths(upstreams)),
     )
     return replace(config, warnings=(*warnings, *_notice(config)))

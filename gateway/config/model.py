@@ -313,6 +313,8 @@ class GatewayConfig:
     tool_search: bool | Literal["auto"] = "auto"
     """Whether two tools that find and call all others are offered in their place; `auto`: only on `/v1`, if the
     definitions of all would take too much of the context."""
+    safe_names: bool | Literal["auto"] = "auto"
+    """Whether tools whose names model APIs refuse are offered under aliases; `auto`: only on `/v1`."""
     files: tuple[Path, ...] = ()
     """Files that were read, and are to be read again when they change."""
     warnings: tuple[str, ...] = ()

@@ -271,6 +271,12 @@ class Settings(Section):
         "tools would take more than a quarter of the engine's context; the gateway does not know the "
         "context of MCP clients.",
     )
+    safe_names: bool | Literal["auto"] = Field(
+        default=GatewayConfig().safe_names,
+        description="Whether a tool is offered under an alias if model APIs refuse its name: they take 1 to 64 "
+        "letters, digits, `_` and `-`. The alias is what can be read of the name, and a digest of it. `true`: to MCP "
+        "clients and on `/v1`. `false`: never. `auto`: only on `/v1`; MCP clients see the public name.",
+    )
     engine: EngineSection = EngineSection()
     engines: dict[str, EngineSection] = Field(default={})
     agent: AgentSection = AgentSection()

@@ -7,10 +7,13 @@ whose name sounds secret. It decides nothing about layout.
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from gateway.config.masking import MASK, mask_text, mask_value
 from gateway.config.model import GatewayConfig, UpstreamConfig
+
+NAMES: Final = ("separator", "prefix", "safe_names")
+"""The settings that decide by which names clients and models know tools."""
 
 
 def secrets_of(config: GatewayConfig) -> frozenset[str]:
@@ -45,7 +48,7 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
         for name, each in config.engines.items()
     }
     return {
-        "separator": config.separator,
+        **{name: getattr(config, name) for name in NAMES},
         **sections,
         **({"engines": engines} if engines else {}),
         "upstreams": {upstream.name: _show_upstream(upstream, secrets) for upstream in config.upstreams},

@@ -6,10 +6,11 @@ it stops the gateway. URIs never clash (`public_uris.py`). It asks no server: it
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gateway.observe.logs import get_logger
+from gateway.proxy.aliases import Aliases
 from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.public_uris import PublicUris
 from gateway.proxy.upstream.listing import Listed
@@ -54,6 +55,7 @@ class Catalog:
         self._warned: set[Clash] = set()
         self.tools: dict[str, ToolEntry] = {}
         """Tools by public name, in the configuration's order, including those of servers that are away."""
+        self.aliases = Aliases()
         self.uris = UriClaims()
         self.public_uris = PublicUris(naming.servers, self.uris)
         self.clashes: tuple[Clash, ...] = ()
@@ -72,6 +74,7 @@ class Catalog:
             self._add_tools(server, listed.get("tools"), clashes)
             self._add_prompts(server, listed.get("prompts"), prompts, clashes)
         self.uris.replace(self._uris_of(lists))
+        self.aliases.assign(self.tools)
         self.clashes = tuple(clashes)
         for clash in clashes:
             if len(self._warned) >= _NAMED:
@@ -81,6 +84,20 @@ class Catalog:
                 self._log.warning(str(clash))
                 if len(self._warned) == _NAMED:
                     self._log.warning("further name clashes are not logged; `codec-gateway doctor` lists all of them")
+
+    def under_aliases(self, entries: Sequence[ToolEntry]) -> Sequence[ToolEntry]:
+        """The tools under names that every model API accepts; the same ones if all names are such."""
+        return tuple(map(self._under_alias, entries)) if self.aliases else entries
+
+    def _under_alias(self, entry: ToolEntry) -> ToolEntry:
+        alias = self.aliases.alias_of(entry.name)
+        if alias == entry.name:
+            return entry
+        return replace(entry, name=alias, definition={**entry.definition, "name": alias}, alias_of=entry.name)
+
+    def entry(self, name: str) -> ToolEntry | None:
+        """The tool of this public name or alias; None: nobody listed it."""
+        return self.tools.get(self.aliases.name_of(name))
 
     def _add_tools(self, server: str, listed: Listed | None, clashes: list[Clash]) -> None:
         for entry in self.naming.entries(server, _items(listed)):

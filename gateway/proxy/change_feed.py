@@ -13,6 +13,7 @@ from gateway.protocol.messages import INTERNAL_ERROR
 from gateway.proxy.caller import ANYBODY, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.public_uris import Located
+from gateway.proxy.result_uris import rename_in_tool
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.item_forms import KEYS
 from gateway.proxy.upstream.listing import KINDS, Kind
@@ -153,9 +154,9 @@ class ChangeFeed:
                 for item in self._items(upstream, kind)
                 if naming.shows(name, item[KEYS[kind]])
             ]
-            tools = [entry.definition for entry in self.offered if entry.server == name]
-            # A definition may name a page, whose URI carries the server as soon as there are several.
-            shown[name, "tools"] = (public.several(ANYBODY), tools) if tools else None
+            rename = partial(public.public, name, principal=ANYBODY)
+            tools = [rename_in_tool(entry.definition, rename) for entry in self.offered if entry.server == name]
+            shown[name, "tools"] = tools or None
             shown[name, "prompts"] = prompts or None
             shown[name, "resources"] = resources or None
         return shown

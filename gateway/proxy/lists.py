@@ -120,15 +120,13 @@ class Lists:
         if kind == "tools":
             entries = self._catalog.naming.entries(server, listed.items)
             rename = partial(public, server, principal=principal)
-            return [
-                (entry.name, rename_in_tool(entry.definition, rename))
-                for entry in entries
-                if principal.may_call(server, entry.name)
-            ]
+            seen = [entry for entry in entries if principal.may_call(server, entry.name)]
+            shown = self._catalog.under_aliases(seen) if self._catalog.naming.shows_aliases else seen
+            return [(entry.name, rename_in_tool(entry.definition, rename)) for entry in shown]
         if kind == "prompts":
             named = [(self._catalog.naming.prompt(server, item["name"]), item) for item in listed.items]
             return [(name, {**item, "name": name}) for name, item in named if name is not None]
         key = KEYS[kind]
-        shown = [item for item in listed.items if self._catalog.naming.shows(server, item[key])]
-        uris = [public(server, item[key], principal, is_template=kind == "templates") for item in shown]
-        return [(uri, {**item, key: uri}) for uri, item in zip(uris, shown, strict=True)]
+        seen = [item for item in listed.items if self._catalog.naming.shows(server, item[key])]
+        uris = [public(server, item[key], principal, is_template=kind == "templates") for item in seen]
+        return [(uri, {**item, key: uri}) for uri, item in zip(uris, seen, strict=True)]

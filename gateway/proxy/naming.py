@@ -30,6 +30,8 @@ class ToolEntry:
     """The upstream's raw Tool object, with the public name and, if the operator set one, the operator's description."""
     annotations: tuple[Annotation, ...] = ()
     """The arguments that a modern HTTP server wants repeated in headers."""
+    alias_of: str | None = None
+    """The public name, if `name` is an alias of it."""
 
 
 class Naming:
@@ -38,6 +40,8 @@ class Naming:
     def __init__(self, config: GatewayConfig) -> None:
         """Names are prefixed with their server unless the setting `prefix` says otherwise."""
         self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
+        self.shows_aliases = config.safe_names is True
+        """Whether MCP clients see aliases too, not only models on `/v1`."""
         bare = config.prefix == "never" or (config.prefix == "auto" and len(self._upstreams) == 1)
         self._prefixes = {name: "" if bare else _UNSAFE.sub("_", name) + config.separator for name in self._upstreams}
         self._renamed = {

@@ -7,7 +7,7 @@ token ids (`result_tokens.py`), no endpoints and no engine.
 """
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -146,7 +146,7 @@ class Proxy:
         async with self._reloading:
             taken = await self._registry.exchange(config)
             told: list[tuple[str, ListKind]] = []
-            if (config.tool_search is True) != (self.config.tool_search is True):
+            if _shown_to_clients(config) != _shown_to_clients(self.config):
                 told = [(name, "tools") for name in self._upstreams]
             self.config = config
             self._catalog.name_by(Naming(config))
@@ -242,6 +242,11 @@ class Proxy:
             return self._changes.offered
         return tuple(entry for entry in self._changes.offered if principal.may_call(entry.server, entry.name))
 
+    def model_tools(self, principal: Principal = ANYBODY) -> Sequence[ToolEntry]:
+        """The same as `tools`, as models are offered them: under aliases where a model API would refuse a name."""
+        entries = self.tools(principal)
+        return entries if self.config.safe_names is False else self._catalog.under_aliases(entries)
+
     def on_tools_changed(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever what `tools()` returns has changed; it must be quick and must not raise."""
         self._changes.on_tools_changed(callback)
@@ -281,16 +286,16 @@ class Proxy:
 
     def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
         """The arguments of a tool, by its public name, that are repeated in headers."""
-        entry = self._catalog.tools.get(name)
-        if entry is None or not entry.annotations or not principal.may_call(entry.server, name):
+        entry = self._catalog.entry(name)
+        if entry is None or not entry.annotations or not principal.may_call(entry.server, entry.name):
             return ()
         return entry.annotations
 
     def input_schema(self, name: str, principal: Principal = ANYBODY) -> Mapping[str, Any] | None:
         """The input schema of a tool, by its public name; None: it is not known."""
-        entry = self._catalog.tools.get(name)
+        entry = self._catalog.entry(name)
         schema: object = None if entry is None else entry.definition.get("inputSchema")
-        visible = entry is not None and principal.may_call(entry.server, name)
+        visible = entry is not None and principal.may_call(entry.server, entry.name)
         return schema if visible and isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType]
 
     def server_of(self, tool: str) -> str | None:
@@ -315,3 +320,8 @@ class Proxy:
         return tuple(
             status_of(each, now, self._connector.maps.statuses(each.config.name)) for each in self._upstreams.values()
         )
+
+
+def _shown_to_clients(config: GatewayConfig) -> tuple[bool, bool]:
+    """What decides how tools are shown to MCP clients, apart from the servers."""
+    return config.tool_search is True, config.safe_names is True

@@ -160,10 +160,10 @@ class Resolver:
 
     def server_of(self, name: str) -> str | None:
         """The server that owns a tool, or the only one that could; None: no owner is known."""
-        entry = self._catalog.tools.get(name)
+        entry = self._catalog.entry(name)
         if entry is not None:
             return entry.server
-        owners = self._catalog.naming.tool_owners(name)
+        owners = self._catalog.naming.tool_owners(self._catalog.aliases.name_of(name))
         return owners[0][0] if len(owners) == 1 else None
 
     def prompt(self, name: str, caller: Caller) -> tuple[Upstream, str]:

@@ -112,13 +112,15 @@ class Router:
         written: WrittenIds | None = None,
     ) -> CallOutcome:
         """See `Proxy.call_tool`."""
-        name, arguments = _read_call(params)
+        called, arguments = _read_call(params)
+        name = self._catalog.aliases.name_of(called)
         entry = self._catalog.tools.get(name)
         if entry is None:
             if name in finder.NAMES and self._searching():
                 return await self._find(params, arguments, caller)
             if self._starting:
                 await self._ready()
+                name = self._catalog.aliases.name_of(called)
                 entry = self._catalog.tools.get(name)
             if entry is None:
                 try:
@@ -127,7 +129,7 @@ class Router:
                     return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
         upstream, own = self.resolver.tool(name, caller)
         server = upstream.config.name
-        sent = params if own == name else {**params, "name": own}
+        sent = params if own == called else {**params, "name": own}
         began = perf_counter()
         ended: Ending
         try:
@@ -164,7 +166,8 @@ class Router:
     async def _find(self, params: dict[str, Any], arguments: Mapping[str, Any], caller: Caller) -> CallOutcome:
         if params["name"] == finder.SEARCH:
             tools = [e for e in self._catalog.tools.values() if caller.principal.may_call(e.server, e.name)]
-            found = _in_era(finder.search(tools, arguments), caller)
+            shown = self._catalog.under_aliases(tools) if self._catalog.naming.shows_aliases else tools
+            found = _in_era(finder.search(shown, arguments), caller)
             return CallOutcome(found, ending_of(found), tool=finder.SEARCH)
         # From here on it is as if the tool had been called by its own name: the rest of the request stays the same.
         inner = {key: arguments[key] for key in ("name", "arguments") if arguments.get(key) is not None}
