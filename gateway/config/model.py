@@ -60,7 +60,10 @@ class UpstreamConfig:
     """Program to run."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=_no_strings)
-    """Added to the few variables that a child inherits (HOME, PATH, ...)."""
+    """Added to the variables that a child inherits."""
+    inherit_env: bool | tuple[str, ...] = ()
+    """Names and patterns of more variables to inherit than usual (`inherited.py`); true: all; false: only the few that
+    a program needs to run."""
     cwd: Path | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=_no_strings)

@@ -69,6 +69,7 @@ def _show_upstream(upstream: UpstreamConfig, secrets: frozenset[str]) -> dict[st
         "command": mask_text(upstream.command or "", secrets),
         "args": [mask_text(arg, secrets) for arg in upstream.args],
         "env": {name: mask_value(name, value, secrets) for name, value in upstream.env.items()},
+        "inherit_env": upstream.inherit_env if isinstance(upstream.inherit_env, bool) else list(upstream.inherit_env),
         "cwd": None if upstream.cwd is None else mask_text(str(upstream.cwd), secrets),
     }
 
