@@ -22,6 +22,7 @@ _SHORT: Final = {f"{PREFIX}TOKEN": ("serve", "token"), VARIABLE: ("console", "to
 _LISTS = {
     ("tokens", "maps"),
     ("serve", "allowed_hosts"),
+    ("serve", "cors_origins"),
     ("serve", "trusted_proxies"),
     ("serve", "oauth", "algorithms"),
     ("serve", "oauth", "scopes"),

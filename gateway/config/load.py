@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.config.access import build_audit, build_oauth, build_telemetry, build_trajectories
-from gateway.config.address import is_loopback
+from gateway.config.address import is_loopback, origin_of
 from gateway.config.connections import ConnectionsConfig, read_networks
 from gateway.config.console import ConsoleConfig
 from gateway.config.engines import build_engines, refuse_own_ports
@@ -43,6 +43,8 @@ from gateway.errors import ConfigError
 
 OWN_FILE: Final = "codec-gateway.toml"
 KEYS_FILE: Final = "keys.toml"
+_SHOWN: Final = 100
+"""Characters of a wrong value that an error shows."""
 
 
 class _Files(NamedTuple):
@@ -175,6 +177,7 @@ def _build_tokens(values: Layer) -> TokensConfig:
 def _build_serve(values: Layer, folder: Path) -> ServeConfig:
     built = {
         "allowed_hosts": tuple(values.get("allowed_hosts", ())),
+        "cors_origins": tuple(map(_read_origin, values.get("cors_origins", ()))),
         "keys": _maybe_path(values.get("keys")) or folder / KEYS_FILE,
         "oauth": build_oauth(values.get("oauth", {})),
         "connections": replace(ConnectionsConfig(), **values.get("connections", {})),
@@ -184,6 +187,16 @@ def _build_serve(values: Layer, folder: Path) -> ServeConfig:
     if serve.port and (serve.host, serve.port) == (serve.admin_host, serve.admin_port):
         raise ConfigError(f"serve.port and serve.admin_port are both {serve.port}: give each its own")
     return serve
+
+
+def _read_origin(text: str) -> str:
+    origin = origin_of(text)
+    if origin is None:
+        raise ConfigError(
+            f"serve.cors_origins: {text[:_SHOWN]!r} is no origin: expected http://HOST or https://HOST, with or "
+            "without :PORT"
+        )
+    return origin
 
 
 def _notice(config: GatewayConfig) -> list[str]:

@@ -273,6 +273,8 @@ class ServeConfig:
     """Bearer token that every client must send; required beyond loopback."""
     allowed_hosts: tuple[str, ...] = ()
     """Host headers accepted besides the loopback names (DNS rebinding)."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins of web pages that may call `/mcp` and `/v1` from a browser."""
     keys: Path | None = None
     """File of the API keys; it need not exist. None: keys are not looked for."""
     oauth: OAuthConfig | None = None
