@@ -105,7 +105,7 @@ def chosen(shown: dict[str, Any], written: frozenset[str]) -> dict[str, Any]:
     usual = show_config(GatewayConfig())
     kept: dict[str, Any] = {}
     for name, values in shown.items():
-        if name in ("upstreams", "engines", "warnings", "problems"):
+        if name in ("upstreams", "engines", "views", "warnings", "problems"):
             kept[name] = values
         elif not isinstance(values, dict):
             if name in written or values != usual[name]:
@@ -151,6 +151,8 @@ def print_sections(console: Console, shown: dict[str, Any]) -> None:
             _print_section(console, name, shown[name], usual[name])
     for name, engine in shown.get("engines", {}).items():
         _print_section(console, f"engines.{name}", engine, usual["engine"])
+    for name, view in shown.get("views", {}).items():
+        _print_section(console, f"views.{name}", view, {})
     if names := {key: shown[key] for key in NAMES if key in shown}:
         _print_section(console, "names", names, usual)
     for warning in shown["warnings"]:

@@ -93,6 +93,8 @@ def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, li
             raise ConfigError(
                 f"environment variable {name!r}: several engines can be set only in a file: [engines.NAME]"
             )
+        if path[0] == "views":
+            raise ConfigError(f"environment variable {name!r}: views can be set only in a file: [views.NAME]")
         value = [part.strip() for part in text.split(",") if part.strip()] if path in _LISTS else text
         values = _spell_out(_nest(path, value))
         layer = merge_layers(layer, check_settings(values, name, strict=False, is_one_setting=True))

@@ -203,6 +203,20 @@ def _no_engines() -> Mapping[str, EngineConfig]:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewConfig:
+    """A part of the gateway that is served at `/mcp/NAME`."""
+
+    servers: tuple[str, ...] = ()
+    """Names of its servers; empty: all."""
+    tools: tuple[str, ...] = ()
+    """Patterns of the public names of its tools; empty: all of its servers."""
+
+
+def _no_views() -> Mapping[str, ViewConfig]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
 class AgentConfig:
     """How /v1 answers."""
 
@@ -311,6 +325,8 @@ class GatewayConfig:
     console: ConsoleConfig = field(default_factory=ConsoleConfig)
     worker: WorkerConfig | None = None
     """Which of several processes on one machine this is; None: it is the only one, or their parent."""
+    views: Mapping[str, ViewConfig] = field(default_factory=_no_views)
+    """Parts of the gateway by name, each served at `/mcp/NAME`."""
     separator: str = "__"
     """Stands between server and tool in a public tool name."""
     prefix: PrefixPolicy = "auto"

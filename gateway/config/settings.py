@@ -249,6 +249,17 @@ class LimitsSection(Section):
     )
 
 
+class ViewSection(Section):
+    """`[views.NAME]`: a part of the gateway, served at `/mcp/NAME`."""
+
+    servers: list[str] = Field(default=[], description="Names of the servers in the view; empty: all.")
+    tools: list[str] = Field(
+        default=[],
+        description="Patterns (`*`, `?`) for the tools in the view, by their public names; empty: all of its servers. "
+        "Prompts and resources are those of its servers.",
+    )
+
+
 class Settings(Section):
     """The whole of codec-gateway.toml."""
 
@@ -291,4 +302,5 @@ class Settings(Section):
     replicas: ReplicasSection = ReplicasSection()
     shared: SharedSection = SharedSection()
     console: ConsoleSection = ConsoleSection()
+    views: dict[str, ViewSection] = Field(default={})
     upstreams: dict[str, UpstreamSection] = Field(default={})

@@ -51,6 +51,7 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
         **{name: getattr(config, name) for name in NAMES},
         **sections,
         **({"engines": engines} if engines else {}),
+        **({"views": {name: asdict(view) for name, view in config.views.items()}} if config.views else {}),
         "upstreams": {upstream.name: _show_upstream(upstream, secrets) for upstream in config.upstreams},
         "warnings": [mask_text(warning, secrets) for warning in config.warnings],
     }

@@ -60,7 +60,7 @@ class Lists:
         """Return the result of a list request, in the caller's era."""
         answers = await self._ask_all(kind, upstreams, caller)
         principal = caller.principal
-        rights = (principal.servers, principal.tools)
+        rights = (principal.servers, principal.tools, principal.within)
         key = (kind, caller.modern, rights, self._catalog.naming, self._catalog.uris.version)
         kept = self._kept.get(key)
         if kept is None or not kept.result.written_bytes:

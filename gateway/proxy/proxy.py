@@ -9,12 +9,13 @@ token ids (`result_tokens.py`), no endpoints and no engine.
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
-from gateway.config.model import GatewayConfig
+from gateway.config.model import GatewayConfig, ViewConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
 from gateway.protocol.annotations import Annotation
@@ -238,7 +239,7 @@ class Proxy:
 
     def tools(self, principal: Principal = ANYBODY) -> tuple[ToolEntry, ...]:
         """The tools of the upstreams that are up or asleep, in the configuration's order, then in each server's own."""
-        if principal.servers is None and principal.tools is None:
+        if not principal.is_limited:
             return self._changes.offered
         return tuple(entry for entry in self._changes.offered if principal.may_call(entry.server, entry.name))
 
@@ -268,6 +269,13 @@ class Proxy:
         found = [(self._router.resolver.locate(uri, principal), uri) for uri in uris]
         watched = [(located, uri) for located, uri in found if located is not None]
         return await self._changes.watch(watched, principal, updated)
+
+    def through_view(self, principal: Principal, name: str) -> Principal | None:
+        """The principal as it sees the gateway at `/mcp/<name>`: a view of the configuration, or else one server; None:
+        there is neither, or it may see nothing of it."""
+        view = self.config.views.get(name) or ViewConfig(servers=(name,))
+        servers = [each for each in view.servers or self._upstreams if each in self._upstreams and principal.sees(each)]
+        return replace(principal, servers=frozenset(servers), within=view.tools or None) if servers else None
 
     def capabilities(self, principal: Principal = ANYBODY, *, modern: bool = False) -> dict[str, Any]:
         """What to advertise to this client: what its servers offer, and what those that were not up yet may offer."""

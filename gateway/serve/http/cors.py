@@ -1,4 +1,4 @@
-"""Lets web pages of other origins that the operator names call `/mcp` and `/v1` from a browser (Fetch, "CORS protocol").
+"""Lets web pages of origins that the operator names call `/mcp` and `/v1` from a browser (Fetch, "CORS protocol").
 
 Answers their preflights, which carry no credential, and adds to every answer the headers without which a browser hides
 it from the page, refusals included. Nothing changes for other origins: `HostGuard` refuses them. Cookies are never
@@ -62,7 +62,7 @@ def _is_served(path: str) -> bool:
 
 
 def _preflight_answer(origin: str, headers: dict[str, str]) -> Response:
-    """What a browser may send: any header that it asks for, since tools may name headers of their own (`Mcp-Param-`)."""
+    """What a browser may send: any header that it asks for, since tools may name their own (`Mcp-Param-...`)."""
     asked = headers.get("access-control-request-headers", "")
     allowed = {
         "Access-Control-Allow-Origin": origin,
