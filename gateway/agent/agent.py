@@ -15,7 +15,7 @@ from gateway.agent.choice import FREE, ToolChoice, check_choice
 from gateway.agent.context_advice import larger_context
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, ToolFinished
-from gateway.agent.history import begun_text, check_size, tool_definitions, without_volatile
+from gateway.agent.history import begun_text, check_size, tool_definitions, with_tool_names, without_volatile
 from gateway.agent.late_system import in_their_places
 from gateway.agent.offers import EVERY_TOOL, ToolOffers, ToolScope, is_heavy
 from gateway.agent.prompt import begin
@@ -88,13 +88,15 @@ class Agent:
         ready = self._pool.ready(model)
         if options:
             ready = ready.with_options(checked_options(options, ready.token_map, "chat_template_kwargs"))
+        names = frozenset(tool.name for tool in client_tools)
+        if not bare and (aliases := self._calls.offers.aliases(principal, besides=names)):
+            choice, messages = choice.renamed(aliases), with_tool_names(messages, aliases)
         ours = () if bare else self._calls.offers.to(principal, ready.facts.context, choice.names or (), gateway_tools)
         tools = _merged(ours, client_tools)
         check_choice(choice, tools)
         check_size(messages, ready.facts.context)
         messages, begun = (messages[:-1], begun_text(messages)) if continues else (messages, "")
         messages, unreadable = with_readable_calls(without_volatile(messages, self._volatile))
-        names = frozenset(tool.name for tool in client_tools)
 
         def owner_of(tool: str) -> str | None:
             return None if tool in names else self._calls.offers.server_of(tool)

@@ -121,7 +121,7 @@ class CallRunner:
         try:
             arguments = _arguments(call.arguments, _allowed(call.name, offered, allows))
             if call.name == finder.SEARCH:
-                found = await anyio.to_thread.run_sync(finder.search, self._proxy.tools(principal), arguments)
+                found = await anyio.to_thread.run_sync(finder.search, self.offers.entries(principal), arguments)
                 return Answered(call, CallOutcome(found, ending_of(found)), time.perf_counter() - started)
             if call.name == finder.CALL:
                 call, arguments = self._found(call, principal)
@@ -142,7 +142,7 @@ class CallRunner:
     def _found(self, call: CallClosed, principal: Principal) -> tuple[CallClosed, dict[str, Any]]:
         """The call of a tool that a search found, as if the model had named it. Raises only what `call` catches."""
         name, inner = finder.called(call.name, call.arguments)
-        tool = next((spec_of(each.definition) for each in self._proxy.tools(principal) if each.name == name), None)
+        tool = next((spec_of(each.definition) for each in self.offers.entries(principal) if each.name == name), None)
         if tool is None:
             raise UnknownTool(f"there is no tool {name!r}; {finder.SEARCH} finds those that there are")
         return replace(call, name=name, arguments=inner), _arguments(inner, tool)

@@ -5,7 +5,7 @@ decides for itself is held, where the configuration asks for it, from the token 
 or without it, it writes freely. Knows nothing of engines or streams.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
@@ -50,6 +50,10 @@ class ToolChoice:
     def allows(self, name: str) -> bool:
         """Whether a tool may be called."""
         return self.may_call and (self.names is None or name in self.names)
+
+    def renamed(self, names: Mapping[str, str]) -> "ToolChoice":
+        """Return the same choice with other names for some tools."""
+        return self if self.names is None else replace(self, names=tuple(names.get(each, each) for each in self.names))
 
     def after_first(self) -> "ToolChoice":
         """Return the choice for the generations after the first: no call is required any more."""

@@ -84,3 +84,20 @@ def without_volatile(messages: Sequence[Message], volatile: re.Pattern[str] | No
         elif content.strip():
             kept.append({**message, "content": content})
     return kept
+
+
+def with_tool_names(messages: Sequence[Message], names: Mapping[str, str]) -> Sequence[Message]:
+    """The messages with other names for some tools, in calls and in their results."""
+    return [_with_names(message, names) for message in messages]
+
+
+def _with_names(message: Message, names: Mapping[str, str]) -> Message:
+    changed = dict(message)
+    if calls := message.get("tool_calls"):
+        changed["tool_calls"] = [{**call, "function": _named(call["function"], names)} for call in calls]
+    return _named(changed, names) if message.get("role") == "tool" else changed
+
+
+def _named(holder: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    name: object = holder.get("name")
+    return {**holder, "name": names.get(name, name)} if isinstance(name, str) else dict(holder)

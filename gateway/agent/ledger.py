@@ -36,7 +36,7 @@ class Ledger:
                 method="tools/call",
                 outcome=outcome,
                 server=self.server_of(finished.name),
-                tool=finished.name,
+                tool=self._public_name(finished.name),
                 map=map_id,
                 source=source,
                 bytes_in=len(finished.arguments.encode("utf-8", "replace")),
@@ -59,7 +59,7 @@ class Ledger:
                 method="tools/call",
                 outcome="cancelled",
                 server=self.server_of(call.name),
-                tool=call.name,
+                tool=self._public_name(call.name),
                 bytes_in=len(call.arguments.encode("utf-8", "replace")),
                 duration_ms=(seconds or 0.0) * 1000,
                 request_id=call.id,
@@ -69,7 +69,10 @@ class Ledger:
 
     def server_of(self, name: str) -> str | None:
         """The server of a tool; None where there is no such tool."""
-        return next((entry.server for entry in self._proxy.tools() if entry.name == name), None)
+        return next((entry.server for entry in self._proxy.model_tools() if entry.name == name), None)
+
+    def _public_name(self, name: str) -> str:
+        return next((entry.alias_of or name for entry in self._proxy.model_tools() if entry.name == name), name)
 
 
 def _read(arguments: str) -> Mapping[str, Any]:

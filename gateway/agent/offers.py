@@ -30,7 +30,7 @@ class ToolScope:
         if entry.server not in self.servers:
             return False
         names = self.servers[entry.server]
-        return names is None or entry.name in names or entry.tool in names
+        return names is None or not names.isdisjoint((entry.name, entry.tool, entry.alias_of))
 
 
 EVERY_TOOL: Final = ToolScope()
@@ -46,7 +46,7 @@ class ToolOffers:
 
     def entries(self, principal: Principal) -> Sequence[ToolEntry]:
         """The tools that can be called now on a principal's behalf, with their servers."""
-        return self._proxy.tools(principal)
+        return self._proxy.model_tools(principal)
 
     def servers(self, principal: Principal) -> frozenset[str]:
         """Names of the servers that a principal may see."""
@@ -54,7 +54,7 @@ class ToolOffers:
 
     def specs(self, principal: Principal = ANYBODY, scope: ToolScope = EVERY_TOOL) -> tuple[ToolSpec, ...]:
         """The tools that can be called now on a principal's behalf, as the parser and the grammar take them."""
-        return tuple(spec_of(entry.definition) for entry in self._proxy.tools(principal) if scope.holds(entry))
+        return tuple(spec_of(entry.definition) for entry in self.entries(principal) if scope.holds(entry))
 
     def to(
         self, principal: Principal, context: int, named: Collection[str] = (), scope: ToolScope = EVERY_TOOL
@@ -67,7 +67,7 @@ class ToolOffers:
             named: tools that the request names; they are always offered.
             scope: the tools that the request wants to see. A request that chooses servers gets no search tool.
         """
-        entries = self._proxy.tools(principal)
+        entries = self.entries(principal)
         if scope.servers is not None or not self._are_searched(entries, context):
             return self.specs(principal, scope)
         return (*_FINDERS, *(spec_of(tool.definition) for tool in entries if tool.name in named))
@@ -75,7 +75,12 @@ class ToolOffers:
     def approval_rule(self) -> Callable[[ToolEntry], bool]:
         """Return what says whether the operator wants calls of a tool approved, by the settings in force now."""
         settings = self._proxy.config.approvals
-        return lambda entry: why_asked(settings, entry.name, entry.definition) is not None
+        return lambda entry: why_asked(settings, entry.alias_of or entry.name, entry.definition) is not None
+
+    def aliases(self, principal: Principal, besides: Collection[str] = ()) -> Mapping[str, str]:
+        """By public name, the aliases of those tools that are offered under one. `besides`: names of other tools."""
+        found = ((each.alias_of, each.name) for each in self.entries(principal))
+        return {public: alias for public, alias in found if public is not None and public not in besides}
 
     def server_of(self, tool: str) -> str | None:
         """The server of a tool, by the tool's public name: the one that has it, or that its prefix names."""

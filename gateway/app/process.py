@@ -95,7 +95,7 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
 
 
 def _is_mcp(scope: Scope) -> bool:
-    return scope["path"] in ("/mcp", "/mcp/")
+    return scope["path"] == "/mcp" or scope["path"].startswith("/mcp/")
 
 
 class _Shortcut:

@@ -18,7 +18,9 @@ from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 
 _EVERY: Final = 1.0
-_LIVE: Final = frozenset({"upstreams", "separator", "prefix", "tool_search", "approvals", "files", "warnings"})
+_LIVE: Final = frozenset(
+    {"upstreams", "views", "separator", "prefix", "tool_search", "safe_names", "approvals", "files", "warnings"}
+)
 """Settings that a running gateway takes over; the rest needs a restart."""
 
 Reread = Callable[[], GatewayConfig]
@@ -109,4 +111,7 @@ def _differs(one: GatewayConfig, other: GatewayConfig, name: str) -> bool:
 
 
 def _taken(config: GatewayConfig) -> tuple[object, ...]:
-    return (config.upstreams, config.separator, config.prefix, config.tool_search, config.approvals)
+    return (
+        *(config.upstreams, config.views, config.separator, config.prefix),
+        *(config.tool_search, config.safe_names, config.approvals),
+    )

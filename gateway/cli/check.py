@@ -20,7 +20,7 @@ from gateway.config.foreign import LISTS
 from gateway.config.load import load_config, written_keys
 from gateway.config.masking import mask_text
 from gateway.config.model import GatewayConfig
-from gateway.config.show import secrets_of, show_config
+from gateway.config.show import NAMES, secrets_of, show_config
 from gateway.config.startable import why_not_startable
 from gateway.observe.escape import escape_text
 
@@ -106,7 +106,7 @@ def chosen(shown: dict[str, Any], written: frozenset[str]) -> dict[str, Any]:
     usual = show_config(GatewayConfig())
     kept: dict[str, Any] = {}
     for name, values in shown.items():
-        if name in ("upstreams", "engines", "warnings", "problems"):
+        if name in ("upstreams", "engines", "views", "warnings", "problems"):
             kept[name] = values
         elif not isinstance(values, dict):
             if name in written or values != usual[name]:
@@ -152,8 +152,10 @@ def print_sections(console: Console, shown: dict[str, Any]) -> None:
             _print_section(console, name, shown[name], usual[name])
     for name, engine in shown.get("engines", {}).items():
         _print_section(console, f"engines.{name}", engine, usual["engine"])
-    if "separator" in shown:
-        _print_section(console, "names", {"separator": shown["separator"]}, {"separator": usual["separator"]})
+    for name, view in shown.get("views", {}).items():
+        _print_section(console, f"views.{name}", view, {})
+    if names := {key: shown[key] for key in NAMES if key in shown}:
+        _print_section(console, "names", names, usual)
     for warning in shown["warnings"]:
         console.print(Text(f"! {escape_text(warning)}", style="yellow"))
     for problem in shown["problems"]:

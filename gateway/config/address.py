@@ -56,3 +56,18 @@ def ascii_host(host: str) -> str:
     if len(name) > _LONGEST_NAME or " " in name or not name.isprintable():
         raise ValueError("not a valid host name")
     return name
+
+
+def origin_of(url: str) -> str | None:
+    """The origin that `http(s)://HOST[:PORT]` names, as browsers write it; None if the text is anything else."""
+    try:
+        parts = urlsplit(url)
+        exact = not (parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc)
+        if not exact or not is_http_url(url):
+            return None
+        name = ascii_host(parts.hostname or "")
+    except ValueError:
+        return None
+    host = f"[{name}]" if ":" in name else name
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    return f"{parts.scheme}://{host}" + ("" if parts.port in (None, usual) else f":{parts.port}")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.config.masking import MASK, sounds_secret
-from gateway.config.settings import EngineSection, Settings
+from gateway.config.settings import EngineSection, Settings, ViewSection
 from gateway.config.upstream_section import UpstreamSection
 from gateway.errors import ConfigError
 
@@ -38,7 +38,11 @@ _EXPECTED: Final = {
 }
 """Descriptions for errors where the library's message names Python's types instead of the file's."""
 _ENGINE_FORMS: Final = "'embedded', 'none', the URL of a server or a table of settings"
-_NAMED: Final[dict[str, type[BaseModel]]] = {"upstreams": UpstreamSection, "engines": EngineSection}
+_NAMED: Final[dict[str, type[BaseModel]]] = {
+    "upstreams": UpstreamSection,
+    "engines": EngineSection,
+    "views": ViewSection,
+}
 """Tables of tables that a person names."""
 _LONGEST: Final = 60
 """Characters of a wrong value that a message shows."""

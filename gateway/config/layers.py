@@ -22,6 +22,7 @@ _SHORT: Final = {f"{PREFIX}TOKEN": ("serve", "token"), VARIABLE: ("console", "to
 _LISTS = {
     ("tokens", "maps"),
     ("serve", "allowed_hosts"),
+    ("serve", "cors_origins"),
     ("serve", "trusted_proxies"),
     ("serve", "oauth", "algorithms"),
     ("serve", "oauth", "scopes"),
@@ -75,7 +76,14 @@ def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, li
         ):
             continue
         path = _SHORT.get(name) or tuple(name.removeprefix(PREFIX).lower().split("__"))
-        if len(path) == 1 and path[0] not in {"engine", "separator", "prefix", "tool_search", "mcp_config"}:
+        if len(path) == 1 and path[0] not in {
+            "engine",
+            "separator",
+            "prefix",
+            "tool_search",
+            "safe_names",
+            "mcp_config",
+        }:
             meant = suggest_key(path[0])
             warnings.append(f"environment variable {name!r} is not a setting: {meant} (nested keys take '__')")
             continue
@@ -87,6 +95,8 @@ def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, li
             raise ConfigError(
                 f"environment variable {name!r}: several engines can be set only in a file: [engines.NAME]"
             )
+        if path[0] == "views":
+            raise ConfigError(f"environment variable {name!r}: views can be set only in a file: [views.NAME]")
         value = [part.strip() for part in text.split(",") if part.strip()] if path in _LISTS else text
         values = _spell_out(_nest(path, value))
         layer = merge_layers(layer, check_settings(values, name, strict=False, is_one_setting=True))

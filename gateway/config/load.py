@@ -9,10 +9,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gateway.config.access import build_audit, build_oauth, build_telemetry, build_trajectories
-from gateway.config.address import is_loopback
+from gateway.config.address import is_loopback, origin_of
 from gateway.config.approvals import build_approvals
 from gateway.config.connections import ConnectionsConfig, read_networks
 from gateway.config.console import ConsoleConfig
@@ -33,9 +34,11 @@ from gateway.config.model import (
     LimitsConfig,
     ServeConfig,
     TokensConfig,
+    ViewConfig,
 )
 from gateway.config.replicas import build_replicas
 from gateway.config.server_files import Broken, foreign_servers, join_servers, own_servers
+from gateway.config.servers import NAME
 from gateway.config.shared import build_shared
 from gateway.config.source import read_toml
 from gateway.config.wire import build_wire
@@ -44,6 +47,8 @@ from gateway.errors import ConfigError
 
 OWN_FILE: Final = "codec-gateway.toml"
 KEYS_FILE: Final = "keys.toml"
+_SHOWN: Final = 100
+"""Characters of a wrong value that an error shows."""
 
 
 class _Files(NamedTuple):
@@ -136,9 +141,11 @@ def _load(
         replicas=replicas,
         shared=build_shared(layer.get("shared", {}), alone=replicas.address is None and serve.workers == 1),
         console=replace(ConsoleConfig(), **layer.get("console", {})),
+        views=_build_views(layer.get("views", {})),
         separator=separator,
         prefix=layer.get("prefix", GatewayConfig().prefix),
         tool_search=layer.get("tool_search", GatewayConfig().tool_search),
+        safe_names=layer.get("safe_names", GatewayConfig().safe_names),
         files=(*(path for path in (toml_file, list_file) if path is not None), *manifest_paths(upstreams)),
     )
     return replace(config, warnings=(*warnings, *_notice(config)))
@@ -176,6 +183,7 @@ def _build_tokens(values: Layer) -> TokensConfig:
 def _build_serve(values: Layer, folder: Path) -> ServeConfig:
     built = {
         "allowed_hosts": tuple(values.get("allowed_hosts", ())),
+        "cors_origins": tuple(map(_read_origin, values.get("cors_origins", ()))),
         "keys": _maybe_path(values.get("keys")) or folder / KEYS_FILE,
         "oauth": build_oauth(values.get("oauth", {})),
         "connections": replace(ConnectionsConfig(), **values.get("connections", {})),
@@ -187,10 +195,34 @@ def _build_serve(values: Layer, folder: Path) -> ServeConfig:
     return serve
 
 
+def _build_views(written: Layer) -> Mapping[str, ViewConfig]:
+    for name in written:
+        if NAME.fullmatch(name) is None:
+            raise ConfigError(f"views.{name[:_SHOWN]}: a view's name must have 1 to 64 letters, digits, '_' and '-'")
+    views = {name: {key: tuple(each) for key, each in view.items()} for name, view in written.items()}
+    return MappingProxyType({name: ViewConfig(**view) for name, view in views.items()})
+
+
+def _read_origin(text: str) -> str:
+    origin = origin_of(text)
+    if origin is None:
+        raise ConfigError(
+            f"serve.cors_origins: {text[:_SHOWN]!r} is no origin: expected http://HOST or https://HOST, with or "
+            "without :PORT"
+        )
+    return origin
+
+
 def _notice(config: GatewayConfig) -> list[str]:
     found: list[str] = []
     if not config.upstreams and not config.has_engine:
         found.append("no MCP server and no engine is configured: there is nothing to serve")
+    names = {each.name for each in config.upstreams}
+    for name, view in config.views.items():
+        if missing := [each for each in view.servers if each not in names]:
+            found.append(f"views.{name}.servers: there is no server {', '.join(map(repr, missing))}")
+        if name in names and view.servers != (name,):
+            found.append(f"views.{name}: /mcp/{name} serves this view, and not the server of that name")
     if not is_loopback(config.serve.admin_host):
         found.append(f"serve.admin_host {config.serve.admin_host!r} is not loopback, and its pages need no key")
     return found

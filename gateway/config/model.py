@@ -61,7 +61,10 @@ class UpstreamConfig:
     """Program to run."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=_no_strings)
-    """Added to the few variables that a child inherits (HOME, PATH, ...)."""
+    """Added to the variables that a child inherits."""
+    inherit_env: bool | tuple[str, ...] = ()
+    """Names and patterns of more variables to inherit than usual (`inherited.py`); true: all; false: only the few that
+    a program needs to run."""
     cwd: Path | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=_no_strings)
@@ -201,6 +204,20 @@ def _no_engines() -> Mapping[str, EngineConfig]:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewConfig:
+    """A part of the gateway that is served at `/mcp/NAME`."""
+
+    servers: tuple[str, ...] = ()
+    """Names of its servers; empty: all."""
+    tools: tuple[str, ...] = ()
+    """Patterns of the public names of its tools; empty: all of its servers."""
+
+
+def _no_views() -> Mapping[str, ViewConfig]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
 class AgentConfig:
     """How /v1 answers."""
 
@@ -271,6 +288,8 @@ class ServeConfig:
     """Bearer token that every client must send; required beyond loopback."""
     allowed_hosts: tuple[str, ...] = ()
     """Host headers accepted besides the loopback names (DNS rebinding)."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins of web pages that may call `/mcp` and `/v1` from a browser."""
     keys: Path | None = None
     """File of the API keys; it need not exist. None: keys are not looked for."""
     oauth: OAuthConfig | None = None
@@ -308,6 +327,8 @@ class GatewayConfig:
     console: ConsoleConfig = field(default_factory=ConsoleConfig)
     worker: WorkerConfig | None = None
     """Which of several processes on one machine this is; None: it is the only one, or their parent."""
+    views: Mapping[str, ViewConfig] = field(default_factory=_no_views)
+    """Parts of the gateway by name, each served at `/mcp/NAME`."""
     separator: str = "__"
     """Stands between server and tool in a public tool name."""
     prefix: PrefixPolicy = "auto"
@@ -315,6 +336,8 @@ class GatewayConfig:
     tool_search: bool | Literal["auto"] = "auto"
     """Whether two tools that find and call all others are offered in their place; `auto`: only on `/v1`, if the
     definitions of all would take too much of the context."""
+    safe_names: bool | Literal["auto"] = "auto"
+    """Whether tools whose names model APIs refuse are offered under aliases; `auto`: only on `/v1`."""
     files: tuple[Path, ...] = ()
     """Files that were read, and are to be read again when they change."""
     warnings: tuple[str, ...] = ()

@@ -24,6 +24,7 @@ from gateway.config.settings import (
     Settings,
     TokensSection,
     UpstreamSection,
+    ViewSection,
 )
 from gateway.config.shared import SharedSection
 from gateway.config.upstream_section import CredentialsSection, RegistrySection
@@ -153,6 +154,7 @@ def render_page() -> str:
         ("replicas", ReplicasSection),
         ("shared", SharedSection),
         ("console", ConsoleSection),
+        ("views.NAME", ViewSection),
         ("upstreams.NAME", UpstreamSection),
         ("upstreams.NAME.oauth", CredentialsSection),
     ):

@@ -84,6 +84,12 @@ class ServeSection(Section):
         description="Host names by which clients may reach the gateway, besides those of loopback: `name` or "
         "`name:port`.",
     )
+    cors_origins: list[str] = Field(
+        default=[],
+        description="Origins of web pages that may call `/mcp` and `/v1` from a browser (CORS), such as "
+        "`http://localhost:6274` for the MCP Inspector: `http://HOST`, `https://HOST` or with `:PORT`. "
+        "They need a credential like any other client.",
+    )
     keys: str | None = Field(
         default=None, description="File with the API keys; unset: `keys.toml` beside the configuration."
     )

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from gateway.config.address import is_http_url
 from gateway.config.expand import Expander
+from gateway.config.inherited import inherited
 from gateway.config.manifests import check_endpoint, read_manifest_place, state_of_manifest
 from gateway.config.masking import sounds_secret
 from gateway.config.model import ClientCredentials, UpstreamConfig
@@ -97,12 +98,16 @@ class ServerReader:
         args = tuple(texts.expand(f"args[{i}]", arg) for i, arg in enumerate(entry.get("args", [])))
         texts.secrets.update(_secret_arguments(args))
         env = texts.expand_all("env", entry.get("env", {}))
-        texts.secrets.update(value for key, value in env.items() if value and sounds_secret(key))
+        wanted = entry.get("inherit_env", ())
+        inherit = wanted if isinstance(wanted, bool) else tuple(wanted)
+        known = {**inherited(inherit, self.expander.environ), **env}
+        texts.secrets.update(value for key, value in known.items() if value and sounds_secret(key))
         return UpstreamConfig(
             name=name,
             command=texts.expand("command", str(command)),
             args=args,
             env=env,
+            inherit_env=inherit,
             cwd=self._folder(texts, entry.get("cwd")),
             secrets=frozenset(texts.secrets),
             **_policies(entry),

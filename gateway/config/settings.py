@@ -250,6 +250,17 @@ class LimitsSection(Section):
     )
 
 
+class ViewSection(Section):
+    """`[views.NAME]`: a part of the gateway, served at `/mcp/NAME`."""
+
+    servers: list[str] = Field(default=[], description="Names of the servers in the view; empty: all.")
+    tools: list[str] = Field(
+        default=[],
+        description="Patterns (`*`, `?`) for the tools in the view, by their public names; empty: all of its servers. "
+        "Prompts and resources are those of its servers.",
+    )
+
+
 class Settings(Section):
     """The whole of codec-gateway.toml."""
 
@@ -272,6 +283,12 @@ class Settings(Section):
         "tools would take more than a quarter of the engine's context; the gateway does not know the "
         "context of MCP clients.",
     )
+    safe_names: bool | Literal["auto"] = Field(
+        default=GatewayConfig().safe_names,
+        description="Whether a tool is offered under an alias if model APIs refuse its name: they take 1 to 64 "
+        "letters, digits, `_` and `-`. The alias is what can be read of the name, and a digest of it. `true`: to MCP "
+        "clients and on `/v1`. `false`: never. `auto`: only on `/v1`; MCP clients see the public name.",
+    )
     engine: EngineSection = EngineSection()
     engines: dict[str, EngineSection] = Field(default={})
     agent: AgentSection = AgentSection()
@@ -287,4 +304,5 @@ class Settings(Section):
     replicas: ReplicasSection = ReplicasSection()
     shared: SharedSection = SharedSection()
     console: ConsoleSection = ConsoleSection()
+    views: dict[str, ViewSection] = Field(default={})
     upstreams: dict[str, UpstreamSection] = Field(default={})

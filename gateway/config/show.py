@@ -7,10 +7,13 @@ whose name sounds secret. It decides nothing about layout.
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from gateway.config.masking import MASK, mask_text, mask_value
 from gateway.config.model import GatewayConfig, UpstreamConfig
+
+NAMES: Final = ("separator", "prefix", "safe_names")
+"""The settings that decide by which names clients and models know tools."""
 
 
 def secrets_of(config: GatewayConfig) -> frozenset[str]:
@@ -46,9 +49,10 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
         for name, each in config.engines.items()
     }
     return {
-        "separator": config.separator,
+        **{name: getattr(config, name) for name in NAMES},
         **sections,
         **({"engines": engines} if engines else {}),
+        **({"views": {name: asdict(view) for name, view in config.views.items()}} if config.views else {}),
         "upstreams": {upstream.name: _show_upstream(upstream, secrets) for upstream in config.upstreams},
         "warnings": [mask_text(warning, secrets) for warning in config.warnings],
     }
@@ -67,6 +71,7 @@ def _show_upstream(upstream: UpstreamConfig, secrets: frozenset[str]) -> dict[st
         "command": mask_text(upstream.command or "", secrets),
         "args": [mask_text(arg, secrets) for arg in upstream.args],
         "env": {name: mask_value(name, value, secrets) for name, value in upstream.env.items()},
+        "inherit_env": upstream.inherit_env if isinstance(upstream.inherit_env, bool) else list(upstream.inherit_env),
         "cwd": None if upstream.cwd is None else mask_text(str(upstream.cwd), secrets),
     }
 

@@ -37,7 +37,14 @@ class UpstreamSection(Section):
     command: str | None = Field(default=None, description="Program to run.")
     args: list[str] = Field(default=[], description="Its arguments.")
     env: dict[str, str] = Field(
-        default={}, description="Environment variables that it gets, besides HOME, PATH and a few others."
+        default={}, description="Environment variables that it gets, besides those that it inherits."
+    )
+    inherit_env: bool | list[str] = Field(
+        default=[],
+        description="Variables of the gateway's own environment that it inherits, as names or patterns (`*`, `?`), "
+        "besides HOME, PATH and the like, and those for proxies and certificates (`HTTPS_PROXY`, "
+        "`NO_PROXY`, `SSL_CERT_FILE`, `NODE_EXTRA_CA_CERTS` and others). `true`: all; `false`: none for "
+        "proxies and certificates either. The gateway's own (`CODEC_...`) only by their whole names.",
     )
     cwd: str | None = Field(default=None, description="Folder in which it runs; unset: the gateway's own.")
     url: str | None = Field(default=None, description="Address of a server that speaks Streamable HTTP.")

@@ -25,9 +25,16 @@ class Principal:
     """Names of the servers they may use; None: all."""
     tools: tuple[str, ...] | None = None
     """Patterns (`fnmatch`, case-sensitive) of the public tool names they may use; None: all."""
+    within: tuple[str, ...] | None = None
+    """Patterns of which one must fit as well: those of the view through which they came; None: there is none."""
     alone: bool = field(default=False, compare=False)
     """Whether they may use every bound in full, not only a share: nobody else can be told apart from them, or they are
     the operator."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there may be a server or a tool that they may not use."""
+        return not (self.servers is None and self.tools is None and self.within is None)
 
     def sees(self, server: str) -> bool:
         """Whether the server exists for them at all."""
@@ -35,9 +42,10 @@ class Principal:
 
     def may_call(self, server: str, tool: str) -> bool:
         """Whether they may list and call this tool, by its public name."""
-        if self.servers is None and self.tools is None:
+        if not self.is_limited:
             return True
-        return self.sees(server) and (self.tools is None or any(fnmatchcase(tool, each) for each in self.tools))
+        patterns = [each for each in (self.tools, self.within) if each is not None]
+        return self.sees(server) and all(any(fnmatchcase(tool, each) for each in some) for some in patterns)
 
 
 ANYBODY: Final = Principal("anonymous", alone=True)

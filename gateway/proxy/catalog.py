@@ -1,17 +1,18 @@
 """What all servers offer together: the merged tools, and which server owns a name or a resource.
 
-Turns the servers' lists as last seen into entries under public names, and a public name or a URI into its owner. Two
-things with the same public name or URI are a `Clash`: the first keeps it, the other is hidden, and the clash is logged.
-A clash of names at the start stops the gateway. It asks no server: it reads what the sessions have listed.
+Turns the servers' lists as last seen into entries under public names, and a public name into its owner. Two things
+with the same public name are a `Clash`: the first keeps it, the other is hidden, and the clash is logged; at the start
+it stops the gateway. URIs never clash (`public_uris.py`). It asks no server: it reads what the sessions have listed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gateway.observe.logs import get_logger
+from gateway.proxy.aliases import Aliases
 from gateway.proxy.naming import Naming, ToolEntry
+from gateway.proxy.public_uris import PublicUris
 from gateway.proxy.upstream.listing import Listed
 from gateway.proxy.uris import UriClaims
 
@@ -23,14 +24,12 @@ _NAMED: Final = 100
 _WAYS_OUT: Final = {
     "tool": 'rename one of the servers or of the tools (`rename`), or set `prefix = "always"`',
     "prompt": 'rename one of the servers, set `prefix = "always"`, or leave one of them out (`exclude`)',
-    "resource": "the first keeps it, and the other's is hidden; leave one of them out (`exclude`)",
-    "resource template": "the first keeps it, and the other's is hidden; leave one of them out (`exclude`)",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Two things with the same public name or URI."""
+    """Two things with the same public name."""
 
     what: str
     name: str
@@ -39,17 +38,7 @@ class Clash:
     hidden: str
     """The server whose thing is hidden; the same as `kept` if two of its own tools were renamed alike."""
 
-    @property
-    def ends_start(self) -> bool:
-        """Whether it stops the start: the operator can change public names, but not URIs, which the servers choose."""
-        return self.what in ("tool", "prompt")
-
     def __str__(self) -> str:
-        if self.what == "overlap":
-            return (
-                f"resource templates {self.name!r} of the servers {self.kept!r} and {self.hidden!r} fit the same URIs, "
-                f"and the first server keeps those; leave one of the templates out (`exclude`) if that is not meant"
-            )
         who = f"server {self.kept!r} and by server {self.hidden!r}"
         if self.kept == self.hidden:
             who = f"server {self.kept!r} twice"
@@ -66,12 +55,15 @@ class Catalog:
         self._warned: set[Clash] = set()
         self.tools: dict[str, ToolEntry] = {}
         """Tools by public name, in the configuration's order, including those of servers that are away."""
+        self.aliases = Aliases()
         self.uris = UriClaims()
+        self.public_uris = PublicUris(naming.servers, self.uris)
         self.clashes: tuple[Clash, ...] = ()
 
     def name_by(self, naming: Naming) -> None:
         """Use these names from the next `rebuild` on."""
         self.naming = naming
+        self.public_uris = PublicUris(naming.servers, self.uris)
 
     def rebuild(self, lists: Mapping[str, Mapping[str, Listed | None]]) -> None:
         """Merge again. `lists`: each server's tools, prompts, resources and templates as last seen."""
@@ -82,13 +74,7 @@ class Catalog:
             self._add_tools(server, listed.get("tools"), clashes)
             self._add_prompts(server, listed.get("prompts"), prompts, clashes)
         self.uris.replace(self._uris_of(lists))
-        for claim, kept in self.uris.hidden():
-            clashes.append(
-                Clash("resource template" if claim.is_template else "resource", claim.pattern, kept, claim.server)
-            )
-        for kept, other in islice(self.uris.overlaps(), _NAMED):
-            patterns = f"{kept.pattern[:_WORD]} and {other.pattern[:_WORD]}"
-            clashes.append(Clash("overlap", patterns, kept.server, other.server))
+        self.aliases.assign(self.tools)
         self.clashes = tuple(clashes)
         for clash in clashes:
             if len(self._warned) >= _NAMED:
@@ -98,6 +84,20 @@ class Catalog:
                 self._log.warning(str(clash))
                 if len(self._warned) == _NAMED:
                     self._log.warning("further name clashes are not logged; `codec-gateway doctor` lists all of them")
+
+    def under_aliases(self, entries: Sequence[ToolEntry]) -> Sequence[ToolEntry]:
+        """The tools under names that every model API accepts; the same ones if all names are such."""
+        return tuple(map(self._under_alias, entries)) if self.aliases else entries
+
+    def _under_alias(self, entry: ToolEntry) -> ToolEntry:
+        alias = self.aliases.alias_of(entry.name)
+        if alias == entry.name:
+            return entry
+        return replace(entry, name=alias, definition={**entry.definition, "name": alias}, alias_of=entry.name)
+
+    def entry(self, name: str) -> ToolEntry | None:
+        """The tool of this public name or alias; None: nobody listed it."""
+        return self.tools.get(self.aliases.name_of(name))
 
     def _add_tools(self, server: str, listed: Listed | None, clashes: list[Clash]) -> None:
         for entry in self.naming.entries(server, _items(listed)):

@@ -6,14 +6,18 @@ and into calls to everybody who asked to be told, for each list of each server s
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.protocol.messages import INTERNAL_ERROR
-from gateway.proxy.caller import ClientSession, Principal
+from gateway.proxy.caller import ANYBODY, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
+from gateway.proxy.public_uris import Located
+from gateway.proxy.result_uris import rename_in_tool
 from gateway.proxy.shares import ShareRule
+from gateway.proxy.upstream.item_forms import KEYS
 from gateway.proxy.upstream.listing import KINDS, Kind
-from gateway.proxy.upstream.session import ListKind, rpc_error
+from gateway.proxy.upstream.session import UPDATED, ListKind, rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -49,7 +53,7 @@ class ChangeFeed:
         self._shown: _Shown = {}
         self._tool_callbacks: list[Callable[[], None]] = []
         self._callbacks: dict[object, Callable[[ListChange], None]] = {}
-        self._watchers: dict[tuple[str, str], dict[object, Callable[[str], None]]] = {}
+        self._watchers: dict[Located, dict[object, Callable[[], None]]] = {}
 
     def on_tools_changed(self, callback: Callable[[], None]) -> None:
         """See `Proxy.on_tools_changed`."""
@@ -62,33 +66,34 @@ class ChangeFeed:
         return lambda: self._callbacks.pop(key, None) and None
 
     async def watch(
-        self, owned: Sequence[tuple[str, str]], principal: Principal, updated: Callable[[str], None]
+        self, wanted: Sequence[tuple[Located, str]], principal: Principal, updated: Callable[[str], None]
     ) -> Callable[[], None]:
-        """See `Proxy.watch`. `owned`: pairs of a server and a URI that it owns."""
-        if (over := self._shares.take(principal, len(owned))) is not None:
+        """See `Proxy.watch`. `wanted`: resources, each with the URI by which the client knows it."""
+        if (over := self._shares.take(principal, len(wanted))) is not None:
             raise rpc_error(INTERNAL_ERROR, over.message)
-        key = object()
-        watched = list(owned)
-        for server, uri in owned:
-            self._upstreams[server].follower.want(uri)
-            self._watchers.setdefault((server, uri), {})[key] = updated
+        watched: list[tuple[Located, object]] = []
+        for located, uri in wanted:
+            key = object()
+            self._upstreams[located.server].follower.want(located.uri)
+            self._watchers.setdefault(located, {})[key] = partial(updated, uri)
+            watched.append((located, key))
 
         def stop() -> None:
             while watched:
-                server, uri = watched.pop()
+                located, key = watched.pop()
                 self._shares.give_back(principal)
-                self._watchers[server, uri].pop(key, None)
-                if not self._watchers[server, uri]:
-                    del self._watchers[server, uri]
+                self._watchers[located].pop(key, None)
+                if not self._watchers[located]:
+                    del self._watchers[located]
                 # A server that a reload removed has no subscription to end.
-                if server in self._upstreams:
-                    self._upstreams[server].follower.drop(uri)
+                if located.server in self._upstreams:
+                    self._upstreams[located.server].follower.drop(located.uri)
 
         try:
             # Every change after `watch` returns must be reported, so wait until the servers know.
-            for server, uri in owned:
-                if server in self._upstreams:
-                    await self._upstreams[server].follower.settled(uri)
+            for located, _ in wanted:
+                if located.server in self._upstreams:
+                    await self._upstreams[located.server].follower.settled(located.uri)
         except BaseException:
             stop()
             raise
@@ -123,23 +128,37 @@ class ChangeFeed:
 
     def resource_updated(self, server: str, uri: str) -> None:
         """A resource that a main session watches has changed (`Listener`)."""
-        for callback in list(self._watchers.get((server, uri), {}).values()):
-            callback(uri)
+        for callback in list(self._watchers.get(Located(server, uri), {}).values()):
+            callback()
+
+    def own_resource_updated(self, server: str, params: Mapping[str, Any], session: ClientSession) -> None:
+        """A resource that a client watches on its own session has changed (`Listener`)."""
+        uri: object = params.get("uri")
+        if isinstance(uri, str):
+            public = self._catalog.public_uris.public(server, uri, session.principal)
+            session.notified(UPDATED, {**params, "uri": public})
 
     def _see(self) -> _Shown:
         """What clients can see now. A server that is not there has no entry; an empty list counts as none."""
         shown: _Shown = {}
+        public = self._catalog.public_uris
         for name, upstream in self._upstreams.items():
             if not upstream.available:
                 continue
             naming = self._catalog.naming
             named = [(naming.prompt(name, item["name"]), item) for item in self._items(upstream, "prompts")]
             prompts = [pair for pair in named if pair[0] is not None]
-            resources = [item for item in self._items(upstream, "resources") if naming.shows(name, item["uri"])]
-            templates = [i for i in self._items(upstream, "templates") if naming.shows(name, i["uriTemplate"])]
-            shown[name, "tools"] = [entry.definition for entry in self.offered if entry.server == name] or None
+            resources = [
+                (public.public(name, item[KEYS[kind]], ANYBODY, is_template=kind == "templates"), item)
+                for kind in ("resources", "templates")
+                for item in self._items(upstream, kind)
+                if naming.shows(name, item[KEYS[kind]])
+            ]
+            rename = partial(public.public, name, principal=ANYBODY)
+            tools = [rename_in_tool(entry.definition, rename) for entry in self.offered if entry.server == name]
+            shown[name, "tools"] = tools or None
             shown[name, "prompts"] = prompts or None
-            shown[name, "resources"] = resources + templates or None
+            shown[name, "resources"] = resources or None
         return shown
 
     def _items(self, upstream: Upstream, kind: Kind) -> Sequence[dict[str, Any]]:

@@ -83,7 +83,8 @@ class DefinitionCosts:
 def definition_text(entry: ToolEntry) -> str:
     """A tool as chat templates write it for a model: in OpenAI's form, as JSON."""
     function: dict[str, Any] = {
-        "name": entry.name,
+        # An alias is about as long, and one definition is to be counted once.
+        "name": entry.alias_of or entry.name,
         "description": entry.definition.get("description") or "",
         "parameters": entry.definition.get("inputSchema") or {},
     }

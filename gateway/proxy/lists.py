@@ -6,6 +6,7 @@ is kept in the form in which it is sent, as long as every server's list is the s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -17,6 +18,8 @@ from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import Naming
 from gateway.proxy.offers import list_result
+from gateway.proxy.result_uris import rename_in_tool
+from gateway.proxy.upstream.item_forms import KEYS
 from gateway.proxy.upstream.listing import Kind, Listed
 from gateway.proxy.upstream.members import Member
 from gateway.proxy.upstream.upstream import Upstream
@@ -57,9 +60,8 @@ class Lists:
         """Return the result of a list request, in the caller's era."""
         answers = await self._ask_all(kind, upstreams, caller)
         principal = caller.principal
-        # Who owns a URI depends on what other servers list, and can differ even between principals with equal rights.
-        who = (principal.servers, principal.tools) if kind in ("tools", "prompts") else principal
-        key = (kind, caller.modern, who, self._catalog.naming, self._catalog.uris.version)
+        rights = (principal.servers, principal.tools, principal.within)
+        key = (kind, caller.modern, rights, self._catalog.naming, self._catalog.uris.version)
         kept = self._kept.get(key)
         if kept is None or not kept.result.written_bytes:
             self._make_room()
@@ -114,15 +116,17 @@ class Lists:
     def _named(
         self, kind: Kind, upstream: Upstream, listed: Listed, principal: Principal
     ) -> list[tuple[str, dict[str, Any]]]:
-        server = upstream.config.name
+        server, public = upstream.config.name, self._catalog.public_uris.public
         if kind == "tools":
             entries = self._catalog.naming.entries(server, listed.items)
-            return [(entry.name, entry.definition) for entry in entries if principal.may_call(server, entry.name)]
+            rename = partial(public, server, principal=principal)
+            seen = [entry for entry in entries if principal.may_call(server, entry.name)]
+            shown = self._catalog.under_aliases(seen) if self._catalog.naming.shows_aliases else seen
+            return [(entry.name, rename_in_tool(entry.definition, rename)) for entry in shown]
         if kind == "prompts":
             named = [(self._catalog.naming.prompt(server, item["name"]), item) for item in listed.items]
             return [(name, {**item, "name": name}) for name, item in named if name is not None]
-        key = "uri" if kind == "resources" else "uriTemplate"
-        shown = [(item[key], item) for item in listed.items if self._catalog.naming.shows(server, item[key])]
-        owner = self._catalog.uris.owner if kind == "resources" else self._catalog.uris.lister
-        # What only this client's own session listed has no owner in the catalog.
-        return [pair for pair in shown if owner(pair[0], principal) in (server, None)]
+        key = KEYS[kind]
+        seen = [item for item in listed.items if self._catalog.naming.shows(server, item[key])]
+        uris = [public(server, item[key], principal, is_template=kind == "templates") for item in seen]
+        return [(uri, {**item, key: uri}) for uri, item in zip(uris, seen, strict=True)]

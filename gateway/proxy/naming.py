@@ -6,7 +6,7 @@ choice and stays as it is. What the operator excluded has no public name. Pure: 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -32,6 +32,8 @@ class ToolEntry:
     """The arguments that a modern HTTP server wants repeated in headers."""
     words: dict[str, float] = field(default_factory=dict[str, float], compare=False, repr=False)
     """The weight of each of its words in a search, empty until the first one (`tool_search.py`)."""
+    alias_of: str | None = None
+    """The public name, if `name` is an alias of it."""
 
 
 class Naming:
@@ -40,11 +42,18 @@ class Naming:
     def __init__(self, config: GatewayConfig) -> None:
         """Names are prefixed with their server unless the setting `prefix` says otherwise."""
         self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
+        self.shows_aliases = config.safe_names is True
+        """Whether MCP clients see aliases too, not only models on `/v1`."""
         bare = config.prefix == "never" or (config.prefix == "auto" and len(self._upstreams) == 1)
         self._prefixes = {name: "" if bare else _UNSAFE.sub("_", name) + config.separator for name in self._upstreams}
         self._renamed = {
             public: (upstream.name, own) for upstream in config.upstreams for own, public in upstream.rename.items()
         }
+
+    @property
+    def servers(self) -> Collection[str]:
+        """All servers, in the configuration's order."""
+        return self._upstreams.keys()
 
     def prefix(self, server: str) -> str:
         """The prefix of the server's public names; may be empty."""

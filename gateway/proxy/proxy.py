@@ -7,14 +7,15 @@ token ids (`result_tokens.py`), no endpoints and no engine.
 """
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
-from gateway.config.model import GatewayConfig
+from gateway.config.model import GatewayConfig, ViewConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
 from gateway.protocol.annotations import Annotation
@@ -105,8 +106,7 @@ class Proxy:
         self._supervision = self._supervised()
         await self._supervision.__aenter__()
         self._catalog.uris.settle()
-        clashes = [each for each in self._catalog.clashes if each.ends_start]
-        if clashes:
+        if clashes := self._catalog.clashes:
             await self._supervision.__aexit__(None, None, None)
             raise ConfigError("; ".join(map(str, clashes[:5])))
         return self
@@ -148,7 +148,7 @@ class Proxy:
         async with self._reloading:
             taken = await self._registry.exchange(config)
             told: list[tuple[str, ListKind]] = []
-            if (config.tool_search is True) != (self.config.tool_search is True):
+            if _shown_to_clients(config) != _shown_to_clients(self.config):
                 told = [(name, "tools") for name in self._upstreams]
             self.config = config
             self._catalog.name_by(Naming(config))
@@ -244,9 +244,14 @@ class Proxy:
 
     def tools(self, principal: Principal = ANYBODY) -> tuple[ToolEntry, ...]:
         """The tools of the upstreams that are up or asleep, in the configuration's order, then in each server's own."""
-        if principal.servers is None and principal.tools is None:
+        if not principal.is_limited:
             return self._changes.offered
         return tuple(entry for entry in self._changes.offered if principal.may_call(entry.server, entry.name))
+
+    def model_tools(self, principal: Principal = ANYBODY) -> Sequence[ToolEntry]:
+        """The same as `tools`, as models are offered them: under aliases where a model API would refuse a name."""
+        entries = self.tools(principal)
+        return entries if self.config.safe_names is False else self._catalog.under_aliases(entries)
 
     def on_tools_changed(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever what `tools()` returns has changed; it must be quick and must not raise."""
@@ -266,9 +271,16 @@ class Proxy:
         Raises:
             RpcError: too many resources are watched, by this principal or in total.
         """
-        owners = [(self._router.resolver.uri_owner(uri, principal), uri) for uri in uris]
-        owned = [(server, uri) for server, uri in owners if server is not None]
-        return await self._changes.watch(owned, principal, updated)
+        found = [(self._router.resolver.locate(uri, principal), uri) for uri in uris]
+        watched = [(located, uri) for located, uri in found if located is not None]
+        return await self._changes.watch(watched, principal, updated)
+
+    def through_view(self, principal: Principal, name: str) -> Principal | None:
+        """The principal as it sees the gateway at `/mcp/<name>`: a view of the configuration, or else one server; None:
+        there is neither, or it may see nothing of it."""
+        view = self.config.views.get(name) or ViewConfig(servers=(name,))
+        servers = [each for each in view.servers or self._upstreams if each in self._upstreams and principal.sees(each)]
+        return replace(principal, servers=frozenset(servers), within=view.tools or None) if servers else None
 
     def capabilities(self, principal: Principal = ANYBODY, *, modern: bool = False) -> dict[str, Any]:
         """What to advertise to this client: what its servers offer, and what those that were not up yet may offer."""
@@ -287,16 +299,16 @@ class Proxy:
 
     def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
         """The arguments of a tool, by its public name, that are repeated in headers."""
-        entry = self._catalog.tools.get(name)
-        if entry is None or not entry.annotations or not principal.may_call(entry.server, name):
+        entry = self._catalog.entry(name)
+        if entry is None or not entry.annotations or not principal.may_call(entry.server, entry.name):
             return ()
         return entry.annotations
 
     def input_schema(self, name: str, principal: Principal = ANYBODY) -> Mapping[str, Any] | None:
         """The input schema of a tool, by its public name; None: it is not known."""
-        entry = self._catalog.tools.get(name)
+        entry = self._catalog.entry(name)
         schema: object = None if entry is None else entry.definition.get("inputSchema")
-        visible = entry is not None and principal.may_call(entry.server, name)
+        visible = entry is not None and principal.may_call(entry.server, entry.name)
         return schema if visible and isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType]
 
     def server_of(self, tool: str) -> str | None:
@@ -325,3 +337,8 @@ class Proxy:
         return tuple(
             status_of(each, now, self._connector.maps.statuses(each.config.name)) for each in self._upstreams.values()
         )
+
+
+def _shown_to_clients(config: GatewayConfig) -> tuple[bool, bool]:
+    """What decides how tools are shown to MCP clients, apart from the servers."""
+    return config.tool_search is True, config.safe_names is True

@@ -8,13 +8,15 @@ for its list again. It is not told the name.
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
-from gateway.errors import UnknownTool, UpstreamUnavailable
+from gateway.errors import RpcError, UnknownTool, UpstreamUnavailable
 from gateway.observe.escape import escape_text
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import NOBODY, Caller, Principal
 from gateway.proxy.catalog import Catalog
+from gateway.proxy.public_uris import Located
 from gateway.proxy.upstream.listing import Kind
 from gateway.proxy.upstream.session import rpc_error
 from gateway.proxy.upstream.upstream import Upstream
@@ -32,25 +34,54 @@ class Resolver:
         self._upstreams = upstreams
         self._catalog = catalog
 
-    def uri_owner(self, uri: str, principal: Principal, caller: Caller = NOBODY) -> str | None:
-        """The server that owns a URI; None: no owner is known.
+    def locate(self, uri: str, principal: Principal, caller: Caller = NOBODY) -> Located | None:
+        """The server that has a resource, and its own URI for it; None: no server is known, or several are.
 
-        If no server listed it for all clients, it is the server that listed it for this client, else the one that gave
-        it to this principal in an answer, else the only server that has resources. Of several none is chosen: a server
-        must not see a URI that is meant for another.
+        If the URI carries no server and none listed it for all clients, it is the one that listed it for this client,
+        else the one that gave it to this principal in an answer, else the only server that has resources. Of several
+        none is chosen: a server must not see a URI that is meant for another.
         """
-        owner = self._catalog.uris.owner(uri, principal)
-        if owner is not None:
-            return owner
-        having = self._having(principal)
-        found = self._told(uri, principal, caller)[:1] or (self._showing(uri, having) if len(having) == 1 else [])
-        return found[0].config.name if found else None
+        meant = self._meant(uri, principal)
+        if meant is None:
+            return None
+        own, among = meant
+        if owners := self._catalog.uris.owners(own, among):
+            return Located(next(iter(owners)), own) if len(owners) == 1 else None
+        having = self._having(among)
+        found = self._told(own, among, caller) or (self._showing(own, having) if len(having) == 1 else [])
+        return Located(found[0].config.name, own) if len(found) == 1 else None
+
+    def public_uri(self, located: Located, principal: Principal) -> str:
+        """The URI under which this principal is shown a resource."""
+        return self._catalog.public_uris.public(*located, principal)
+
+    def no_resource(self, uri: str, principal: Principal) -> RpcError:
+        """The error for a URI that `locate` finds no server for."""
+        shown = escape_text(uri, NAME_LENGTH)
+        meant = self._meant(uri, principal)
+        owners = frozenset[str]() if meant is None else self._catalog.uris.owners(*meant)
+        if not owners:
+            return rpc_error(INVALID_PARAMS, f"no server has the resource {shown!r}: list the resources again", uri=uri)
+        spellings = [escape_text(each, NAME_LENGTH) for each in self._catalog.public_uris.spellings(uri, owners)]
+        words = f"several servers have the resource {shown!r}: ask for one of {', '.join(spellings)}"
+        return rpc_error(INVALID_PARAMS, words, uri=uri)
 
     async def learn_uri(self, uri: str, caller: Caller) -> None:
         """Like `learn_tool`, for a resource. Never raises UpstreamUnavailable: a resource need not be in any list."""
-        principal = caller.principal
-        if self._catalog.uris.owner(uri, principal) is None and not self._told(uri, principal, caller):
-            await self._learn_if_can(("resources", "templates"), self._showing(uri, self._having(principal)), caller)
+        meant = self._meant(uri, caller.principal)
+        if meant is None:
+            return
+        own, among = meant
+        if not self._catalog.uris.owners(own, among) and not self._told(own, among, caller):
+            await self._learn_if_can(("resources", "templates"), self._showing(own, self._having(among)), caller)
+
+    def _meant(self, uri: str, principal: Principal) -> tuple[str, Principal] | None:
+        """What a public URI stands for: a server's own URI, and the principal, who sees only that server if the URI
+        carries one. None: it stands for nothing."""
+        public = self._catalog.public_uris
+        if (located := public.located(uri, principal)) is not None:
+            return located.uri, replace(principal, servers=frozenset({located.server}))
+        return None if public.needs_mark(uri, principal) else (uri, principal)
 
     def _told(self, uri: str, principal: Principal, caller: Caller) -> list[Upstream]:
         """The servers that listed the URI for this client, else those that gave it to this principal in an answer."""
@@ -129,10 +160,10 @@ class Resolver:
 
     def server_of(self, name: str) -> str | None:
         """The server that owns a tool, or the only one that could; None: no owner is known."""
-        entry = self._catalog.tools.get(name)
+        entry = self._catalog.entry(name)
         if entry is not None:
             return entry.server
-        owners = self._catalog.naming.tool_owners(name)
+        owners = self._catalog.naming.tool_owners(self._catalog.aliases.name_of(name))
         return owners[0][0] if len(owners) == 1 else None
 
     def server_in(self, name: str) -> str | None:

@@ -8,10 +8,10 @@ and no names.
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
-from gateway.observe.escape import escape_text
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import Caller, ClientSession, Principal
-from gateway.proxy.resolver import NAME_LENGTH, Resolver
+from gateway.proxy.resolver import Resolver
+from gateway.proxy.result_uris import rename_in_result
 from gateway.proxy.upstream.session import rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
@@ -36,19 +36,21 @@ class Resources:
         if not isinstance(uri, str):
             raise rpc_error(INVALID_PARAMS, f"{method} needs the resource's URI, as a string, in params.uri")
         await self._resolver.learn_uri(uri, caller)
-        owner = self._resolver.uri_owner(uri, caller.principal, caller)
-        if owner is None:
-            words = f"no server has the resource {escape_text(uri, NAME_LENGTH)!r}: list the resources again"
-            raise rpc_error(INVALID_PARAMS, words, uri=uri)
-        return await self._ask(self._upstreams[owner], method, params, caller)
+        located = self._resolver.locate(uri, caller.principal, caller)
+        if located is None:
+            raise self._resolver.no_resource(uri, caller.principal)
+        result = await self._ask(self._upstreams[located.server], method, {**params, "uri": located.uri}, caller)
+        # The client finds the resource under the URI that it asked for, even if lists show another.
+        listed = self._resolver.public_uri(located, caller.principal)
+        return rename_in_result(result, lambda each: uri if each == listed else each) if listed != uri else result
 
     async def subscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """Subscribe on the client's own session with the server if there is one; else watch the resource for it."""
         uri, session = params.get("uri"), caller.session
         if isinstance(uri, str):
             await self._resolver.learn_uri(uri, caller)
-        owner = self._resolver.uri_owner(uri, caller.principal, caller) if isinstance(uri, str) else None
-        if session is None or owner is None or self._upstreams[owner].selector.has_own(caller):
+        located = self._resolver.locate(uri, caller.principal, caller) if isinstance(uri, str) else None
+        if session is None or located is None or self._upstreams[located.server].selector.has_own(caller):
             return await self.read(method, params, caller)
         watched = self._subscribed.setdefault(session, {})
         if uri not in watched:
@@ -72,8 +74,8 @@ class Resources:
         if stop is not None:
             stop()
             return {}
-        owner = self._resolver.uri_owner(uri, caller.principal, caller) if isinstance(uri, str) else None
-        if owner is None or self._upstreams[owner].selector.has_own(caller):
+        located = self._resolver.locate(uri, caller.principal, caller) if isinstance(uri, str) else None
+        if located is None or self._upstreams[located.server].selector.has_own(caller):
             return await self.read(method, params, caller)
         return {}
 

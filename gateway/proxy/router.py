@@ -6,6 +6,7 @@ connection.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, cast
 
@@ -27,6 +28,7 @@ from gateway.proxy.lists import Lists
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.resolver import Resolver
 from gateway.proxy.resources import Resources, Watch
+from gateway.proxy.result_uris import rename_in_result
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
 from gateway.proxy.round_states import is_parked, to_client, to_server
 from gateway.proxy.upstream.listing import Kind
@@ -119,18 +121,19 @@ class Router:
         approved: bool = False,
     ) -> CallOutcome:
         """See `Proxy.call_tool`."""
-        name, arguments = _read_call(params)
+        called, arguments = _read_call(params)
+        name = self._catalog.aliases.name_of(called)
         entry = self._catalog.tools.get(name)
         if entry is None:
             if name in finder.NAMES and self._searching():
                 return await self._find(params, arguments, caller)
             try:
-                entry = await self._learn(name, caller)
+                name, entry = await self._learn(called, caller)
             except UpstreamUnavailable as error:
                 return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
         upstream, own = self.resolver.tool(name, caller)
         server = upstream.config.name
-        sent = params if own == name else {**params, "name": own}
+        sent = params if own == called else {**params, "name": own}
         began = perf_counter()
         ended: Ending
         try:
@@ -160,14 +163,19 @@ class Router:
         self._called(server, own, caller.principal.name, ended, took)
         return CallOutcome(result, ended, server, own, took)
 
-    async def _learn(self, name: str, caller: Caller) -> ToolEntry | None:
-        """The tool, once the servers that are starting are up; None: not all clients see it. Raises as `learn_tool`."""
+    async def _learn(self, called: str, caller: Caller) -> tuple[str, ToolEntry | None]:
+        """The public name and the tool, once the servers that are starting are up; None: not all clients see it.
+
+        Raises as `learn_tool`.
+        """
+        name = self._catalog.aliases.name_of(called)
         if self._starting:
             await self._ready()
+            name = self._catalog.aliases.name_of(called)
             if (entry := self._catalog.tools.get(name)) is not None:
-                return entry
+                return name, entry
         await self.resolver.learn_tool(name, caller)
-        return None
+        return name, None
 
     def started(self) -> None:
         """Note that the start is over, so that requests no longer wait for servers that are starting."""
@@ -185,7 +193,8 @@ class Router:
     async def _find(self, params: dict[str, Any], arguments: Mapping[str, Any], caller: Caller) -> CallOutcome:
         if params["name"] == finder.SEARCH:
             tools = [e for e in self._catalog.tools.values() if caller.principal.may_call(e.server, e.name)]
-            found = _in_era(await anyio.to_thread.run_sync(finder.search, tools, arguments), caller)
+            shown = self._catalog.under_aliases(tools) if self._catalog.naming.shows_aliases else tools
+            found = _in_era(await anyio.to_thread.run_sync(finder.search, shown, arguments), caller)
             return CallOutcome(found, ending_of(found), tool=finder.SEARCH)
         # From here on it is as if the tool had been called by its own name: the rest of the request stays the same.
         inner = {key: arguments[key] for key in ("name", "arguments") if arguments.get(key) is not None}
@@ -208,9 +217,10 @@ class Router:
             upstream, own = self.resolver.prompt(name, caller)
             return await self._ask(upstream, method, {**params, "ref": {**ref, "name": own}}, caller)
         if isinstance(uri, str):
-            owner = self.resolver.uri_owner(uri, caller.principal, caller)
-            if owner is not None:
-                return await self._ask(self._upstreams[owner], method, params, caller)
+            located = self.resolver.locate(uri, caller.principal, caller)
+            if located is not None:
+                params = {**params, "ref": {**ref, "uri": located.uri}}
+                return await self._ask(self._upstreams[located.server], method, params, caller)
         raise rpc_error(
             INVALID_PARAMS, "completion/complete needs params.ref to name a prompt or a resource that exists"
         )
@@ -270,6 +280,24 @@ class Router:
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
         question: Question | None = None,
+    ) -> dict[str, Any]:
+        """Send the request, and return its answer with public URIs. `question`: see `_ask_rounds`."""
+        result = await self._ask_rounds(upstream, method, params, caller, seconds, headers, written, question)
+        if not self._catalog.public_uris.several(caller.principal):
+            return result
+        server = upstream.config.name
+        return rename_in_result(result, partial(self._catalog.public_uris.public, server, principal=caller.principal))
+
+    async def _ask_rounds(
+        self,
+        upstream: Upstream,
+        method: str,
+        params: dict[str, Any],
+        caller: Caller,
+        seconds: float | None,
+        headers: Mapping[str, str] | None,
+        written: WrittenIds | None,
+        question: Question | None,
     ) -> dict[str, Any]:
         """Send the request, in as many rounds as the eras of both sides need.
 

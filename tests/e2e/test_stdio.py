@@ -14,6 +14,7 @@ import pytest
 from anyio.abc import Process
 from mcp import Client, MCPError, StdioServerParameters
 
+from gateway.config.model import UpstreamConfig
 from gateway.proxy.transport.stdio.process import child_environment
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import load_map
@@ -176,4 +177,4 @@ def test_gateway_whose_configuration_names_itself_starts_no_endless_row_of_gatew
     assert done.returncode == 3
     assert "names the gateway itself" in done.stderr
     assert done.stdout == ""
-    assert child_environment({}, {"CODEC_NESTED_GATEWAYS": "1"})["CODEC_NESTED_GATEWAYS"] == "2"
+    assert child_environment(UpstreamConfig("up"), {"CODEC_NESTED_GATEWAYS": "1"})["CODEC_NESTED_GATEWAYS"] == "2"

@@ -5,7 +5,7 @@ another hides nothing. A tool is called only if it says that it changes nothing,
 nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf
 from time import perf_counter
@@ -25,6 +25,7 @@ from gateway.errors import ConfigError, EngineError, GatewayError
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.proxy import NOBODY, Proxy, ToolEntry
+from gateway.proxy.aliases import Aliases
 from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.costs import DefinitionCosts
@@ -114,12 +115,11 @@ async def check_up(config: GatewayConfig, *, may_call: bool = True) -> Checkup:
         servers=tuple(checks[upstream.name] for upstream in config.upstreams),
         engine=engine,
         maps=tuple(maps.accepted),
-        problems=(*problems, *(str(each) for each in catalog.clashes if each.ends_start)),
+        problems=(*problems, *map(str, catalog.clashes)),
         warnings=(
             *(mask_text(each, secrets_of(config)) for each in config.warnings),
             *_broken_pins(config),
             *_left_out(maps),
-            *(str(each) for each in catalog.clashes if not each.ends_start),
             *unrendered,
             *_heavy(checks.values(), context, config),
         ),
@@ -237,10 +237,20 @@ async def _check_server(
             bolt_ons=tuple(_escaped(each) for each in status.bolt_ons),
         )
         counts = {tool.name: (tool.tokens, tool.ids) for tool in tools}
-        told = advice_for(upstream, proxy.tools(), counts, status.invalid_tools, status.malformed)
+        names = [Naming(config).tool(each.server, each.tool) or each.name for each in proxy.tools()]
+        aliases = _aliases(names, config)
+        told = advice_for(upstream, proxy.tools(), counts, status.invalid_tools, status.malformed, aliases)
         advice = (*told, *_misses(found, "text"))
         found = replace(found, warnings=advice, problems=_misses(found, "refused"))
         return found, await _own_lists(proxy, Naming(alone).prefix(upstream.name))
+
+
+def _aliases(names: Sequence[str], config: GatewayConfig) -> dict[str, str | None]:
+    """Under what models are offered those of a server's tools whose names model APIs refuse."""
+    aliases = Aliases()
+    aliases.assign(names)
+    unsafe = {escape_text(name, _NAME): aliases.alias_of(name) for name in names if aliases.alias_of(name) != name}
+    return dict.fromkeys(unsafe) if config.safe_names is False else {**unsafe}
 
 
 async def _check_tools(

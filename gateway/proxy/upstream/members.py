@@ -116,7 +116,7 @@ class Changes(Protocol):
         """The server says that it reports changes from now on; earlier changes were not reported."""
         ...
 
-    def updated(self, uri: str, member: Member) -> None:
+    def updated(self, params: Mapping[str, Any], member: Member) -> None:
         """A resource that this session subscribed to has changed."""
         ...
 
@@ -172,7 +172,7 @@ class Opener:
             main=main,
             ids=self._config.ids,
             on_list_changed=lambda kind: self._list_changed(kind, member),
-            on_updated=lambda uri: self._changes.updated(uri, member),
+            on_updated=lambda params: self._changes.updated(params, member),
             on_listening=lambda: self._changes.listening(member),
             on_sampling=self._changes.sample if self._config.sampling_tokens else None,
             tasks=self._tasks,

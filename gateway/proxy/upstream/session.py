@@ -62,7 +62,7 @@ class Session:
         main: bool = False,
         ids: WantedIds = "any",
         on_list_changed: Callable[[ListKind], None],
-        on_updated: Callable[[str], None],
+        on_updated: Callable[[dict[str, Any]], None],
         on_listening: Callable[[], None] = lambda: None,
         on_sampling: Callable[[dict[str, Any], Principal], Awaitable[dict[str, Any]]] | None = None,
         tasks: TaskOwners | None = None,
@@ -218,11 +218,7 @@ class Session:
         elif (kind := _CHANGED.get(method)) is not None:
             self._on_list_changed(kind)
         elif method == UPDATED:
-            uri = params.get("uri")
-            if isinstance(uri, str):
-                self._on_updated(uri)
-            if self.owner is not None:
-                self.owner.notified(method, _without_subscription(params))
+            self._on_updated(_without_subscription(params))
         elif method == _ACKNOWLEDGED:
             self._on_listening()
         else:

@@ -42,6 +42,10 @@ class Listener(Protocol):
         """A resource that the main session watches has changed."""
         ...
 
+    def own_resource_updated(self, server: str, params: Mapping[str, Any], session: ClientSession) -> None:
+        """A resource that a client watches on its own session has changed."""
+        ...
+
 
 class Upstream:
     """One server."""
@@ -221,9 +225,11 @@ class Upstream:
         if member is self.supervisor.main:
             self.supervisor.list_in_doubt()
 
-    def updated(self, uri: str, member: Member) -> None:
+    def updated(self, params: Mapping[str, Any], member: Member) -> None:
         """Take note that a session reported a changed resource (`Changes`)."""
-        if member.session.owner is None:
+        if member.session.owner is not None:
+            self._listener.own_resource_updated(self.config.name, params, member.session.owner)
+        elif isinstance(uri := params.get("uri"), str):
             self._listener.resource_updated(self.config.name, uri)
 
     def _screen(self, definitions: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:

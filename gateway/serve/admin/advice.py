@@ -3,7 +3,6 @@
 Turns one server's configuration and tools into sentences. Pure.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -18,8 +17,6 @@ from gateway.proxy.upstream.item_reader import MalformedField
 from gateway.serve.admin.leaf_ids import Judgement
 from gateway.toolcalls.schema.pointers import dead_references
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""The tool names that the common model APIs accept."""
 _MANY_TOKENS: Final = 10_000
 _SHOWN: Final = 100
 _REASON: Final = 300
@@ -33,6 +30,7 @@ def advice_for(
     found: Mapping[str, tuple[int, Judgement]],
     invalid: Mapping[str, str],
     malformed: Sequence[MalformedField] = (),
+    aliases: Mapping[str, str | None] | None = None,
 ) -> Iterator[str]:
     """Sentences about one server.
 
@@ -40,12 +38,12 @@ def advice_for(
         found: by a tool's public name, the number of tokens of its definition and the judgement of its ids.
         invalid: by a tool's own name, the reason why it is not offered.
         malformed: what clients could not have read of its lists as they came.
+        aliases: by public name, under what models are offered tools whose names model APIs refuse; None: their names.
     """
     if _tells_secrets(upstream):
         yield "its credentials are sent unencrypted: use its https address"
-    strange = [name for name in found if _NAME.fullmatch(name) is None]
-    if strange:
-        yield f"tool names that model APIs refuse (allowed: 1 to 64 of A-Z a-z 0-9 _ -): {_join(strange)}; use `rename`"
+    if aliases:
+        yield _on_names(aliases)
     silent = [entry.name for entry in entries if not entry.definition.get("description")]
     if silent:
         yield f"tools without a description: {_join(silent)}; add one with `describe`"
@@ -64,6 +62,14 @@ def advice_for(
     for name, (_, ids) in found.items():
         if ids.word == "refused":
             yield f"the ids of {escape_text(name, _SHOWN)!r} are not used: {ids.detail}"
+
+
+def _on_names(aliases: Mapping[str, str | None]) -> str:
+    names = [name if alias is None else f"{name} (alias {alias})" for name, alias in aliases.items()]
+    how = "models on /v1 get the aliases, and MCP clients too with `safe_names = true`"
+    if None in aliases.values():
+        how = 'use `rename`, or `safe_names = "auto"`'
+    return f"tool names that model APIs refuse (allowed: 1 to 64 of A-Z a-z 0-9 _ -): {_join(names)}; {how}"
 
 
 def _on_malformed(malformed: Sequence[MalformedField]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from gateway.serve.auth.credentials import AccessTokens, Credentials
 from gateway.serve.auth.key_file import KeyRing
 from gateway.serve.auth.resource import ProtectedResource
 from gateway.serve.auth.token import HostGuard, own_hosts
+from gateway.serve.http.cors import Cors
 from gateway.serve.http.home import Home
 from gateway.shared import Shared
 
@@ -19,7 +20,8 @@ from gateway.shared import Shared
 def guard_endpoints(
     app: ASGIApp, config: GatewayConfig, metrics: AccessMetrics, shared: Shared | None = None
 ) -> ASGIApp:
-    """Wrap the application in the host check, that in the credential check, and both in the pages at `/` and `/docs`.
+    """Wrap the application in the host check, that in the credential check, both in what lets named web pages read the
+    answers, and all in the pages at `/` and `/docs`.
 
     `shared`: counts callers' requests for all replicas; None: each replica counts for itself.
 
@@ -29,8 +31,9 @@ def guard_endpoints(
     serve = config.serve
     credentials = Credentials(serve.token, KeyRing(serve.keys) if serve.keys else None, _access_tokens(config))
     resource = None if serve.oauth is None else ProtectedResource(serve.oauth)
-    guarded = BearerAuth(HostGuard(app, own_hosts(serve)), credentials, metrics, resource=resource, shared=shared)
-    return Home(guarded, serve)
+    checked = HostGuard(app, own_hosts(serve), serve.cors_origins)
+    guarded: ASGIApp = BearerAuth(checked, credentials, metrics, resource=resource, shared=shared)
+    return Home(Cors(guarded, serve.cors_origins) if serve.cors_origins else guarded, serve)
 
 
 def _access_tokens(config: GatewayConfig) -> AccessTokens | None:

@@ -119,9 +119,11 @@ class HostGuard:
     browser sends none and passes.
     """
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str] = ()) -> None:
-        """`allowed_hosts`: names besides the loopback ones, `name` (any port) or `name:port`."""
+    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
+        """`allowed_hosts`: names besides the loopback ones, `name` (any port) or `name:port`. `origins`: web pages that
+        may call besides those of these hosts."""
         self._app = app
+        self._origins = frozenset(origins)
         self._allowed = frozenset(host.lower() for host in allowed_hosts)
         self._known: set[tuple[str, str | None]] = set()
         """Pairs of Host and Origin that passed: parsing a host name takes 20 µs, and a client's are always the same."""
@@ -150,10 +152,10 @@ class HostGuard:
                 f"host {escape_text(host, _SHOWN)!r} is not a name of this gateway: add it to serve.allowed_hosts",
                 code="host_not_allowed",
             )
-        if origin is not None and not self._is_our_page(origin):
+        if origin is not None and origin not in self._origins and not self._is_our_page(origin):
             return error_response(
                 403,
-                f"pages from {escape_text(origin, _SHOWN)!r} may not call this: add its host to serve.allowed_hosts",
+                f"pages from {escape_text(origin, _SHOWN)!r} may not call this: add it to serve.cors_origins",
                 code="origin_not_allowed",
             )
         if len(self._known) < _KNOWN:

@@ -145,7 +145,7 @@ class Conversations:
     async def _view(self, node: Remembered, texts: bool) -> _Viewed:
         """The conversation up to this answer, read unless it was viewed last."""
         viewed = self._viewed
-        offered = () if texts else self._sources.proxy.tools()
+        offered = () if texts else self._sources.proxy.model_tools()
         tools = frozenset(name for each in offered for name in (each.name, each.tool))
         # A reload may add a secret, which is hidden from then on.
         secrets = secrets_of(self._sources.config)

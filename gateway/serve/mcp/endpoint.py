@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from starlette.types import Receive, Scope, Send
@@ -17,11 +17,13 @@ from starlette.types import Receive, Scope, Send
 from gateway.config.model import GatewayConfig
 from gateway.errors import MapUnknown, OwnerGone, ReplicaBusy
 from gateway.observe.audit import Audit
+from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from gateway.protocol.headers import VERSION_HEADER
 from gateway.protocol.messages import Request, parse_message
 from gateway.proxy import ResultTokens
+from gateway.proxy.caller import Principal
 from gateway.proxy.shares import ShareRule
 from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of
@@ -57,6 +59,10 @@ from leaf_sdk.vocab import TokenMap
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
+
+
+PATH: Final = "/mcp"
+_SHOWN: Final = 64
 
 
 class McpEndpoint:
@@ -144,7 +150,7 @@ class McpEndpoint:
         try:
             named = headers.get(MAP_HEADER)
             token_map = None if named is None else self._maps.from_header(named)
-            principal = principal_of(scope)
+            principal = self._principal(scope)
             request = HttpRequest(scope["method"], headers, read.repeated, principal, token_map, scope, receive, send)
             session = headers.get(SESSION_HEADER)
             if session is not None and (owner := self._replicas.owner("session", session, principal.name, scope)):
@@ -161,6 +167,16 @@ class McpEndpoint:
             await send_rejection(send, Rejected(400, error.message))
         except ClientGone:
             return
+
+    def _principal(self, scope: Scope) -> Principal:
+        """On whose behalf a request comes, within the view that its path names."""
+        principal = principal_of(scope)
+        name = scope["path"].removeprefix(PATH).strip("/")
+        through = self._proxy.through_view(principal, name) if name else principal
+        if through is None:
+            what = f"there is no server and no view {escape_text(name, _SHOWN)!r} here"
+            raise Rejected(404, f"{what}: {PATH} serves everything, {PATH}/NAME one server or view")
+        return through
 
     async def _forward(self, owner: Replica, request: HttpRequest) -> None:
         scope, receive = request.scope, request.receive

@@ -81,6 +81,10 @@ class Servers(Protocol):
         """Call `updated` with each of these resources when it changes, until the returned function is called."""
         ...
 
+    def through_view(self, principal: Principal, name: str) -> Principal | None:
+        """The principal as it sees the gateway at `/mcp/<name>`; None: there is no such view or server for it."""
+        ...
+
     def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
         """The arguments of a tool that HTTP headers repeat. `name`: the tool's public name."""
         ...

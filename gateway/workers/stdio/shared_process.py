@@ -52,7 +52,7 @@ class SharedProcess:
         """Run it until nobody needs it, or it ends."""
         wanted = self._wanted
         cwd = None if wanted.cwd is None else Path(wanted.cwd)
-        config = UpstreamConfig(wanted.server, wanted.command, wanted.args, wanted.env, cwd)
+        config = UpstreamConfig(wanted.server, wanted.command, wanted.args, wanted.env, cwd=cwd, inherit_env=False)
         try:
             async with run_child(config, self._child, watchdog):
                 self._runs = True

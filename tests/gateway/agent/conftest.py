@@ -2,10 +2,11 @@
 
 import json
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -126,15 +127,16 @@ class Stage:
 
 @asynccontextmanager
 async def call_runner(
-    limits: LimitsConfig, *texts: str, audit: Audit | None = None, tool_search: Any = "auto"
+    limits: LimitsConfig, *texts: str, audit: Audit | None = None, tool_search: Any = "auto", **names: Any
 ) -> AsyncGenerator[tuple[CallRunner, Metrics]]:
-    """Calls of `up__say`, a real server whose result is `texts`, a block each."""
+    """Calls of `up__say`, a real server whose result is `texts`, a block each. `names`: `rename`, `safe_names`."""
     blocks = json.dumps([{"type": "text", "text": text} for text in texts])
-    upstream = UpstreamConfig(name="up", command=sys.executable, args=(str(SAYS), blocks))
+    rename = names.pop("rename", {})
+    upstream = UpstreamConfig(name="up", command=sys.executable, args=(str(SAYS), blocks), rename=rename)
     metrics = Metrics()
     notices = TokenNotices(get_logger("test.tokens"))
     tokens = ResultTokens({TINY.map_id: TINY}, level="verify", metrics=metrics, notices=notices)
-    config = GatewayConfig(upstreams=(upstream,), limits=limits, prefix="always", tool_search=tool_search)
+    config = GatewayConfig(upstreams=(upstream,), limits=limits, prefix="always", tool_search=tool_search, **names)
     async with Proxy(config, metrics) as proxy:
         yield CallRunner(proxy, tokens, limits, audit), metrics
 
@@ -151,6 +153,8 @@ async def stage(
     refuses: str | None = None,
     renders: Callable[[Sequence[Any]], str | None] = lambda tools: None,
     trajectories: Path | None = None,
+    names: Mapping[str, Any] = MappingProxyType({}),
+    audit: Audit | None = None,
     **limits: Any,
 ) -> AsyncGenerator[Stage]:
     """An agent whose model writes `generations`, one after the other; `tools_template` renders tools, it says.
@@ -160,7 +164,7 @@ async def stage(
     bounds = LimitsConfig(**limits)
     engine = ScriptedEngine(*generations, breaks=breaks, refuses=refuses, renders=renders)
     route = ScriptedRoute(engine, context, tools_template, hold_calls=hold_calls)
-    async with call_runner(bounds, says, tool_search=tool_search) as (runner, metrics):
+    async with call_runner(bounds, says, audit=audit, tool_search=tool_search, **names) as (runner, metrics):
         with nullcontext() if trajectories is None else TrajectoryLog(trajectories, metrics.access) as lines:
             agent = Agent(EnginePool({"engine": route}), runner, bounds, metrics, trajectories=lines)
             yield Stage(agent, engine, route, metrics)

@@ -348,7 +348,10 @@ def test_missing_file_behind_a_path_is_refused(tmp_path: Path, key: str) -> None
         ("[serve]\nprot = 1\n", "unknown key 'serve.prot': did you mean 'port'?"),
         ("[limit]\n", "unknown key 'limit': did you mean 'limits'?"),
         ("[upstreams.a]\ncomand = 'x'\n", "unknown key 'upstreams.a.comand': did you mean 'command'?"),
-        ("zzz = 1\n", "unknown key 'zzz': expected one of mcp_config, separator, prefix, tool_search, engine"),
+        (
+            "zzz = 1\n",
+            "unknown key 'zzz': expected one of mcp_config, separator, prefix, tool_search, safe_names, engine",
+        ),
         ("[serve]\nport = '8600'\n", "key 'serve.port': expected a whole number, got '8600'"),
         ("[serve]\nport = true\n", "key 'serve.port': expected a whole number, got true"),
         ("[serve]\nport = 70000\n", "key 'serve.port': expected at most 65535, got 70000"),

@@ -75,6 +75,14 @@ async def test_child_does_not_see_our_environment(upstream, proxy_of, monkeypatc
     assert result["structuredContent"]["secret"] is None
 
 
+async def test_child_sees_what_it_may_inherit(upstream, proxy_of, monkeypatch):
+    monkeypatch.setenv("OUR_SECRET", "hunter2")
+    async with proxy_of(replace(upstream("echo"), inherit_env=("OUR_*",))) as proxy:
+        result = await proxy.call("up__echo", {})
+
+    assert result["structuredContent"]["secret"] == "hunter2"
+
+
 async def test_bad_upstreams_neither_raise_nor_hide_the_good_one(upstream, proxy_of):
     missing = UpstreamConfig(name="missing", command="/no/such/program")
     async with proxy_of(upstream("dies_at_start", name="dead"), missing, upstream("echo")) as proxy:

@@ -1,4 +1,4 @@
-"""A URI that two servers want is the first one's, and a URI of nobody is shown to nobody."""
+"""A URI leads to the server that has it, one that two servers have to either, and one of nobody to nobody."""
 
 import pytest
 
@@ -14,9 +14,7 @@ async def read(proxy, one, uri):
     return (await proxy.handle("resources/read", {"uri": uri}, one))["contents"][0]["text"]
 
 
-async def test_server_that_lists_a_uri_of_another_is_hidden_and_reported_and_ends_no_start(
-    obeying, proxy_of, client, caplog
-):
+async def test_same_uri_of_two_servers_is_listed_for_each_and_read_there(obeying, proxy_of, client, caplog):
     one, two = {"resources": ["x:1"], "reads": "first"}, {"resources": ["x:1", "y:1"], "reads": "second"}
     only_two = Principal("p", servers=frozenset({"two"}))
     async with proxy_of(obeying("one", one), obeying("two", two)) as proxy:
@@ -24,13 +22,21 @@ async def test_server_that_lists_a_uri_of_another_is_hidden_and_reported_and_end
             [each["uri"] for each in (await proxy.handle("resources/list", {}, each))["resources"]]
             for each in (client(), client(principal=only_two))
         ]
-        texts = [await read(proxy, client(), uri) for uri in ("x:1", "y:1")]
+        texts = [await read(proxy, client(), uri) for uri in listed[0]]
         theirs = await read(proxy, client(principal=only_two), "x:1")
 
-    assert listed == [["x:1", "y:1"], ["x:1", "y:1"]]
-    assert texts == ["first", "second"]
+    assert listed == [["one+x:1", "two+x:1", "y:1"], ["x:1", "y:1"]]
+    assert texts == ["first", "second", "second"]
     assert theirs == "second"
-    assert "resource 'x:1' is offered by server 'one' and by server 'two'" in caplog.text
+    assert "x:1" not in caplog.text
+
+
+async def test_uri_that_may_be_either_servers_is_refused_with_the_two_that_can_be_told_apart(obeying, proxy_of, client):
+    async with proxy_of(obeying("one", {"resources": ["x:1"]}), obeying("two", {"resources": ["x:1"]})) as proxy:
+        with pytest.raises(
+            RpcError, match=r"several servers have the resource 'x:1': ask for one of one\+x:1, two\+x:1"
+        ):
+            await read(proxy, client(), "x:1")
 
 
 @pytest.mark.parametrize("method", ["resources/read", "resources/subscribe", "resources/unsubscribe"])
@@ -64,7 +70,7 @@ async def test_resource_of_a_server_that_refuses_it_is_not_looked_for_elsewhere(
     both = {"templates": ["x:{n}"]}
     async with proxy_of(obeying("one", both), obeying("two", {**both, "reads": "second"})) as proxy:
         with pytest.raises(RpcError, match="no resource x:7"):
-            await read(proxy, client(), "x:7")
+            await read(proxy, client(), "one+x:7")
 
 
 async def test_resource_that_a_server_began_to_list_without_a_word_is_its_own_once_a_client_saw_it(

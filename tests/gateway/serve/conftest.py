@@ -129,6 +129,9 @@ class Servers:
 
         return stop
 
+    def through_view(self, principal: Principal, name: str) -> Principal | None:
+        return principal
+
     def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
         return annotations_of(self.schemas.get(name))
 

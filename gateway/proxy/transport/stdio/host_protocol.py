@@ -6,11 +6,13 @@ line of a server can be mistaken for a notice, since the parent checks how each 
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from pydantic import TypeAdapter
 
+from gateway.config.inherited import inherited
 from gateway.config.model import UpstreamConfig
 
 WELCOME: Final = b"W"
@@ -57,10 +59,11 @@ class Wanted:
     """Whether the process is told that it may ask for generations."""
 
     @staticmethod
-    def by(config: UpstreamConfig, *, shared: bool, line_bound: int) -> "Wanted":
-        """Make it from an upstream's settings."""
+    def by(config: UpstreamConfig, environ: Mapping[str, str], *, shared: bool, line_bound: int) -> "Wanted":
+        """Make it from an upstream's settings, and the environment from which the process may inherit."""
         cwd = None if config.cwd is None else str(config.cwd)
-        program = (config.name, config.command or "", config.args, dict(config.env), cwd)
+        env = {**inherited(config.inherit_env, environ), **config.env}
+        program = (config.name, config.command or "", config.args, env, cwd)
         return Wanted(*program, shared, line_bound, config.concurrency, config.sampling_tokens > 0)
 
     def as_line(self) -> bytes:

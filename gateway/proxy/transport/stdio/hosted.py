@@ -6,6 +6,7 @@ and notices of the parent (`host_protocol.py`). It knows no messages and no othe
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -180,7 +181,7 @@ async def open_hosted(
     except OSError as error:
         raise LinkLost(f"{_PARENT_GONE} ({error})", sent=False) from error
     try:
-        pipe.write(Wanted.by(config, shared=unclaimed is not None, line_bound=line_bound).as_line())
+        pipe.write(Wanted.by(config, os.environ, shared=unclaimed is not None, line_bound=line_bound).as_line())
         await pipe.begun
         yield transport
     finally:

@@ -15,6 +15,7 @@ from typing import Final, cast
 import anyio
 from structlog.typing import FilteringBoundLogger
 
+from gateway.config.inherited import inherited
 from gateway.config.model import UpstreamConfig
 from gateway.config.nesting import DEPTH_VARIABLE, nesting_depth
 from gateway.proxy.transport.server_log import ServerLog
@@ -22,8 +23,6 @@ from gateway.proxy.transport.stdio.gathered import Gathered
 from gateway.proxy.transport.stdio.output import Output
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 
-INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
-"""What a child inherits of our environment: no secret that it is not given by name (MCP's own list, and the locale)."""
 _EXIT_GRACE: Final = 2.0
 """Seconds a child gets to exit after its stdin was closed, and again after TERM."""
 _LAST_WORDS: Final = 0.5
@@ -36,10 +35,10 @@ _POLL: Final = 0.01
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
-def child_environment(extra: Mapping[str, str], outer: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The whole environment of a child: the few inherited variables, the nesting depth, and what is configured."""
-    inherited = {name: outer[name] for name in INHERITED if name in outer}
-    return {**inherited, DEPTH_VARIABLE: str(nesting_depth(outer) + 1), **extra}
+def child_environment(config: UpstreamConfig, outer: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The whole environment of a child: what it inherits, the nesting depth, and what is configured."""
+    depth = {DEPTH_VARIABLE: str(nesting_depth(outer) + 1)}
+    return {**inherited(config.inherit_env, outer), **depth, **config.env}
 
 
 class Child(asyncio.SubprocessProtocol):
@@ -219,7 +218,7 @@ async def run_child(config: UpstreamConfig, child: Child, watchdog: Watchdog | N
             lambda: child,
             config.command or "",
             *config.args,
-            env=child_environment(config.env),
+            env=child_environment(config),
             cwd=config.cwd,
             start_new_session=True,
         )

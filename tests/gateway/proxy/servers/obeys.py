@@ -105,9 +105,16 @@ def end(request: dict[str, Any], orders: dict[str, Any]) -> None:
 
 def lists(request: dict[str, Any]) -> None:
     if request["method"] == "tools/list":
-        hints = OFFER.get("hints", {})
-        named = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
-        answer(request, {"tools": [each | {"annotations": hints.get(each["name"], {})} for each in named]})
+        hints, more = OFFER.get("hints", {}), OFFER.get("definition", {})
+        named = [{"name": name, "inputSchema": {"type": "object"}, **more} for name in TOOLS]
+        answer(
+            request,
+            {
+                "tools": [
+                    each | {"annotations": hints[each["name"]]} if each["name"] in hints else each for each in named
+                ]
+            },
+        )
         return
     field, key, offered = KINDS[request["method"]]
     answer(request, {field: [{key: each, "name": each} for each in OFFER.get(offered, [])]})

@@ -31,6 +31,14 @@ for message in requests():
 """
 
 
+ENVIRONMENT = """
+import os
+from transport import answer, requests
+for message in requests():
+    answer(message, {"proxy": os.environ.get("HTTPS_PROXY"), "secret": os.environ.get("OUR_SECRET")})
+"""
+
+
 @pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     return "asyncio", {"use_uvloop": request.param}
@@ -53,6 +61,17 @@ async def gone(pid: int) -> None:
     with anyio.fail_after(30):
         while lives(pid):  # noqa: ASYNC110
             await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize(("inherit", "seen"), [((), "http://proxy"), (False, None), (("OUR_*",), "http://proxy")])
+async def test_shared_process_inherits_what_its_server_may(host, opened, upstream, monkeypatch, inherit, seen):
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
+    monkeypatch.setenv("OUR_SECRET", "hunter2")
+    config = replace(upstream(ENVIRONMENT), inherit_env=inherit)
+    async with host(), opened(config) as one:
+        told = await call(one)
+
+    assert (told["proxy"], told["secret"]) == (seen, "hunter2" if inherit else None)
 
 
 async def test_workers_share_one_process_and_a_borrowed_one_is_its_own(host, opened, upstream):
@@ -154,7 +173,7 @@ async def test_worker_that_does_not_read_is_cut_and_holds_up_nobody(
     config = upstream(COUNTER)
     async with host(), opened(config) as reads:
         reader, writer = await asyncio.open_unix_connection(str(socket), limit=1)
-        writer.write(Wanted.by(config, shared=True, line_bound=100_000).as_line())
+        writer.write(Wanted.by(config, {}, shared=True, line_bound=100_000).as_line())
         number = int((await reader.read(100))[1:])
         for each in range(40):
             writer.write(encode_request(number + each, "tools/call", {"text": "x" * 90_000}) + b"\n")
@@ -255,7 +274,7 @@ time.sleep(60)
 async def test_worker_that_waits_for_a_process_to_end_is_told_when_all_end(host, upstream, socket):
     async def open_line(config: UpstreamConfig) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_unix_connection(str(socket))
-        writer.write(Wanted.by(config, shared=True, line_bound=1000).as_line())
+        writer.write(Wanted.by(config, {}, shared=True, line_bound=1000).as_line())
         return reader, writer
 
     lines = []

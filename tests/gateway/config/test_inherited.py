@@ -1,0 +1,68 @@
+"""What a stdio server inherits of the gateway's environment."""
+
+import json
+
+import pytest
+
+from gateway.config.inherited import NETWORK, inherited
+from gateway.config.load import load_config
+from gateway.config.show import show_config
+from gateway.errors import ConfigError
+
+OUTER = {
+    **dict.fromkeys(NETWORK, "network"),
+    "PATH": "/bin",
+    "AWS_PROFILE": "a",
+    "AWS_REGION": "b",
+    "GITHUB_TOKEN": "ghp_secret",
+    "CODEC_GATEWAY_TOKEN": "ours-alone",
+}
+
+
+def test_proxies_and_certificates_are_inherited_and_nothing_else_of_use_to_a_thief():
+    assert set(inherited((), OUTER)) == {"PATH", *NETWORK}
+    assert {"HTTPS_PROXY", "https_proxy", "NO_PROXY", "all_proxy", "SSL_CERT_FILE", "CURL_CA_BUNDLE"} <= set(NETWORK)
+
+
+@pytest.mark.parametrize(
+    ("inherit", "more"),
+    [
+        (("AWS_PROFILE",), {"AWS_PROFILE"}),
+        (("AWS_*",), {"AWS_PROFILE", "AWS_REGION"}),
+        (("aws_*", "NOT_SET"), set()),
+        (True, {"AWS_PROFILE", "AWS_REGION", "GITHUB_TOKEN"}),
+        (("*",), {"AWS_PROFILE", "AWS_REGION", "GITHUB_TOKEN"}),
+        (("CODEC_GATEWAY_TOKEN",), {"CODEC_GATEWAY_TOKEN"}),
+        (("CODEC_*",), set()),
+    ],
+)
+def test_more_is_inherited_by_name_or_pattern_but_the_gateways_own_by_whole_names_only(inherit, more):
+    assert set(inherited(inherit, OUTER)) == {"PATH", *NETWORK, *more}
+
+
+def test_nothing_for_the_network_is_inherited_if_the_operator_says_so():
+    assert set(inherited(False, OUTER)) == {"PATH"}
+
+
+def load(tmp_path, value):
+    path = tmp_path / "codec-gateway.toml"
+    path.write_text(f'[upstreams.up]\ncommand = "x"\ninherit_env = {json.dumps(value)}\n')
+    return load_config(path, environ=OUTER, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("value", [True, False, ["AWS_*", "HOME"]])
+def test_setting_is_read_and_shown(tmp_path, value):
+    config = load(tmp_path, value)
+
+    assert config.upstreams[0].inherit_env == (tuple(value) if isinstance(value, list) else value)
+    assert show_config(config)["upstreams"]["up"]["inherit_env"] == value
+
+
+def test_wrong_setting_is_refused_with_what_it_may_be(tmp_path):
+    with pytest.raises(ConfigError, match=r"inherit_env.*expected true or false or a list"):
+        load(tmp_path, "AWS_PROFILE")
+
+
+def test_inherited_secret_is_masked_where_the_server_shows_it(tmp_path):
+    assert load(tmp_path, ["GITHUB_*"]).upstreams[0].secrets == {"ghp_secret"}
+    assert load(tmp_path, []).upstreams[0].secrets == frozenset()
