@@ -231,7 +231,10 @@ class LimitsConfig:
     repeated_calls: int = 2
     """Turns in a row that may make the same calls with the same results before the model is told, and, with one more,
     has to answer in words; 0: it may go on."""
-    tool_timeout: float = 30.0
+    tool_timeout: float = 60.0
+    """Time of a tool call, the default of the official SDKs; each report of progress grants it anew."""
+    tool_timeout_max: float = 3600.0
+    """Time of a call that keeps reporting progress. An hour, as much as Cline and Roo Code let their users choose."""
     result_tokens: int = 2048
     """Ids of one tool result that reach the model; the rest is cut, and the model is told."""
     result_bytes: int = 16 * 1024 * 1024

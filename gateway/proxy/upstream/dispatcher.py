@@ -1,7 +1,7 @@
 """Requests to one server: from waiting for a turn to the server's answer, or to an error.
 
-Waits for a turn, limits the time (which is paused while a client is asked), repeats once a request that the server
-certainly did not begin, and tells breaker and supervisor how it went. It opens no sessions and lists nothing.
+Waits for a turn, limits the time (which is paused while a client is asked, and extended by progress), repeats once a
+request that the server certainly did not begin, and tells breaker and supervisor how it went. It opens no sessions and lists nothing.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.server_metrics import ServerMetrics
+from gateway.protocol.eras import PROGRESS_KEY, meta_of
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.shares import ShareRule
@@ -23,10 +24,10 @@ from gateway.proxy.upstream.concurrency import Full, Gate
 from gateway.proxy.upstream.failures import describe_failure, may_be_of_session
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.members import PING_TIME, Member, why_silent
-from gateway.proxy.upstream.pausing_caller import PausingCaller
 from gateway.proxy.upstream.sampling import Allowance
 from gateway.proxy.upstream.selector import Selector
 from gateway.proxy.upstream.supervisor import Supervisor
+from gateway.proxy.upstream.timed_caller import TimedCaller
 
 
 class SessionGone(UpstreamUnavailable):
@@ -44,7 +45,7 @@ class _Attempt:
     given: Member | None
     """The session that it must use; None: any."""
     receiver: Caller
-    """Takes what the server pushes: the caller, wrapped so that asking it costs none of the call's time."""
+    """Takes what the server pushes: the caller, wrapped if that may pause or extend the time of the call."""
     written: WrittenIds | None
     had_turn: bool = False
     is_second: bool = False
@@ -107,7 +108,8 @@ class Dispatcher:
 
         Args:
             params: as the server must get them, except for what concerns only the caller and us.
-            seconds: time limit of the call, including its time in the queue; None: the configured one.
+            seconds: time limit of the call, including its time in the queue, which progress does not extend; None: the
+                configured one.
             member: the session to use; None: it is chosen by the caller.
             written: the ids that the model wrote, for a tool that takes them.
 
@@ -120,20 +122,20 @@ class Dispatcher:
         if self._config.sampling_tokens:
             caller = self._allowance.with_sampling(caller)
         attempt = _Attempt(method, params, caller, headers, member, caller, written)
-        seconds = seconds or self._config.timeout or self._limits.tool_timeout
+        clock = self._clock(seconds)
         try:
-            with Clock(self._deadlines, seconds) as clock:
+            with clock:
                 if self.breaker.opened is not None or not self.gate.enter_at_once():
                     await self._wait_for_turn(caller.principal)
                 try:
                     attempt.had_turn = True
-                    if caller.capabilities:
-                        attempt.receiver = PausingCaller(caller, clock)
+                    if caller.capabilities or PROGRESS_KEY in meta_of(params):
+                        attempt.receiver = TimedCaller(caller, clock)
                     return await self._ask(attempt)
                 finally:
                     self._leave()
         except TimeoutError:
-            raise self._too_late(attempt, seconds) from None
+            raise self._too_late(attempt, clock) from None
 
     def give_up(self, member: Member, error: LinkLost) -> None:
         """Give up a session that can't be used any more."""
@@ -143,6 +145,11 @@ class Dispatcher:
     def unavailable(self, cause: str) -> UpstreamUnavailable:
         """The error that says why the server can't be asked."""
         return UpstreamUnavailable(f"server {self._config.name!r} is not available: {cause}", server=self._config.name)
+
+    def _clock(self, seconds: float | None) -> Clock:
+        if seconds is not None:
+            return Clock(self._deadlines, seconds)
+        return Clock(self._deadlines, self._config.timeout or self._limits.tool_timeout, self._limits.tool_timeout_max)
 
     async def _wait_for_turn(self, principal: Principal) -> None:
         """Get a turn when the breaker has opened, or the gate has no free place; each turn needs one `_leave`."""
@@ -231,15 +238,20 @@ class Dispatcher:
         self._metrics.refused(self._config.name, error.error.get("code"))
         return RpcError(error.error)
 
-    def _too_late(self, attempt: _Attempt, seconds: float) -> UpstreamTimeout:
+    def _too_late(self, attempt: _Attempt, clock: Clock) -> UpstreamTimeout:
         if not attempt.had_turn:
             ahead = f"{self.gate.inside} other requests are running"
-            cause = f"is busy: {attempt.what} waited {seconds:g} s for its turn, and {ahead}; call again later"
+            cause = f"is busy: {attempt.what} waited {clock.limit:g} s for its turn, and {ahead}; call again later"
         else:
             self._failed(attempt)
             told = "it was told to stop" if attempt.chosen is not None else "no session could be opened in that time"
-            cause = f"did not answer {attempt.what} within {seconds:g} s; {told}"
+            cause = f"did not answer {attempt.what} {self._time_of(clock)}; {told}"
         return UpstreamTimeout(f"server {self._config.name!r} {cause}", server=self._config.name)
+
+    def _time_of(self, clock: Clock) -> str:
+        if clock.extended and clock.is_capped:
+            return f"within {self._limits.tool_timeout_max:g} s (limits.tool_timeout_max), though it reported progress"
+        return f"within {clock.limit:g} s" + (" of its last report of progress" if clock.extended else "")
 
     def _failed(self, attempt: _Attempt) -> None:
         self.breaker.failed(monotonic())

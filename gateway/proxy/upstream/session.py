@@ -14,6 +14,7 @@ from gateway.config.model import WantedIds
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.protocol.eras import (
+    PROGRESS,
     PROGRESS_KEY,
     SUBSCRIPTION_KEY,
     is_input_required,
@@ -30,14 +31,13 @@ from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, N
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.upstream.capabilities import read_capabilities
-from gateway.proxy.upstream.pausing_caller import all_paused
 from gateway.proxy.upstream.running import SEVERAL, Requests, Running
 from gateway.proxy.upstream.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
+from gateway.proxy.upstream.timed_caller import all_paused
 from gateway.proxy.upstream.wanted_ids import wanted_ids
 
 ListKind = Literal["tools", "prompts", "resources"]
 CLIENT_INFO: Final = {"name": "codec-gateway", "version": version("codec-gateway")}
-PROGRESS: Final = "notifications/progress"
 UPDATED: Final = "notifications/resources/updated"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 """The server's acknowledgement of what we listen to; it is for us and never passed on."""

@@ -126,11 +126,15 @@ class Stage:
 
 @asynccontextmanager
 async def call_runner(
-    limits: LimitsConfig, *texts: str, audit: Audit | None = None, tool_search: Any = "auto"
+    limits: LimitsConfig,
+    *texts: str,
+    audit: Audit | None = None,
+    tool_search: Any = "auto",
+    timeout: float | None = None,
 ) -> AsyncGenerator[tuple[CallRunner, Metrics]]:
-    """Calls of `up__say`, a real server whose result is `texts`, a block each."""
+    """Calls of `up__say`, a real server whose result is `texts`, a block each. `timeout`: the server's own."""
     blocks = json.dumps([{"type": "text", "text": text} for text in texts])
-    upstream = UpstreamConfig(name="up", command=sys.executable, args=(str(SAYS), blocks))
+    upstream = UpstreamConfig(name="up", command=sys.executable, args=(str(SAYS), blocks), timeout=timeout)
     metrics = Metrics()
     notices = TokenNotices(get_logger("test.tokens"))
     tokens = ResultTokens({TINY.map_id: TINY}, level="verify", metrics=metrics, notices=notices)
