@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from gateway.breaker import Breaker
+from gateway.breaker import Admission, Breaker
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
@@ -47,6 +47,8 @@ class _Attempt:
     receiver: Caller
     """Takes what the server pushes: the caller, wrapped if that may pause or extend the time of the call."""
     written: WrittenIds | None
+    admission: Admission
+    """The breaker's."""
     had_turn: bool = False
     is_second: bool = False
     """Whether this is a repetition, because the server did not begin the first time."""
@@ -121,11 +123,11 @@ class Dispatcher:
         """
         if self._config.sampling_tokens:
             caller = self._allowance.with_sampling(caller)
-        attempt = _Attempt(method, params, caller, headers, member, caller, written)
+        attempt = _Attempt(method, params, caller, headers, member, caller, written, self._admission())
         clock = self._clock(seconds)
         try:
             with clock:
-                if self.breaker.opened is not None or not self.gate.enter_at_once():
+                if not self.gate.enter_at_once():
                     await self._wait_for_turn(caller.principal)
                 try:
                     attempt.had_turn = True
@@ -136,6 +138,8 @@ class Dispatcher:
                     self._leave()
         except TimeoutError:
             raise self._too_late(attempt, clock) from None
+        finally:
+            self.breaker.inconclusive(attempt.admission)
 
     def give_up(self, member: Member, error: LinkLost) -> None:
         """Give up a session that can't be used any more."""
@@ -151,24 +155,23 @@ class Dispatcher:
             return Clock(self._deadlines, seconds)
         return Clock(self._deadlines, self._config.timeout or self._limits.tool_timeout, self._limits.tool_timeout_max)
 
+    def _admission(self) -> Admission:
+        now = monotonic()
+        admission = self.breaker.admit(now)
+        if admission is None:
+            failures, wait = self._config.breaker_failures, self.breaker.wait(now)
+            raise self.unavailable(f"it failed {failures} times in a row and is not called for another {wait:.1f} s")
+        return admission
+
     async def _wait_for_turn(self, principal: Principal) -> None:
-        """Get a turn when the breaker has opened, or the gate has no free place; each turn needs one `_leave`."""
+        """Get a turn when the gate has no free place; each turn needs one `_leave`."""
         came = monotonic()
-        wait = self.breaker.admit(came)
-        if wait is not None:
-            raise self.unavailable(
-                f"it failed {self._config.breaker_failures} times in a row and is not called for another {wait:.1f} s"
-            )
         try:
-            if not self.gate.enter_at_once():
-                await self._queue(principal)
-                self._metrics.queued(self._config.name, monotonic() - came)
-        except BaseException as error:
-            self.breaker.inconclusive()
-            if isinstance(error, Full):
-                full = f"{self._config.queue} calls are already waiting for it; call again later"
-                raise self.unavailable(full) from None
-            raise
+            await self._queue(principal)
+        except Full:
+            full = f"{self._config.queue} calls are already waiting for it; call again later"
+            raise self.unavailable(full) from None
+        self._metrics.queued(self._config.name, monotonic() - came)
 
     async def _queue(self, principal: Principal) -> None:
         """Wait for a place in the gate, within the principal's share of the queue."""
@@ -184,9 +187,6 @@ class Dispatcher:
     def _leave(self) -> None:
         self.gate.leave()
         self._supervisor.maintenance.used()
-        if self.breaker.opened is not None:
-            # If the probing call ended without an outcome, the others must not wait for it.
-            self.breaker.inconclusive()
 
     async def _ask(self, attempt: _Attempt) -> dict[str, Any]:
         caller, method = attempt.caller, attempt.method
@@ -207,7 +207,7 @@ class Dispatcher:
             if attempt.given is not None:
                 raise SessionGone(self._broke_off(error, attempt).message, server=self._config.name) from None
         else:
-            self._answered()
+            self._answered(attempt)
             self._given.note(answer, caller.principal, member)
             return answer
         attempt.is_second = True
@@ -223,9 +223,9 @@ class Dispatcher:
             return False
         return isinstance(await why_silent(member, PING_TIME), SessionForgotten)
 
-    def _answered(self) -> None:
+    def _answered(self, attempt: _Attempt) -> None:
         if self.breaker.failures:
-            self.breaker.succeeded()
+            self.breaker.succeeded(attempt.admission)
         if self._supervisor.lifecycle.failures:
             self._supervisor.answered()
 
@@ -234,7 +234,7 @@ class Dispatcher:
             return self._spoiled(error, attempt)
         if not isinstance(error, PeerError):
             return self._broke_off(error, attempt)
-        self._answered()
+        self._answered(attempt)
         self._metrics.refused(self._config.name, error.error.get("code"))
         return RpcError(error.error)
 
@@ -254,7 +254,7 @@ class Dispatcher:
         return f"within {clock.limit:g} s" + (" of its last report of progress" if clock.extended else "")
 
     def _failed(self, attempt: _Attempt) -> None:
-        self.breaker.failed(monotonic())
+        self.breaker.failed(attempt.admission, monotonic())
         self._selector.suspect(attempt.chosen)
 
     def _broke_off(self, error: NoAnswer | LinkLost, attempt: _Attempt) -> UpstreamUnavailable:

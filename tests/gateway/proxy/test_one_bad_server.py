@@ -238,6 +238,42 @@ async def test_server_that_does_not_answer_is_left_alone_for_a_while_and_then_tr
     assert sum(line.startswith("call ") for line in noted()) == 3
 
 
+async def test_call_from_before_the_breaker_opened_does_not_lengthen_its_pause(
+    obeying, proxy_of, until_noted, monkeypatch
+):
+    async with proxy_of(obeying(breaker_failures=1, breaker_pause=1000.0)) as proxy:
+        older = asyncio.create_task(proxy.call("up__do", {"hold": True}, timeout=1.0))
+        await until_noted("holds")
+        await proxy.call("up__do", {"hold": True}, timeout=0.1)
+        assert proxy.statuses()[0].breaker == "open"
+        monkeypatch.setattr("gateway.proxy.upstream.dispatcher.monotonic", lambda: time.monotonic() + 500.0)
+        assert "did not answer" in (await older)["content"][0]["text"]
+        monkeypatch.setattr("gateway.proxy.upstream.dispatcher.monotonic", lambda: time.monotonic() + 1000.0)
+        tried = await proxy.call("up__do", {})
+
+    assert "pid" in tried["structuredContent"]
+
+
+async def test_only_the_call_that_tries_a_server_again_decides_whether_the_next_may(
+    obeying, proxy_of, client, call, until_noted, monkeypatch
+):
+    one = client()
+    async with proxy_of(obeying(breaker_failures=1, breaker_pause=1000.0)) as proxy:
+        older = asyncio.create_task(call(proxy, one, hold=True))
+        await until_noted("call ")
+        await proxy.call("up__do", {"hold": True}, timeout=0.1)
+        monkeypatch.setattr("gateway.proxy.upstream.dispatcher.monotonic", lambda: time.monotonic() + 1000.0)
+        probe = asyncio.create_task(call(proxy, one, hold=True))
+        await until_noted("call ", 3)
+        older.cancel()
+        await asyncio.wait([older])
+        assert "is not available: it failed" in await call(proxy, one)
+        probe.cancel()
+        await asyncio.wait([probe])
+        assert "pid" in await call(proxy, one)
+        assert proxy.statuses()[0].breaker == "closed"
+
+
 async def test_server_that_was_away_when_it_was_tried_again_is_tried_again_later(
     obeying, proxy_of, client, call, soon, tmp_path
 ):
