@@ -18,8 +18,8 @@ LISTS: Final = ("mcpServers", "servers")
 _URL_KEYS = ("url", "serverUrl", "httpUrl")
 _TYPE_KEYS = ("type", "transport")
 _TIMEOUT_KEYS: Final = ("timeout", "tool_timeout_sec")
-_KNOWN = {"command", "args", "env", "envFile", "cwd", "headers", "disabled", "enabled"}
-_KNOWN |= {*_URL_KEYS, *_TYPE_KEYS, *_TIMEOUT_KEYS}
+_OTHER_KEYS = ("command", "args", "env", "envFile", "cwd", "headers", "disabled", "enabled")
+_KNOWN = {*_OTHER_KEYS, *_URL_KEYS, *_TYPE_KEYS, *_TIMEOUT_KEYS}
 _STDIO, _HTTP, _SSE = {"stdio"}, {"http", "streamablehttp"}, {"sse"}
 _MOST_SECONDS: Final = 3600
 """The largest `timeout` that counts as seconds. Cline and Roo Code write seconds, at most these; Claude Code and Gemini

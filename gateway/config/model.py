@@ -243,6 +243,9 @@ class LimitsConfig:
     """Generated ids per request when the client names no limit."""
     start_timeout: float = 60.0
     """Time for an upstream to start and list its tools."""
+    list_wait: float = 8.0
+    """Time that the first lists wait for an upstream that is starting, if nothing is kept of it. Many clients list once
+    and ignore `list_changed`, and `npx` or `uvx` needs some seconds; Codex gives a server 10 s to start."""
     restart_backoff: float = 0.5
     """First pause before a dead upstream is started again; doubles up to `restart_backoff_max`, with jitter."""
     restart_backoff_max: float = 30.0

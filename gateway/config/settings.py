@@ -225,6 +225,11 @@ class LimitsSection(Section):
         description="Seconds that an MCP server may take to start and list its tools. The first start may have to "
         "download it.",
     )
+    list_wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=_LIMITS.list_wait,
+        description="Seconds for which a client's first lists wait for MCP servers that are starting, since many "
+        "clients list only once. `stdio` does not wait for a server whose lists it knows from an earlier run.",
+    )
     restart_backoff: Seconds = Field(
         default=_LIMITS.restart_backoff,
         description="Pause, in seconds, before a dead MCP server is started again. It doubles with each failure.",

@@ -1,7 +1,8 @@
-"""What is logged about an engine that is not up, its first failure and each new reason once, and when it is tried again.
+"""What is logged about an engine that is not up, and when it is tried again.
 
-Turns the errors of failed attempts into warnings, and their number into pauses. A reason that was logged in this outage is logged again only after a
-long time, with the number of attempts since. It has no clock.
+Turns the errors of failed attempts into warnings, for the first failure and each new reason, and their number into
+pauses. A reason that was logged in this outage is logged again only after a long time, with the number of attempts
+since. It has no clock.
 """
 
 from typing import Final

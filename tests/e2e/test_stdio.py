@@ -37,8 +37,9 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def command(tmp_path: Path, notes: Path) -> list[str]:
-    """The command line of a gateway with one plain server and one that dies when it is called."""
+def command(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command line of a gateway with one plain server and one that dies when it is called, new to both."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     servers = {
         "time": {"command": sys.executable, "args": ["-m", "plain_time"]},
         "echo": {"command": sys.executable, "args": [str(SERVERS / "echo.py")], "env": {"NOTES": str(notes)}},
@@ -50,7 +51,8 @@ def command(tmp_path: Path, notes: Path) -> list[str]:
 
 
 def server_of(command: list[str], *more: str) -> StdioServerParameters:
-    return StdioServerParameters(command=command[0], args=[*command[1:], *more])
+    environ = {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}
+    return StdioServerParameters(command=command[0], args=[*command[1:], *more], env=environ)
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
 """Requests to one server: from waiting for a turn to the server's answer, or to an error.
 
 Waits for a turn, limits the time (which is paused while a client is asked, and extended by progress), repeats once a
-request that the server certainly did not begin, and tells breaker and supervisor how it went. It opens no sessions and lists nothing.
+request that the server certainly did not begin, and tells breaker and supervisor how it went. It opens no sessions and
+lists nothing.
 """
 
 from collections.abc import Mapping
