@@ -27,7 +27,7 @@ from gateway.protocol.eras import (
     without_hop,
 )
 from gateway.protocol.messages import METHOD_NOT_FOUND
-from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody, Principal
+from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Principal
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.upstream.capabilities import read_capabilities
@@ -171,14 +171,11 @@ class Session:
             return dict(params)
         meta = without_hop(said)
         if PROGRESS_KEY in meta:
-            if isinstance(caller, Nobody):
-                del meta[PROGRESS_KEY]
-            else:
-                # Two clients may use the same token, so each request to the server gets one of its own.
-                self._tokens += 1
-                running.number, running.token = self._tokens, meta[PROGRESS_KEY]
-                meta[PROGRESS_KEY] = self._tokens
-                self._progress[self._tokens] = running
+            # Two clients may use the same token, so each request to the server gets one of its own.
+            self._tokens += 1
+            running.number, running.token = self._tokens, meta[PROGRESS_KEY]
+            meta[PROGRESS_KEY] = self._tokens
+            self._progress[self._tokens] = running
         if RELATED in meta:
             related: object = meta[RELATED]
             task_id = cast("dict[str, Any]", related).get("taskId") if isinstance(related, dict) else None
