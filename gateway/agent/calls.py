@@ -24,7 +24,7 @@ from gateway.agent.result_limit import cut, shorten
 from gateway.config import LimitsConfig
 from gateway.errors import GatewayError, UnknownTool
 from gateway.observe.audit import Audit
-from gateway.protocol.eras import MAP_KEY
+from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
 from gateway.proxy import IdPiece, Proxy, ResultTokens
 from gateway.proxy import tool_search as finder
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
@@ -127,14 +127,15 @@ class CallRunner:
                 call, arguments = self._found(call, principal)
                 # An approval names the tool itself.
                 approved = False
-            params: dict[str, Any] = {"name": call.name, "arguments": arguments}
+            # Nobody sees the progress, but it gives a long call more time.
+            meta: dict[str, Any] = {PROGRESS_KEY: call.id}
+            params: dict[str, Any] = {"name": call.name, "arguments": arguments, "_meta": meta}
             written = None
             if (token_map := self._tokens.map_of(map_id)) is not None:
-                params["_meta"] = {MAP_KEY: map_id}
+                meta[MAP_KEY] = map_id
                 written = self._written(call, arguments, token_map)
             caller = Nobody(modern=False, principal=principal)
-            seconds = self._limits.tool_timeout
-            outcome = await self._proxy.call_tool(params, caller, seconds=seconds, written=written, approved=approved)
+            outcome = await self._proxy.call_tool(params, caller, written=written, approved=approved)
         except (GatewayError, ValueError) as error:
             return Answered(call, f"error: {error}", time.perf_counter() - started)
         return Answered(call, outcome, time.perf_counter() - started)

@@ -19,6 +19,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
+from gateway.proxy.upstream.list_cache import ListCache
 from gateway.proxy.upstream.sampling import Sampler
 from gateway.replicas import ALONE, Replicas
 from gateway.serve.mcp import McpEndpoint
@@ -63,6 +64,7 @@ async def open_mcp_services(
     proven: Callable[[], bool] = lambda: False,
     sampler: Sampler | None = None,
     shared: SharedConfig = NOTHING_SHARED,
+    list_cache: ListCache | None = None,
 ) -> AsyncGenerator[McpServices]:
     """Wire up the proxy, which the caller has yet to enter. Raises `ConfigError`.
 
@@ -70,6 +72,7 @@ async def open_mcp_services(
         proven: whether an engine has proved the maps by now.
         sampler: generates for the servers that the operator allows to sample.
         shared: the store that all replicas share.
+        list_cache: see `Proxy`.
     """
     metrics = Metrics()
     notices = TokenNotices(get_logger("tokens"))
@@ -80,7 +83,9 @@ async def open_mcp_services(
         open_shared(shared, replicas, metrics.shared) as store,
     ):
         name_call = partial(replicas.name, "parked call")
-        proxy = Proxy(config, metrics, records.tracing, maps=maps, sampler=sampler, name_call=name_call)
+        proxy = Proxy(
+            *(config, metrics, records.tracing), maps=maps, sampler=sampler, name_call=name_call, list_cache=list_cache
+        )
         yield McpServices(proxy, maps, tokens, notices, metrics, records, replicas, store)
 
 

@@ -21,6 +21,7 @@ from gateway.config.nesting import refuse_nesting
 from gateway.config.show import secrets_of
 from gateway.engine.maps import MapSet, resolve_maps
 from gateway.observe.logs import configure_logging, get_logger
+from gateway.proxy.upstream.list_cache import ListCache
 
 
 def stdio(
@@ -56,7 +57,7 @@ async def _run(settings: GatewayConfig, maps: MapSet) -> int:
 
 async def _serve(settings: GatewayConfig, maps: MapSet) -> None:
     session_map = None if maps.session is None else maps.session.map_id
-    async with open_mcp_services(settings, maps) as services:
+    async with open_mcp_services(settings, maps, list_cache=ListCache()) as services:
         # The servers start once the client has said what servers may ask of it.
         await services.mcp_endpoint(session_map).serve_stdio(services.proxy, services.proxy.stop)
 

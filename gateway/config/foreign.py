@@ -1,4 +1,4 @@
-"""Reads MCP server lists as other programs write them (Claude Desktop, Claude Code, Cursor, VS Code).
+"""Reads MCP server lists as other programs write them (Claude Desktop, Claude Code, Cursor, VS Code, Cline).
 
 Turns the object of an `mcpServers` or `servers` file into named entries that `config/servers.py` reads, and sentences
 about what was passed over. These files belong to other programs, which put keys of their own in them: unknown keys are
@@ -6,6 +6,7 @@ one warning for the whole file, never an error. What is known but can't be done 
 names the server; what would start the wrong thing is an error. It expands nothing.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,8 +17,13 @@ from gateway.errors import ConfigError
 LISTS: Final = ("mcpServers", "servers")
 _URL_KEYS = ("url", "serverUrl", "httpUrl")
 _TYPE_KEYS = ("type", "transport")
-_KNOWN = {"command", "args", "env", "envFile", "cwd", "headers", "disabled", "enabled", *_URL_KEYS, *_TYPE_KEYS}
+_TIMEOUT_KEYS: Final = ("timeout", "tool_timeout_sec")
+_OTHER_KEYS = ("command", "args", "env", "envFile", "cwd", "headers", "disabled", "enabled")
+_KNOWN = {*_OTHER_KEYS, *_URL_KEYS, *_TYPE_KEYS, *_TIMEOUT_KEYS}
 _STDIO, _HTTP, _SSE = {"stdio"}, {"http", "streamablehttp"}, {"sse"}
+_MOST_SECONDS: Final = 3600
+"""The largest `timeout` that counts as seconds. Cline and Roo Code write seconds, at most these; Claude Code and Gemini
+CLI write milliseconds. Nobody wants as few milliseconds, so a longer time is the safe reading."""
 
 
 @dataclass(slots=True)
@@ -102,7 +108,23 @@ def _translate(keys: Mapping[str, Any], where: str, warnings: list[str]) -> dict
         "headers": _texts(keys, "headers", where),
         "cwd": _text(keys["cwd"], f"{where}: key 'cwd'") if "cwd" in keys else None,
         "envFile": _text(keys["envFile"], f"{where}: key 'envFile'") if "envFile" in keys else None,
+        "timeout": _seconds(keys, where, warnings),
     }
+
+
+def _seconds(keys: Mapping[str, Any], where: str, warnings: list[str]) -> float | None:
+    """Seconds that a call may take; None: the file does not say."""
+    key = next((each for each in _TIMEOUT_KEYS if each in keys), None)
+    if key is None:
+        return None
+    try:
+        given = float(keys[key])
+    except (TypeError, ValueError, OverflowError):
+        given = 0.0
+    if isinstance(keys[key], bool) or not 0 < given < math.inf:
+        warnings.append(f"{where}: key {key!r}: expected a number above 0; the time limit of calls stays as it was")
+        return None
+    return given / 1000 if key == "timeout" and given > _MOST_SECONDS else given
 
 
 def _transport(keys: Mapping[str, Any], where: str) -> str | None:

@@ -248,7 +248,10 @@ class LimitsConfig:
     repeated_calls: int = 2
     """Turns in a row that may make the same calls with the same results before the model is told, and, with one more,
     has to answer in words; 0: it may go on."""
-    tool_timeout: float = 30.0
+    tool_timeout: float = 60.0
+    """Time of a tool call, the default of the official SDKs; each report of progress grants it anew."""
+    tool_timeout_max: float = 3600.0
+    """Time of a call that keeps reporting progress. An hour, as much as Cline and Roo Code let their users choose."""
     result_tokens: int = 2048
     """Ids of one tool result that reach the model; the rest is cut, and the model is told."""
     result_bytes: int = 16 * 1024 * 1024
@@ -257,6 +260,9 @@ class LimitsConfig:
     """Generated ids per request when the client names no limit."""
     start_timeout: float = 60.0
     """Time for an upstream to start and list its tools."""
+    list_wait: float = 8.0
+    """Time that the first lists wait for an upstream that is starting, if nothing is kept of it. Many clients list once
+    and ignore `list_changed`, and `npx` or `uvx` needs some seconds; Codex gives a server 10 s to start."""
     restart_backoff: float = 0.5
     """First pause before a dead upstream is started again; doubles up to `restart_backoff_max`, with jitter."""
     restart_backoff_max: float = 30.0

@@ -201,7 +201,15 @@ class LimitsSection(Section):
         description="How many times in a row a model may make the same call and get the same result before it is told "
         "so; after one more it has to answer in words. Calls whose results change are not counted. 0: no limit.",
     )
-    tool_timeout: Seconds = Field(default=_LIMITS.tool_timeout, description="Seconds that a tool call may take.")
+    tool_timeout: Seconds = Field(
+        default=_LIMITS.tool_timeout,
+        description="Seconds that a tool call may take. A call that asks for progress has this time again after each "
+        "report of its server.",
+    )
+    tool_timeout_max: Seconds = Field(
+        default=_LIMITS.tool_timeout_max,
+        description="Seconds that a call may take in total, however often its server reports progress.",
+    )
     result_tokens: Count = Field(
         default=_LIMITS.result_tokens,
         description="Most ids of one tool result that reach the model; the rest is cut off, and the model is told.",
@@ -216,6 +224,11 @@ class LimitsSection(Section):
         default=_LIMITS.start_timeout,
         description="Seconds that an MCP server may take to start and list its tools. The first start may have to "
         "download it.",
+    )
+    list_wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=_LIMITS.list_wait,
+        description="Seconds for which a client's first lists wait for MCP servers that are starting, since many "
+        "clients list only once. `stdio` does not wait for a server whose lists it knows from an earlier run.",
     )
     restart_backoff: Seconds = Field(
         default=_LIMITS.restart_backoff,

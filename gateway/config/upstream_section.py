@@ -91,7 +91,8 @@ class UpstreamSection(Section):
         "lists alone opens none.",
     )
     timeout: Seconds | None = Field(
-        default=_UPSTREAM.timeout, description="Seconds that one call may take; unset: `limits.tool_timeout`."
+        default=_UPSTREAM.timeout,
+        description="Seconds that one call may take, in place of `limits.tool_timeout`.",
     )
     concurrency: Count = Field(
         default=_UPSTREAM.concurrency, description="Calls that may run at a time; further ones wait."

@@ -1,7 +1,8 @@
-"""What is logged about an engine that is not up: its first failure and each new reason, once.
+"""What is logged about an engine that is not up, and when it is tried again.
 
-Turns the errors of failed attempts into warnings. A reason that was logged in this outage is logged again only after a
-long time, with the number of attempts since. It has no clock.
+Turns the errors of failed attempts into warnings, for the first failure and each new reason, and their number into
+pauses. A reason that was logged in this outage is logged again only after a long time, with the number of attempts
+since. It has no clock.
 """
 
 from typing import Final
@@ -15,8 +16,29 @@ _AGAIN: Final = 3600.0
 """Seconds after which a reason that still holds is logged again."""
 _MOST: Final = 32
 """Reasons that are remembered; one that holds a number may never come twice."""
+STEADY: Final = 30.0
+"""Seconds that an embedded engine must have been up for its end not to count as another failure: one that dies at its
+first request would be started, and read its model, all the time."""
 
 log = get_logger("engine")
+
+
+class Pauses:
+    """The pauses between two attempts to start or to reach an engine: each is twice as long as the one before."""
+
+    def __init__(self, first: float, longest: float, steady: float) -> None:
+        """Seconds. `steady`: how long the engine must have been up for the next pause to be the first again."""
+        self._first = first
+        self._longest = longest
+        self._steady = steady
+        self._next = first
+
+    def after(self, up: float | None) -> float:
+        """Seconds to wait now. `up`: how long the engine was up; None: it did not come up."""
+        if up is not None and up >= self._steady:
+            self._next = self._first
+        pause, self._next = self._next, min(self._next * 2, self._longest)
+        return pause
 
 
 class Outage:

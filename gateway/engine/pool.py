@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mappi
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
-from gateway.breaker import State
+from gateway.breaker import Admission, State
 from gateway.engine.homes import WARM, Load, choose, order_of, warmth, with_room
 from gateway.engine.maps import MapSet
 from gateway.engine.pool_members import EngineState, Member, closed, state_of, unknown, wanted, why_down
@@ -52,15 +52,24 @@ class MemberStatus:
     breaker: State
 
 
+class _Choice(NamedTuple):
+    """An engine for an answer."""
+
+    member: Member
+    ready: ReadyEngine
+    admission: Admission | None
+    """Its breaker's; None: every breaker is open, and this engine is asked all the same."""
+
+
 class MovingStay(Stay):
     """A stay that may move to another engine of the pool."""
 
     may_move = True
 
-    def __init__(self, pool: "EnginePool", member: Member, ready: ReadyEngine, home: bytes) -> None:
-        super().__init__(ready, member.route)
+    def __init__(self, pool: "EnginePool", chosen: _Choice, like: ReadyEngine, home: bytes) -> None:
+        super().__init__(_with_options_of(chosen.ready, like), chosen.member.route)
         self._pool = pool
-        self._member = member
+        self._member, _, self._admission = chosen
         self._home = home
         self._moves = MovesOfAnswer()
         self._left: set[int] = set()
@@ -68,7 +77,7 @@ class MovingStay(Stay):
         self._begun = False
         self._queued = False
         """Whether it waits for a slot, and nothing of it has reached the engine."""
-        pool.runs(member, 1)
+        pool.runs(self._member, 1)
 
     async def wait(self, answer: Awaitable[T]) -> T:
         """See `Stay.wait`; raises `EngineUnavailable` as soon as the engine is lost."""
@@ -89,13 +98,13 @@ class MovingStay(Stay):
         """Note that the engine has generated an id, so that the answer may move again if this engine is lost too."""
         self._begun = True
         self._moves.went_on()
-        self._member.breaker.succeeded()
+        self._member.breaker.succeeded(self._admission)
 
     def lost(self, error: EngineError) -> None:
         """Note that the engine has failed; if it fails too often, it gets no answers for a while."""
         super().lost(error)
         if is_loss(error) and not isinstance(error, EngineBusy):
-            self._member.breaker.failed(self._pool.now())
+            self._member.breaker.failed(self._admission, self._pool.now())
 
     def move(self, error: EngineError) -> None:
         """Move from a lost engine to another. Raises `EngineUnavailable` if there is none, or the budget is spent."""
@@ -110,17 +119,21 @@ class MovingStay(Stay):
             # What is wrong with this engine is no answer to a request that any of them could have served.
             raise EngineUnavailable(f"no engine is left that can answer: {error.message}") from error
         pool.metrics().answer_moved(left.name, begun=self._begun)
-        log.warning("an answer continues on another engine", left=left.name, to=found[0].name, reason=error.message)
-        pool.runs(left, -1)
-        self._member, self._route = found[0], found[0].route
+        log.warning("an answer continues on another engine", left=left.name, to=found.member.name, reason=error.message)
+        self._leave()
+        self._member, _, self._admission = found
+        self._route = found.member.route
         pool.runs(self._member, 1)
-        self.ready = _with_options_of(found[1], self.ready)
+        self.ready = _with_options_of(found.ready, self.ready)
 
     def ended(self) -> None:
         """Note that the answer is over."""
-        self._pool.runs(self._member, -1)
-        self._member.breaker.inconclusive()
+        self._leave()
         self._pool.budget.answered()
+
+    def _leave(self) -> None:
+        self._pool.runs(self._member, -1)
+        self._member.breaker.inconclusive(self._admission)
 
 
 class EnginePool:
@@ -234,9 +247,9 @@ class EnginePool:
         if not self.several:
             yield Stay(ready, self._members[0].route)
             return
-        member, chosen = self._chosen(ready, home, known, bounded=moves)
+        chosen = self._chosen(ready, home, known, bounded=moves)
         self._asked = True
-        stay = MovingStay(self, member, _with_options_of(chosen, ready), home)
+        stay = MovingStay(self, chosen, ready, home)
         try:
             yield stay
         finally:
@@ -246,14 +259,12 @@ class EnginePool:
         """Count answers that begin (1) or end (-1) at a member."""
         self.metrics().engine_running(member.name, member.runs(more))
 
-    def another(self, ready: ReadyEngine, home: bytes, left: set[int]) -> tuple[Member, ReadyEngine] | None:
+    def another(self, ready: ReadyEngine, home: bytes, left: set[int]) -> _Choice | None:
         """An engine to replace a lost one; None if there is none."""
         found = [each for each in self._like(ready) if each[1].number not in left]
         return self._choose(found, home, None, bounded=True) if found else None
 
-    def _chosen(
-        self, ready: ReadyEngine, home: bytes, known: int | None, *, bounded: bool
-    ) -> tuple[Member, ReadyEngine]:
+    def _chosen(self, ready: ReadyEngine, home: bytes, known: int | None, *, bounded: bool) -> _Choice:
         found = self._like(ready)
         if not found:
             raise closed(self._members)
@@ -261,7 +272,7 @@ class EnginePool:
 
     def _choose(
         self, found: Sequence[tuple[Member, ReadyEngine]], home: bytes, known: int | None, *, bounded: bool
-    ) -> tuple[Member, ReadyEngine]:
+    ) -> _Choice:
         now = self.now()
         by_name = {member.name: (member, ready) for member, ready in found}
         holding = next((member.name for member, ready in found if ready.number == known), None)
@@ -272,11 +283,12 @@ class EnginePool:
         while left:
             order = order_of(home, left)
             name = choose(order, left, holding) if bounded else order[0]
-            if by_name[name][0].breaker.admit(now) is None:
-                return by_name[name]
+            member, ready = by_name[name]
+            if (admission := member.breaker.admit(now)) is not None:
+                return _Choice(member, ready, admission)
             left.pop(name)
         # Every breaker is open: an engine that has failed is better than none.
-        return by_name[order_of(home, by_name)[0]]
+        return _Choice(*by_name[order_of(home, by_name)[0]], None)
 
     def _like(self, ready: ReadyEngine) -> list[tuple[Member, ReadyEngine]]:
         """The running engines that can replace an engine."""

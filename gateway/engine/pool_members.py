@@ -41,7 +41,7 @@ class Member:
         """Note that its engine is up."""
         if self.start != ready.number:
             self.start, self.since, self.model = ready.number, now, ready.facts.model
-            self.breaker.succeeded()
+            self.breaker.reset()
 
     def runs(self, more: int) -> int:
         """Count answers that begin or end with it. Returns how many are being made now."""

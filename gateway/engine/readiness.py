@@ -26,7 +26,7 @@ from gateway.engine.interface import Engine, EngineFacts, Options, Provable, Pro
 from gateway.engine.map_proof import PreparedMap, prepared_map, proven_map
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
 from gateway.engine.model_watch import ModelFile
-from gateway.engine.outage import Outage, first_words, until_file_changes
+from gateway.engine.outage import STEADY, Outage, Pauses, first_words, until_file_changes
 from gateway.engine.prefill import Prefill
 from gateway.engine.pulse import Pulse
 from gateway.engine.rates import Rates
@@ -156,6 +156,7 @@ class EngineRoute:
         self._was_stuck = False
         self._closed: EngineError = EngineStarting(first_words(self._settings))
         self._outage = Outage(name)
+        self._up_since = 0.0
         self._file = ModelFile(self._settings)
         self._lost = anyio.Event()
         self._attempted = anyio.Event()
@@ -222,7 +223,8 @@ class EngineRoute:
 
     async def _keep_up(self, tasks: TaskGroup, seconds: float) -> None:
         embedded = self._settings.kind == "embedded"
-        pause, most = _RETRY, _RESTART_MAX if embedded else _RETRY_MAX
+        # Reaching a server that was there a moment ago costs little.
+        pauses = Pauses(_RETRY, _RESTART_MAX, STEADY) if embedded else Pauses(_RETRY, _RETRY_MAX, 0.0)
         while True:
             replaced = False
             before = await self._file.stamp()
@@ -235,9 +237,9 @@ class EngineRoute:
                 failure = EngineUnavailable(error.message)
             except EngineError as error:
                 failure = self._parents_words(error)
-            was_up = self._ready is not None
-            pause = _RETRY if was_up else min(pause * 2, most)
-            seconds = _FIRST_ANSWER if was_up else min(seconds * 2, _FIRST_ANSWER_MAX)
+            up = None if self._ready is None else monotonic() - self._up_since
+            pause = pauses.after(up)
+            seconds = _FIRST_ANSWER if up is not None else min(seconds * 2, _FIRST_ANSWER_MAX)
             lasts = embedded and isinstance(failure, ModelUnusable | MapDiffers)
             self._close(until_file_changes(failure) if lasts else failure)
             self._attempted.set()
@@ -318,6 +320,7 @@ class EngineRoute:
             name=self._name,
             settings=self._settings,
         )
+        self._up_since = monotonic()
         self._changed(True, "")
         log.info(
             "engine ready",

@@ -23,6 +23,7 @@ LOG_LEVEL_KEY: Final = PREFIX + "logLevel"
 SERVER_INFO_KEY: Final = PREFIX + "serverInfo"
 SUBSCRIPTION_KEY: Final = PREFIX + "subscriptionId"
 PROGRESS_KEY: Final = "progressToken"
+PROGRESS: Final = "notifications/progress"
 MAP_KEY: Final = "ai.codec/map"
 
 PER_HOP: Final = frozenset({VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY, SUBSCRIPTION_KEY, MAP_KEY})

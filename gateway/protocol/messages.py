@@ -143,7 +143,7 @@ def _read_call(fields: dict[str, Any], known: RequestId | None) -> Request | Not
 
 def _has_no_number(data: bytes) -> bool:
     """Whether `NaN` or `Infinity` is the only reason why the data is not JSON."""
-    if not _names_no_number(data):
+    if not names_no_number(data):
         return False
     try:
         from_json(data)
@@ -152,7 +152,7 @@ def _has_no_number(data: bytes) -> bool:
     return True
 
 
-def _names_no_number(data: bytes) -> bool:
+def names_no_number(data: bytes) -> bool:
     """Whether the data contains `NaN` or `Infinity`, if only in a string."""
     # Not with `in`, which tries its left side as a number first, and so raises and drops an error internally.
     return data.find(b"NaN") >= 0 or data.find(b"Infinity") >= 0
@@ -161,7 +161,7 @@ def _names_no_number(data: bytes) -> bool:
 def _written(message: dict[str, Any]) -> bytes:
     data = to_json(message)
     # The search costs next to nothing; only data that may be invalid is parsed again.
-    if _names_no_number(data):
+    if names_no_number(data):
         try:
             from_json(data, allow_inf_nan=False)
         except ValueError:
@@ -190,14 +190,17 @@ def encode_notification(method: str, params: Mapping[str, Any] | None) -> bytes:
 
 
 class LastingResult(dict[str, Any]):
-    """A result that answers many requests: it is encoded only once, and never changed."""
+    """A result that is encoded only once, because it answers many requests, or never, because it came as JSON.
+
+    It must not be changed: whoever adds something makes another dict of it.
+    """
 
     __slots__ = ("_json",)
 
-    def __init__(self, result: Mapping[str, Any]) -> None:
-        """Encode nothing yet."""
+    def __init__(self, result: Mapping[str, Any], json: bytes = b"") -> None:
+        """Encode nothing yet. `json`: the result as JSON on one line, where it is known."""
         super().__init__(result)
-        self._json = b""
+        self._json = json
 
     @property
     def json(self) -> bytes:

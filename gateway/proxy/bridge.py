@@ -15,13 +15,13 @@ import anyio
 
 from gateway.errors import GatewayError, RpcError, UpstreamUnavailable
 from gateway.protocol.client_bounds import excess_of_answer
-from gateway.protocol.eras import PROGRESS_KEY, is_input_required, meta_of
+from gateway.protocol.eras import PROGRESS, PROGRESS_KEY, is_input_required, meta_of
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.round_states import PARKED
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.dispatcher import SessionGone
-from gateway.proxy.upstream.session import PROGRESS, cannot_ask, rpc_error
+from gateway.proxy.upstream.session import cannot_ask, rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
 _ANSWER_TIME: Final = 600.0

@@ -4,7 +4,7 @@ Asks all servers at the same time, leaves out those that don't answer, and filte
 is kept in the form in which it is sent, as long as every server's list is the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -19,15 +19,15 @@ from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import Naming
 from gateway.proxy.offers import list_result
 from gateway.proxy.result_uris import rename_in_tool
+from gateway.proxy.upstream.caller_lists import ServerList
 from gateway.proxy.upstream.item_forms import KEYS
 from gateway.proxy.upstream.listing import Kind, Listed
-from gateway.proxy.upstream.members import Member
 from gateway.proxy.upstream.upstream import Upstream
 
 _KEPT: Final = 64
 _KEPT_BYTES: Final = 64 * 1024 * 1024
 """Bytes of kept lists, in the form in which they are sent, above which all are dropped."""
-Answer = tuple[Upstream, Listed, Member]
+Answer = tuple[Upstream, ServerList]
 _Key = tuple[Kind, bool, object, Naming, int]
 
 
@@ -37,13 +37,13 @@ class _Merged:
 
     lists: tuple[Listed, ...]
     eras: tuple[bool, ...]
-    """For each list, whether its session is of the modern era."""
+    """For each list, whether it is in the form of the modern era."""
     result: LastingResult
 
     def is_of(self, answers: Sequence[Answer]) -> bool:
         return len(self.lists) == len(answers) and all(
-            listed is mine and member.session.modern == era
-            for (_, listed, member), mine, era in zip(answers, self.lists, self.eras, strict=True)
+            given.listed is mine and given.modern == era
+            for (_, given), mine, era in zip(answers, self.lists, self.eras, strict=True)
         )
 
 
@@ -67,10 +67,10 @@ class Lists:
             self._make_room()
         if kept is not None and kept.is_of(answers):
             return kept.result
-        lists = tuple(listed for _, listed, _ in answers)
-        eras = tuple(member.session.modern for _, _, member in answers)
+        lists = tuple(given.listed for _, given in answers)
+        eras = tuple(given.modern for _, given in answers)
         alone = list(zip(lists, eras, strict=True)) if len(upstreams) == 1 else ()
-        info = answers[0][2].session.info if len(answers) == 1 else {}
+        info: Mapping[str, Any] = answers[0][1].info if len(answers) == 1 else {}
         items = self._items(kind, answers, principal)
         result = LastingResult(list_result(kind, items, alone, info, modern=caller.modern))
         self._kept[key] = _Merged(lists, eras, result)
@@ -88,15 +88,15 @@ class Lists:
             if (at_hand := upstream.lists.at_hand(kind, caller)) is None:
                 asked.append(upstream)
             else:
-                found[upstream.config.name] = upstream, *at_hand
+                found[upstream.config.name] = upstream, at_hand
 
         async def ask(upstream: Upstream) -> None:
             try:
-                listed, member = await upstream.lists.get(kind, caller)
+                given = await upstream.lists.get(kind, caller)
             except UpstreamError as error:
                 self._log.debug("left out of a list", server=upstream.config.name, kind=kind, cause=error.message)
             else:
-                found[upstream.config.name] = upstream, listed, member
+                found[upstream.config.name] = upstream, given
 
         if len(asked) == 1:
             await ask(asked[0])
@@ -108,8 +108,8 @@ class Lists:
 
     def _items(self, kind: Kind, answers: Sequence[Answer], principal: Principal) -> list[dict[str, Any]]:
         items: dict[str, dict[str, Any]] = {}
-        for upstream, listed, _ in answers:
-            for name, item in self._named(kind, upstream, listed, principal):
+        for upstream, given in answers:
+            for name, item in self._named(kind, upstream, given.listed, principal):
                 items.setdefault(name, item)
         return list(items.values())
 

@@ -22,7 +22,7 @@ from gateway.protocol.annotations import Annotation
 from gateway.proxy.bolt_on import KnownMaps, NoMaps
 from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
-from gateway.proxy.catalog import Catalog
+from gateway.proxy.catalog import Catalog, Clash
 from gateway.proxy.change_feed import ChangeFeed, ListChange
 from gateway.proxy.connector import Connector
 from gateway.proxy.last_calls import LastCalls
@@ -33,6 +33,7 @@ from gateway.proxy.results import CallOutcome, WrittenIds
 from gateway.proxy.router import Router
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.statuses import UpstreamStatus, status_of
+from gateway.proxy.upstream.list_cache import ListCache
 from gateway.proxy.upstream.sampling import Sampler
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Proxy:
         sampler: Sampler | None = None,
         start_wait: float = START_WAIT,
         name_call: Callable[[str], str] = lambda principal: secrets.token_urlsafe(24),
+        list_cache: ListCache | None = None,
     ) -> None:
         """Starts nothing before the context is entered.
 
@@ -67,6 +69,8 @@ class Proxy:
             maps: bolt-ons are called with ids of these; `maps_changed` must be called when they change.
             sampler: generates for the servers that the operator lets sample.
             name_call: turns a principal's name into an unguessable token for a call that waits for its client.
+            list_cache: what servers listed in earlier runs, which is shown until they have come up; None: it is neither
+                read nor written.
             start_wait: seconds that the start waits for the slowest server; a slower one is added when it is up.
         """
         self._start_wait = start_wait
@@ -78,8 +82,9 @@ class Proxy:
         self._catalog = Catalog(Naming(config))
         self._changes = ChangeFeed(self._upstreams, self._catalog, share_rule)
         self._registry = ServerRegistry(
-            config, metrics, self._connector, self._upstreams, self._changes, share_rule, sampler
+            config, metrics, self._connector, self._upstreams, self._changes, share_rule, sampler, list_cache
         )
+        self._changes.merge()
         self._bridge = bridge = Bridge(self._registry.start_soon, share_rule, name_call)
         self._metrics = metrics
         self.last_calls = LastCalls()
@@ -106,7 +111,7 @@ class Proxy:
         self._supervision = self._supervised()
         await self._supervision.__aenter__()
         self._catalog.uris.settle()
-        if clashes := self._catalog.clashes:
+        if clashes := [each for each in self._catalog.clashes if not self._is_old(each)]:
             await self._supervision.__aexit__(None, None, None)
             raise ConfigError("; ".join(map(str, clashes[:5])))
         return self
@@ -118,6 +123,10 @@ class Proxy:
         if self._supervision is not None:
             # The caller's exception is not passed in: the task group would wrap it in an exception group.
             await self._supervision.__aexit__(None, None, None)
+
+    def _is_old(self, clash: Clash) -> bool:
+        """Whether it is with what a server listed in an earlier run, and may not list any more."""
+        return any(self._upstreams[each].earlier is not None for each in (clash.kept, clash.hidden))
 
     @asynccontextmanager
     async def _supervised(self) -> AsyncGenerator[None, None]:
@@ -290,12 +299,8 @@ class Proxy:
 
     def instructions(self, principal: Principal = ANYBODY) -> str | None:
         """The servers' instructions on how to use them."""
-        words: list[tuple[str, str]] = []
-        for upstream in self._router.resolver.visible(principal):
-            last = upstream.supervisor.last
-            if last is not None and last.session.instructions:
-                words.append((upstream.config.name, last.session.instructions))
-        return merge_instructions(words)
+        visible = self._router.resolver.visible(principal)
+        return merge_instructions([(each.config.name, text) for each in visible if (text := each.instructions)])
 
     def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
         """The arguments of a tool, by its public name, that are repeated in headers."""

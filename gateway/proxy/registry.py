@@ -17,6 +17,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession
 from gateway.proxy.connector import Connector
 from gateway.proxy.shares import ShareRule
+from gateway.proxy.upstream.list_cache import ListCache
 from gateway.proxy.upstream.sampling import Sampler
 from gateway.proxy.upstream.upstream import Listener, Upstream
 
@@ -38,6 +39,7 @@ class ServerRegistry:
         listener: Listener,
         share_rule: ShareRule,
         sampler: Sampler | None,
+        list_cache: ListCache | None,
     ) -> None:
         """Starts nothing before `running`.
 
@@ -46,6 +48,7 @@ class ServerRegistry:
             listener: told what the servers report.
             share_rule: how much of a server's bounds one principal may use.
             sampler: generates for the servers that the operator lets sample.
+            list_cache: see `Upstream`.
         """
         self._limits = config.limits
         self._share_rule = share_rule
@@ -54,6 +57,7 @@ class ServerRegistry:
         self._upstreams = upstreams
         self._listener = listener
         self._sampler = sampler
+        self._list_cache = list_cache
         self._adopted: ClientSession | None = None
         self._tasks: TaskGroup | None = None
         upstreams.update({each.name: self._make(each) for each in config.upstreams})
@@ -120,7 +124,7 @@ class ServerRegistry:
 
     def _make(self, config: UpstreamConfig) -> Upstream:
         connect = self._connector.connect(config)
-        given = (self._listener, self._share_rule, self._sampler)
+        given = (self._listener, self._share_rule, self._sampler, self._list_cache)
         made = Upstream(config, self._limits, self._metrics, connect, *given)
         if self._adopted is not None:
             made.supervisor.adopt(self._adopted)

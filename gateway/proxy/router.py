@@ -133,6 +133,8 @@ class Router:
                 return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
         upstream, own = self.resolver.tool(name, caller)
         server = upstream.config.name
+        if upstream.earlier is not None:
+            return await self._call_once_up(upstream, own, params, caller, seconds, written, approved)
         sent = params if own == called else {**params, "name": own}
         began = perf_counter()
         ended: Ending
@@ -176,6 +178,23 @@ class Router:
                 return name, entry
         await self.resolver.learn_tool(name, caller)
         return name, None
+
+    async def _call_once_up(
+        self,
+        upstream: Upstream,
+        own: str,
+        params: dict[str, Any],
+        caller: Caller,
+        seconds: float | None,
+        written: WrittenIds | None,
+        approved: bool,
+    ) -> CallOutcome:
+        """Call a tool that is known from an earlier run: only if the server still lists it once it is up."""
+        try:
+            await upstream.supervisor.want()
+        except UpstreamUnavailable as error:
+            return CallOutcome(_failure(error.message, caller), "unavailable", upstream.config.name, own)
+        return await self.call_tool(params, caller, seconds=seconds, written=written, approved=approved)
 
     def started(self) -> None:
         """Note that the start is over, so that requests no longer wait for servers that are starting."""

@@ -23,7 +23,7 @@ from gateway.config.model import EngineConfig, GatewayConfig
 from gateway.config.worker import WorkerConfig, fault_file
 from gateway.engine.embedded import Listening, divided, embedded_model, embedded_server
 from gateway.engine.model_watch import ModelFile
-from gateway.engine.outage import Outage, until_file_changes
+from gateway.engine.outage import STEADY, Outage, until_file_changes
 from gateway.errors import ConfigError, EngineError, EngineUnavailable, ModelUnusable
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.lifecycle import Backoff
@@ -143,8 +143,9 @@ async def _keep(
                 if not there.port:
                     there = replace(there, port=int(server.url.rpartition(":")[2]))
                     task_status.started(_address(there))
-                failures = 0
+                since = monotonic()
                 failure = EngineUnavailable(await server.ended())
+                failures = 0 if monotonic() - since >= STEADY else failures
         except ModelUnusable as error:
             failure = until_file_changes(error)
         except EngineUnavailable as error:

@@ -38,8 +38,9 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def command(tmp_path: Path, notes: Path) -> list[str]:
-    """The command line of a gateway with one plain server and one that dies when it is called."""
+def command(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command line of a gateway with one plain server and one that dies when it is called, new to both."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     servers = {
         "time": {"command": sys.executable, "args": ["-m", "plain_time"]},
         "echo": {"command": sys.executable, "args": [str(SERVERS / "echo.py")], "env": {"NOTES": str(notes)}},
@@ -51,7 +52,8 @@ def command(tmp_path: Path, notes: Path) -> list[str]:
 
 
 def server_of(command: list[str], *more: str) -> StdioServerParameters:
-    return StdioServerParameters(command=command[0], args=[*command[1:], *more])
+    environ = {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}
+    return StdioServerParameters(command=command[0], args=[*command[1:], *more], env=environ)
 
 
 @asynccontextmanager
@@ -145,7 +147,10 @@ def test_standard_output_carries_the_protocol_and_nothing_else(command):
     done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=240, check=False)
 
     assert done.returncode == 0
-    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1]
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    # A server that was slower than the greeting is announced by a notification.
+    assert [message["id"] for message in messages if "id" in message] == [1]
+    assert {message["jsonrpc"] for message in messages} == {"2.0"}
     assert "upstream is up" in done.stderr
     assert "Traceback" not in done.stderr
 

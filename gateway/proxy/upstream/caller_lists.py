@@ -5,8 +5,8 @@ that caller. A server may list more for a client that can be asked. Until there 
 told of this, the lists are known to be incomplete for such a caller; `learn` opens one. It knows no public names.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import anyio
 
@@ -16,18 +16,26 @@ from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.dispatcher import Dispatcher
 from gateway.proxy.upstream.failures import describe_failure
 from gateway.proxy.upstream.given_uris import GivenUris
+from gateway.proxy.upstream.list_cache import EarlierRun
 from gateway.proxy.upstream.listing import Kind, Listed, Listing
 from gateway.proxy.upstream.members import Member
 from gateway.proxy.upstream.selector import Selector
 from gateway.proxy.upstream.supervisor import Supervisor
 
-_FIRST_START: Final = 10.0
-"""Seconds, from the first list on, for which lists wait for a server that is starting for the first time. Many clients
-list once and ignore `list_changed`, and `npx` or `uvx` needs some seconds to start a server."""
 _STARTING: Final = 2.0
 """Seconds that a list waits for a server that is starting later on. Clients are told of the change when it is up."""
 _RELISTING: Final = 3.0
 """Seconds to wait for a list that is already known from an earlier request."""
+
+
+class ServerList(NamedTuple):
+    """One list of one server, as a caller sees it."""
+
+    listed: Listed
+    modern: bool
+    """Whether it is in the form of the modern era."""
+    info: Mapping[str, Any]
+    """The server's own words about itself."""
 
 
 class CallerLists:
@@ -42,8 +50,10 @@ class CallerLists:
         dispatcher: Dispatcher,
         given: GivenUris,
         on_change: Callable[[], None],
+        earlier: Callable[[], EarlierRun | None],
     ) -> None:
-        """`on_change` is called if a list turns out to have changed although the server did not say so."""
+        """`on_change` is called if a list turns out to have changed although the server did not say so. `earlier`: what
+        is known of an earlier run of the gateway, while that may be shown."""
         self._config = config
         self._limits = limits
         self._supervisor = supervisor
@@ -51,17 +61,18 @@ class CallerLists:
         self._dispatcher = dispatcher
         self._given = given
         self._on_change = on_change
+        self._earlier = earlier
         self._first_start_until: float | None = None
         """When lists no longer wait for the first start; None until one has waited."""
 
-    def at_hand(self, kind: Kind, caller: Caller) -> tuple[Listed, Member] | None:
+    def at_hand(self, kind: Kind, caller: Caller) -> ServerList | None:
         """Like `get`, but without waiting; None: the server would have to be asked."""
         member = self._selector.aside(caller) or self._supervisor.main
         listed = None if member is None else self._selector.listing(member, caller).at_hand(kind)
-        return None if member is None or listed is None else (listed, member)
+        return None if member is None or listed is None else _of(listed, member)
 
-    async def get(self, kind: Kind, caller: Caller) -> tuple[Listed, Member]:
-        """Return the list as `caller` would see it, and the session that it came from.
+    async def get(self, kind: Kind, caller: Caller) -> ServerList:
+        """Return the list as `caller` would see it; at first that of an earlier run of the gateway, if it is known.
 
         Raises:
             UpstreamUnavailable: the server can't be asked.
@@ -69,7 +80,9 @@ class CallerLists:
         last = self._supervisor.last
         if self._supervisor.asleep and last is not None and (kept := last.listing.known(kind)) is not None:
             # No need to wake the server for what it listed before it was put to sleep.
-            return kept, last
+            return _of(kept, last)
+        if (earlier := self._earlier()) is not None and kind in earlier.lists:
+            return ServerList(earlier.lists[kind], earlier.modern, earlier.info)
         if self._supervisor.main is None:
             with anyio.move_on_after(self._start_wait()) as waiting:
                 await self._supervisor.want()
@@ -90,10 +103,10 @@ class CallerLists:
 
     def _start_wait(self) -> float:
         """Seconds that a list waits for the server to start."""
-        now = anyio.current_time()
+        now, most = anyio.current_time(), self._limits.list_wait
         if self._first_start_until is None:
-            self._first_start_until = now + _FIRST_START
-        return max(self._first_start_until - now, _STARTING)
+            self._first_start_until = now + most
+        return max(self._first_start_until - now, min(_STARTING, most))
 
     async def learn(self, kinds: Sequence[Kind], caller: Caller) -> None:
         """Have the server list these for this caller, on a session on which it is told the caller's capabilities.
@@ -163,7 +176,7 @@ class CallerLists:
     def _main(self) -> Listing | None:
         return None if self._supervisor.last is None else self._supervisor.last.listing
 
-    async def _list(self, kind: Kind, member: Member, caller: Caller) -> tuple[Listed, Member]:
+    async def _list(self, kind: Kind, member: Member, caller: Caller) -> ServerList:
         """Raises UpstreamUnavailable, LinkLost."""
         listing = self._selector.listing(member, caller)
         known = listing.known(kind)
@@ -174,12 +187,16 @@ class CallerLists:
             if known not in (None, listed) and listing is self._main() and not listing.tells(kind):
                 # The change was not announced, so owners must be determined again.
                 self._on_change()
-            return listed, member
+            return _of(listed, member)
         except TimeoutError:
             self._selector.suspect(member)
             if known is not None:
                 # A server that hangs must not hold up the lists of the others.
-                return known, member
+                return _of(known, member)
             raise self._dispatcher.unavailable(f"it did not list its {kind} in time") from None
         except (PeerError, NoAnswer) as error:
             raise self._dispatcher.unavailable(describe_failure(error, self._config)) from None
+
+
+def _of(listed: Listed, member: Member) -> ServerList:
+    return ServerList(listed, member.session.modern, member.session.info)

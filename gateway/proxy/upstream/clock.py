@@ -1,6 +1,6 @@
 """The time limit of one call: when it is over, the task inside is cancelled and gets a TimeoutError.
 
-Like `asyncio.timeout`, at a fraction of the cost (`gateway.deadlines`), and it can be paused.
+Like `asyncio.timeout`, at a fraction of the cost (`gateway.deadlines`). It can be paused, and extended up to a cap.
 """
 
 import asyncio
@@ -13,12 +13,29 @@ from gateway.deadlines import Deadline, Deadlines
 class Clock(Deadline):
     """A context in which its task may spend only a limited time. Enter it once."""
 
-    __slots__ = ("_cancelling", "_deadlines", "_expired", "_left", "_over", "_paused", "_task")
+    __slots__ = (
+        "_cancelling",
+        "_deadlines",
+        "_expired",
+        "_left",
+        "_over",
+        "_paused",
+        "_spare",
+        "_task",
+        "extended",
+        "limit",
+    )
 
-    def __init__(self, deadlines: Deadlines, seconds: float) -> None:
-        """`seconds`: the limit, counted from entry."""
+    def __init__(self, deadlines: Deadlines, seconds: float, most: float = 0.0) -> None:
+        """`seconds`: the limit, counted from entry or from the last `extend`. `most`: the limit of all extensions
+        together, counted from entry."""
         self._deadlines = deadlines
         self._left = seconds
+        self.limit = seconds
+        """Seconds of the limit, without extensions."""
+        self._spare = max(most - seconds, 0.0)
+        self.extended = False
+        """Whether it has been extended."""
         self._paused = False
         self._expired = False
         self._over = False
@@ -56,6 +73,24 @@ class Clock(Deadline):
         if self._paused and not self._over:
             self._paused = False
             self._deadlines.set(self, self._left)
+
+    def extend(self) -> None:
+        """Grant the whole limit again, as far as the cap allows; does nothing once the call is over."""
+        if self._over or not self._spare:
+            return
+        left = self.left
+        more = min(self.limit - left, self._spare)
+        self._spare -= more
+        self._left = left + more
+        self.extended = True
+        if not self._paused:
+            self.cancel()
+            self._deadlines.set(self, self._left)
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether no extension is left."""
+        return not self._spare
 
     def expire(self) -> None:
         """Cancel the task: the time is over."""

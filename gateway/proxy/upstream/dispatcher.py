@@ -1,7 +1,8 @@
 """Requests to one server: from waiting for a turn to the server's answer, or to an error.
 
-Waits for a turn, limits the time (which is paused while a client is asked), repeats once a request that the server
-certainly did not begin, and tells breaker and supervisor how it went. It opens no sessions and lists nothing.
+Waits for a turn, limits the time (which is paused while a client is asked, and extended by progress), repeats once a
+request that the server certainly did not begin, and tells breaker and supervisor how it went. It opens no sessions and
+lists nothing.
 """
 
 from collections.abc import Mapping
@@ -9,11 +10,12 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from gateway.breaker import Breaker
+from gateway.breaker import Admission, Breaker
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.server_metrics import ServerMetrics
+from gateway.protocol.eras import PROGRESS_KEY, meta_of
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.shares import ShareRule
@@ -23,10 +25,10 @@ from gateway.proxy.upstream.concurrency import Full, Gate
 from gateway.proxy.upstream.failures import describe_failure, may_be_of_session
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.members import PING_TIME, Member, why_silent
-from gateway.proxy.upstream.pausing_caller import PausingCaller
 from gateway.proxy.upstream.sampling import Allowance
 from gateway.proxy.upstream.selector import Selector
 from gateway.proxy.upstream.supervisor import Supervisor
+from gateway.proxy.upstream.timed_caller import TimedCaller
 
 
 class SessionGone(UpstreamUnavailable):
@@ -44,8 +46,10 @@ class _Attempt:
     given: Member | None
     """The session that it must use; None: any."""
     receiver: Caller
-    """Takes what the server pushes: the caller, wrapped so that asking it costs none of the call's time."""
+    """Takes what the server pushes: the caller, wrapped if that may pause or extend the time of the call."""
     written: WrittenIds | None
+    admission: Admission
+    """The breaker's."""
     had_turn: bool = False
     is_second: bool = False
     """Whether this is a repetition, because the server did not begin the first time."""
@@ -107,7 +111,8 @@ class Dispatcher:
 
         Args:
             params: as the server must get them, except for what concerns only the caller and us.
-            seconds: time limit of the call, including its time in the queue; None: the configured one.
+            seconds: time limit of the call, including its time in the queue, which progress does not extend; None: the
+                configured one.
             member: the session to use; None: it is chosen by the caller.
             written: the ids that the model wrote, for a tool that takes them.
 
@@ -119,21 +124,23 @@ class Dispatcher:
         """
         if self._config.sampling_tokens:
             caller = self._allowance.with_sampling(caller)
-        attempt = _Attempt(method, params, caller, headers, member, caller, written)
-        seconds = seconds or self._config.timeout or self._limits.tool_timeout
+        attempt = _Attempt(method, params, caller, headers, member, caller, written, self._admission())
+        clock = self._clock(seconds)
         try:
-            with Clock(self._deadlines, seconds) as clock:
-                if self.breaker.opened is not None or not self.gate.enter_at_once():
+            with clock:
+                if not self.gate.enter_at_once():
                     await self._wait_for_turn(caller.principal)
                 try:
                     attempt.had_turn = True
-                    if caller.capabilities:
-                        attempt.receiver = PausingCaller(caller, clock)
+                    if caller.capabilities or PROGRESS_KEY in meta_of(params):
+                        attempt.receiver = TimedCaller(caller, clock)
                     return await self._ask(attempt)
                 finally:
                     self._leave()
         except TimeoutError:
-            raise self._too_late(attempt, seconds) from None
+            raise self._too_late(attempt, clock) from None
+        finally:
+            self.breaker.inconclusive(attempt.admission)
 
     def give_up(self, member: Member, error: LinkLost) -> None:
         """Give up a session that can't be used any more."""
@@ -144,24 +151,28 @@ class Dispatcher:
         """The error that says why the server can't be asked."""
         return UpstreamUnavailable(f"server {self._config.name!r} is not available: {cause}", server=self._config.name)
 
+    def _clock(self, seconds: float | None) -> Clock:
+        if seconds is not None:
+            return Clock(self._deadlines, seconds)
+        return Clock(self._deadlines, self._config.timeout or self._limits.tool_timeout, self._limits.tool_timeout_max)
+
+    def _admission(self) -> Admission:
+        now = monotonic()
+        admission = self.breaker.admit(now)
+        if admission is None:
+            failures, wait = self._config.breaker_failures, self.breaker.wait(now)
+            raise self.unavailable(f"it failed {failures} times in a row and is not called for another {wait:.1f} s")
+        return admission
+
     async def _wait_for_turn(self, principal: Principal) -> None:
-        """Get a turn when the breaker has opened, or the gate has no free place; each turn needs one `_leave`."""
+        """Get a turn when the gate has no free place; each turn needs one `_leave`."""
         came = monotonic()
-        wait = self.breaker.admit(came)
-        if wait is not None:
-            raise self.unavailable(
-                f"it failed {self._config.breaker_failures} times in a row and is not called for another {wait:.1f} s"
-            )
         try:
-            if not self.gate.enter_at_once():
-                await self._queue(principal)
-                self._metrics.queued(self._config.name, monotonic() - came)
-        except BaseException as error:
-            self.breaker.inconclusive()
-            if isinstance(error, Full):
-                full = f"{self._config.queue} calls are already waiting for it; call again later"
-                raise self.unavailable(full) from None
-            raise
+            await self._queue(principal)
+        except Full:
+            full = f"{self._config.queue} calls are already waiting for it; call again later"
+            raise self.unavailable(full) from None
+        self._metrics.queued(self._config.name, monotonic() - came)
 
     async def _queue(self, principal: Principal) -> None:
         """Wait for a place in the gate, within the principal's share of the queue."""
@@ -177,9 +188,6 @@ class Dispatcher:
     def _leave(self) -> None:
         self.gate.leave()
         self._supervisor.maintenance.used()
-        if self.breaker.opened is not None:
-            # If the probing call ended without an outcome, the others must not wait for it.
-            self.breaker.inconclusive()
 
     async def _ask(self, attempt: _Attempt) -> dict[str, Any]:
         caller, method = attempt.caller, attempt.method
@@ -200,7 +208,7 @@ class Dispatcher:
             if attempt.given is not None:
                 raise SessionGone(self._broke_off(error, attempt).message, server=self._config.name) from None
         else:
-            self._answered()
+            self._answered(attempt)
             self._given.note(answer, caller.principal, member)
             return answer
         attempt.is_second = True
@@ -216,9 +224,9 @@ class Dispatcher:
             return False
         return isinstance(await why_silent(member, PING_TIME), SessionForgotten)
 
-    def _answered(self) -> None:
+    def _answered(self, attempt: _Attempt) -> None:
         if self.breaker.failures:
-            self.breaker.succeeded()
+            self.breaker.succeeded(attempt.admission)
         if self._supervisor.lifecycle.failures:
             self._supervisor.answered()
 
@@ -227,22 +235,27 @@ class Dispatcher:
             return self._spoiled(error, attempt)
         if not isinstance(error, PeerError):
             return self._broke_off(error, attempt)
-        self._answered()
+        self._answered(attempt)
         self._metrics.refused(self._config.name, error.error.get("code"))
         return RpcError(error.error)
 
-    def _too_late(self, attempt: _Attempt, seconds: float) -> UpstreamTimeout:
+    def _too_late(self, attempt: _Attempt, clock: Clock) -> UpstreamTimeout:
         if not attempt.had_turn:
             ahead = f"{self.gate.inside} other requests are running"
-            cause = f"is busy: {attempt.what} waited {seconds:g} s for its turn, and {ahead}; call again later"
+            cause = f"is busy: {attempt.what} waited {clock.limit:g} s for its turn, and {ahead}; call again later"
         else:
             self._failed(attempt)
             told = "it was told to stop" if attempt.chosen is not None else "no session could be opened in that time"
-            cause = f"did not answer {attempt.what} within {seconds:g} s; {told}"
+            cause = f"did not answer {attempt.what} {self._time_of(clock)}; {told}"
         return UpstreamTimeout(f"server {self._config.name!r} {cause}", server=self._config.name)
 
+    def _time_of(self, clock: Clock) -> str:
+        if clock.extended and clock.is_capped:
+            return f"within {self._limits.tool_timeout_max:g} s (limits.tool_timeout_max), though it reported progress"
+        return f"within {clock.limit:g} s" + (" of its last report of progress" if clock.extended else "")
+
     def _failed(self, attempt: _Attempt) -> None:
-        self.breaker.failed(monotonic())
+        self.breaker.failed(attempt.admission, monotonic())
         self._selector.suspect(attempt.chosen)
 
     def _broke_off(self, error: NoAnswer | LinkLost, attempt: _Attempt) -> UpstreamUnavailable:

@@ -14,6 +14,7 @@ from gateway.config.model import WantedIds
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.protocol.eras import (
+    PROGRESS,
     PROGRESS_KEY,
     SUBSCRIPTION_KEY,
     is_input_required,
@@ -26,18 +27,17 @@ from gateway.protocol.eras import (
     without_hop,
 )
 from gateway.protocol.messages import METHOD_NOT_FOUND
-from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody, Principal
+from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Principal
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.upstream.capabilities import read_capabilities
-from gateway.proxy.upstream.pausing_caller import all_paused
 from gateway.proxy.upstream.running import SEVERAL, Requests, Running
 from gateway.proxy.upstream.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
+from gateway.proxy.upstream.timed_caller import all_paused
 from gateway.proxy.upstream.wanted_ids import wanted_ids
 
 ListKind = Literal["tools", "prompts", "resources"]
 CLIENT_INFO: Final = {"name": "codec-gateway", "version": version("codec-gateway")}
-PROGRESS: Final = "notifications/progress"
 UPDATED: Final = "notifications/resources/updated"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 """The server's acknowledgement of what we listen to; it is for us and never passed on."""
@@ -171,14 +171,11 @@ class Session:
             return dict(params)
         meta = without_hop(said)
         if PROGRESS_KEY in meta:
-            if isinstance(caller, Nobody):
-                del meta[PROGRESS_KEY]
-            else:
-                # Two clients may use the same token, so each request to the server gets one of its own.
-                self._tokens += 1
-                running.number, running.token = self._tokens, meta[PROGRESS_KEY]
-                meta[PROGRESS_KEY] = self._tokens
-                self._progress[self._tokens] = running
+            # Two clients may use the same token, so each request to the server gets one of its own.
+            self._tokens += 1
+            running.number, running.token = self._tokens, meta[PROGRESS_KEY]
+            meta[PROGRESS_KEY] = self._tokens
+            self._progress[self._tokens] = running
         if RELATED in meta:
             related: object = meta[RELATED]
             task_id = cast("dict[str, Any]", related).get("taskId") if isinstance(related, dict) else None

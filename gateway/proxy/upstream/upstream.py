@@ -20,6 +20,7 @@ from gateway.proxy.upstream.dispatcher import Dispatcher
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.item_forms import Kind
 from gateway.proxy.upstream.item_reader import ItemReader
+from gateway.proxy.upstream.list_cache import EarlierRun, ListCache
 from gateway.proxy.upstream.listing import Listed
 from gateway.proxy.upstream.members import Connect, Member, Opener
 from gateway.proxy.upstream.pins import Pins
@@ -59,12 +60,14 @@ class Upstream:
         listener: Listener,
         share_rule: ShareRule,
         sampler: Sampler | None,
+        list_cache: ListCache | None,
     ) -> None:
         """Starts nothing before `run`.
 
         Args:
             share_rule: how much of the server's bounds one principal may use.
             sampler: generates for the server, if the operator lets it sample.
+            list_cache: what servers listed in earlier runs of the gateway; None: it is neither read nor written.
         """
         self.config = config
         gate = Gate(config.concurrency, config.queue)
@@ -103,8 +106,12 @@ class Upstream:
         rest = (self.supervisor, self.selector, self.allowance, gate, share_rule, self.given)
         self.dispatcher = Dispatcher(config, limits, metrics.servers, *rest)
         self.lists = CallerLists(
-            config, limits, self.supervisor, self.selector, self.dispatcher, self.given, lambda: self._changed(())
+            *(config, limits, self.supervisor, self.selector, self.dispatcher, self.given),
+            on_change=lambda: self._changed(()),
+            earlier=lambda: self.earlier,
         )
+        self._list_file = None if list_cache is None else list_cache.file_of(config)
+        self._earlier = None if self._list_file is None else self._list_file.read(self.reader, self._screen)
 
     @property
     def up(self) -> bool:
@@ -114,7 +121,22 @@ class Upstream:
     @property
     def available(self) -> bool:
         """Whether its tools can be offered: it is up, or sleeps until it is called."""
-        return self.up or (self.supervisor.asleep and self.supervisor.last is not None)
+        return self.up or (self.supervisor.asleep and self.supervisor.last is not None) or self.earlier is not None
+
+    @property
+    def earlier(self) -> EarlierRun | None:
+        """What it told in an earlier run of the gateway; None: nothing is known, or it has come up or failed since."""
+        if self._earlier is None or self.supervisor.last is not None:
+            return None
+        return self._earlier if self.supervisor.lifecycle.state in ("idle", "starting") else None
+
+    @property
+    def instructions(self) -> str | None:
+        """Its instructions on how to use it."""
+        last, earlier = self.supervisor.last, self.earlier
+        if last is not None:
+            return last.session.instructions
+        return None if earlier is None else earlier.instructions
 
     @property
     def was_up(self) -> bool:
@@ -158,9 +180,11 @@ class Upstream:
                 self._listener.upstream_changed(self.config.name, "tools", member.session.owner)
 
     def known(self, kind: Kind) -> Listed | None:
-        """What the main session last listed, even if the server is away."""
-        last = self.supervisor.last
-        return None if last is None else last.listing.known(kind)
+        """What the main session last listed, even if the server is away; at first, what an earlier run knew."""
+        last, earlier = self.supervisor.last, self.earlier
+        if last is not None:
+            return last.listing.known(kind)
+        return None if earlier is None else earlier.lists.get(kind)
 
     def count(self, kind: Kind) -> int:
         """How many it lists now; 0 while it is not up."""
@@ -210,6 +234,8 @@ class Upstream:
         self.selector.close()
 
     def _changed(self, kinds: Collection[ListKind]) -> None:
+        if self._list_file is not None and self.supervisor.main is not None:
+            self._list_file.write(self.supervisor.main)
         for kind in kinds or (None,):
             self._listener.upstream_changed(self.config.name, kind, None)
 

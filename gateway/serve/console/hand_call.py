@@ -15,7 +15,7 @@ from gateway.agent.result_limit import shorten
 from gateway.config.show import secrets_of
 from gateway.errors import GatewayError, RequestInvalid
 from gateway.observe.audit_line import AuditLine, Source
-from gateway.protocol.eras import MAP_KEY
+from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
 from gateway.proxy import ToolEntry
 from gateway.proxy.caller import Nobody
 from gateway.proxy.result_parts import content_of, is_text
@@ -65,16 +65,16 @@ class HandCalls:
 
     async def _make(self, entry: ToolEntry, arguments: Mapping[str, Any]) -> HandCall:
         config, token_map = self._sources.config, self._sources.engines.maps.session
-        params: dict[str, Any] = {"name": entry.name, "arguments": dict(arguments)}
+        meta: dict[str, Any] = {PROGRESS_KEY: 0}
         if token_map is not None:
-            params["_meta"] = {MAP_KEY: token_map.map_id}
+            meta[MAP_KEY] = token_map.map_id
+        params: dict[str, Any] = {"name": entry.name, "arguments": dict(arguments), "_meta": meta}
         began, ended = perf_counter(), "cancelled"
         result: Mapping[str, Any] = {}
         ids = (0, 0)
         try:
-            seconds = config.limits.tool_timeout
             # Whoever fills in the form and presses the button approves the call.
-            outcome = await self._sources.proxy.call_tool(params, self._caller, seconds=seconds, approved=True)
+            outcome = await self._sources.proxy.call_tool(params, self._caller, approved=True)
             result, ended = outcome.result, outcome.ended
             ids = self._ids(entry, result)
         except GatewayError as error:

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from gateway.protocol.eras import SUBSCRIPTION_KEY, meta_of
+from gateway.protocol.eras import PROGRESS, SUBSCRIPTION_KEY, meta_of
 from gateway.protocol.messages import INTERNAL_ERROR, Notification, Request, RequestId, encode_failure
 from gateway.proxy.transport.requests import CANCELLED
 from gateway.proxy.transport.stdio.host_protocol import SHARED
-from gateway.proxy.upstream.session import PROGRESS, UPDATED
+from gateway.proxy.upstream.session import UPDATED
 from gateway.workers.stdio.seats import Seats
 
 _MOST: Final = 1024

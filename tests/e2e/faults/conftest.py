@@ -1,6 +1,7 @@
 """Servers that go wrong when they are told to, gateways in front of them, and a look into a process."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
@@ -54,8 +55,11 @@ async def stdio_gateway(
     config = folder / "mcp.json"
     config.write_text(json.dumps({"mcpServers": servers}))
     command = [sys.executable, "-m", "gateway", "stdio", "--config", str(config)]
+    # Nothing is known of these servers from an earlier run.
+    environ = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    pipes = {"stdout": stdout, "stderr": subprocess.PIPE}
     async with anyio.create_task_group() as tasks:
-        async with await anyio.open_process(command, cwd=folder, stdout=stdout, stderr=subprocess.PIPE) as process:
+        async with await anyio.open_process(command, cwd=folder, env=environ, **pipes) as process:
             heard = Heard(process)
             tasks.start_soon(heard.read)
             try:

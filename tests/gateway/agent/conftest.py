@@ -129,10 +129,13 @@ class Stage:
 async def call_runner(
     limits: LimitsConfig, *texts: str, audit: Audit | None = None, tool_search: Any = "auto", **names: Any
 ) -> AsyncGenerator[tuple[CallRunner, Metrics]]:
-    """Calls of `up__say`, a real server whose result is `texts`, a block each. `names`: `rename`, `safe_names`."""
+    """Calls of `up__say`, a real server whose result is `texts`, a block each.
+
+    `names`: `rename`, `safe_names`, and `timeout`, the server's own.
+    """
     blocks = json.dumps([{"type": "text", "text": text} for text in texts])
-    rename = names.pop("rename", {})
-    upstream = UpstreamConfig(name="up", command=sys.executable, args=(str(SAYS), blocks), rename=rename)
+    own: dict[str, Any] = {key: names.pop(key) for key in ("rename", "timeout") if key in names}
+    upstream = UpstreamConfig(name="up", command=sys.executable, args=(str(SAYS), blocks), **own)
     metrics = Metrics()
     notices = TokenNotices(get_logger("test.tokens"))
     tokens = ResultTokens({TINY.map_id: TINY}, level="verify", metrics=metrics, notices=notices)

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.anyio
 TINY = tiny_map()
 OFFERED = tuple(ToolSpec(name, "", {}) for name in ("up__say", "up__nope", "elsewhere__tool", "else"))
 ROOM = 10_000
+SAY = ToolSpec("say", "", {})
 
 
 def call(name: str = "up__say", arguments: str = "{}", index: int = 0) -> CallClosed:
@@ -169,6 +170,19 @@ async def test_what_nobody_will_see_of_a_long_result_is_not_tokenized(open_runne
     assert len(outcome.ids) == 10
     (made,) = [v for k, v in metrics.get_shim_metrics()["by_map"][TINY.map_id].items() if "ids" in k and v > 0]
     assert made <= 10 * 32
+
+
+async def test_call_of_the_model_asks_for_progress_which_gives_it_more_time():
+    echo = str(Path(__file__).parents[2] / "e2e" / "servers" / "echoes_meta.py")
+    config = GatewayConfig(upstreams=(UpstreamConfig(name="up", command=sys.executable, args=(echo,)),))
+    metrics = Metrics()
+    tokens = ResultTokens(
+        {TINY.map_id: TINY}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens"))
+    )
+    async with Proxy(config, metrics) as proxy:
+        (outcome,) = await run(CallRunner(proxy, tokens, LimitsConfig()), [call("say")], (SAY,), TINY, ROOM)
+
+    assert list(json.loads(outcome.finished.text)) == ["progressToken"]
 
 
 async def test_leaf_hears_of_the_engines_map_where_it_is_configured_to():

@@ -80,10 +80,12 @@ async def test_call_is_one_line_of_the_audit_log(open_runner, tmp_path):
     }
 
 
-async def test_call_that_ran_out_of_time_is_written_down_as_that(open_runner, tmp_path):
+# No server answers so soon.
+@pytest.mark.parametrize(("everybodys", "its_own"), [(1e-6, None), (3600.0, 1e-6)])
+async def test_call_that_ran_out_of_time_is_written_down_as_that(open_runner, tmp_path, everybodys, its_own):
     with Audit(tmp_path / "audit", Metrics().access) as audit:
-        # No server answers so soon.
-        async with open_runner(LimitsConfig(tool_timeout=1e-6), "late", audit=audit) as (runner, _):
+        limits = LimitsConfig(tool_timeout=everybodys)
+        async with open_runner(limits, "late", audit=audit, timeout=its_own) as (runner, _):
             async with runner.running(OFFERED, ADA) as running:
                 running.start(call())
             running.finished(TINY, 1000)

@@ -45,6 +45,41 @@ def test_unknown_keys_are_one_warning_that_lists_them(tmp_path: Path) -> None:
     assert "'globalShortcut', 'preferences'" in config.warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("entry", "seconds"),
+    [
+        # Cline and Roo Code: seconds. Claude Code and Gemini CLI: milliseconds. Codex says it in the key.
+        ({"timeout": 60}, 60.0),
+        ({"timeout": 3600}, 3600.0),
+        ({"timeout": 3601}, 3.601),
+        ({"timeout": 600_000}, 600.0),
+        ({"timeout": "30000"}, 30.0),
+        ({"timeout": 0.5}, 0.5),
+        ({"tool_timeout_sec": 7200}, 7200.0),
+        ({"timeout": None}, None),
+        ({}, None),
+    ],
+)
+def test_time_limit_of_calls_is_read_in_the_units_that_programs_write(
+    tmp_path: Path, entry: dict[str, object], seconds: float | None
+) -> None:
+    config = load(write(tmp_path, {"a": {"command": "x", **entry}, "b": {"url": "http://h/mcp", **entry}}), tmp_path)
+
+    assert [upstream.timeout for upstream in config.upstreams] == [seconds, seconds]
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize("value", [0, -1, True, "soon", [], 10**400, float("inf")])
+def test_time_limit_that_is_none_is_passed_over_with_a_warning(tmp_path: Path, value: object) -> None:
+    config = load(write(tmp_path, {"a": {"command": "x", "timeout": value}}), tmp_path)
+
+    assert only(config).timeout is None
+    (warning,) = config.warnings
+    assert warning.endswith(
+        "server 'a': key 'timeout': expected a number above 0; the time limit of calls stays as it was"
+    )
+
+
 def test_cursor_file_expands_variables_and_keeps_their_values_as_secrets(tmp_path: Path) -> None:
     config = load(FILES / ".cursor" / "mcp.json", tmp_path, NOTES_TOKEN="n-1234", LINEAR_KEY="lin-5678")
 

@@ -14,7 +14,7 @@ from gateway.engine.readiness import ReadyEngine
 from gateway.engine.retries import MovesOfAnswer, RetryBudget
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
-from gateway.errors import EngineUnavailable, MapDiffers
+from gateway.errors import EngineBusy, EngineUnavailable, MapDiffers
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import choose_format
 from leaf_sdk.testing import tiny_map
@@ -99,6 +99,38 @@ async def test_a_breaker_keeps_answers_from_an_engine_that_loses_them_and_lets_o
     with pool.stay(pool.ready(), key) as stay:
         assert stay.ready.name == "a"
     assert a.losses == 3
+
+
+async def test_the_next_answer_tries_an_engine_that_was_too_busy_for_the_one_that_tried() -> None:
+    a, b = Route("a"), Route("b")
+    pool, clock = pool_of(a, b)
+    key = home_of(pool, "a")
+    for _ in range(3):
+        with pool.stay(pool.ready(), key) as stay:
+            stay.lost(LOSS)
+    clock.now += 5
+    with pool.stay(pool.ready(), key) as stay:
+        stay.lost(EngineBusy("full"))
+        stay.move(EngineBusy("full"))
+        with pool.stay(pool.ready(), key) as second:
+            assert (stay.ready.name, second.ready.name) == ("b", "a")
+
+
+async def test_an_answer_from_before_decides_nothing_about_an_engine_that_another_one_tries() -> None:
+    a, b = Route("a"), Route("b")
+    pool, clock = pool_of(a, b)
+    key = home_of(pool, "a")
+    with pool.stay(pool.ready(), key) as older:
+        for _ in range(3):
+            with pool.stay(pool.ready(), key) as stay:
+                stay.lost(LOSS)
+        clock.now += 5
+        with pool.stay(pool.ready(), key) as tries:
+            older.lost(LOSS)
+            older.answered()
+            assert {each.name: each.breaker for each in pool.statuses()} == {"a": "half_open", "b": "closed"}
+            tries.answered()
+    assert {each.name: each.breaker for each in pool.statuses()} == {"a": "closed", "b": "closed"}
 
 
 async def test_an_engine_that_was_started_anew_is_not_blamed_for_the_one_before() -> None:

@@ -97,6 +97,47 @@ async def test_call_has_the_time_that_its_server_is_given(obeying, proxy_of, cli
     assert text == "server 'up' did not answer the call of tool 'do' within 0.3 s; it was told to stop"
 
 
+ASKS_FOR_PROGRESS = {"name": "up__do", "_meta": {"progressToken": "mine"}}
+
+
+async def test_call_that_reports_progress_has_its_time_again_after_each_report(obeying, proxy_of, client):
+    one = client()
+    params = {**ASKS_FOR_PROGRESS, "arguments": {"progress": [6, 0.25]}}
+    async with proxy_of(obeying(timeout=1.0, breaker_failures=0)) as proxy:
+        outcome = await proxy.call_tool(params, one)
+
+    assert outcome.ended == "ok"
+    assert [params["progressToken"] for _, params in one.heard] == ["mine"] * 6
+
+
+async def test_call_that_reports_progress_for_ever_is_ended_at_the_cap(obeying, proxy_of, client):
+    params = {**ASKS_FOR_PROGRESS, "arguments": {"progress": [600, 0.05]}}
+    async with proxy_of(obeying(timeout=0.5, breaker_failures=0), tool_timeout_max=1.0) as proxy:
+        outcome = await proxy.call_tool(params, client())
+
+    assert (outcome.ended, outcome.result["content"][0]["text"]) == (
+        "timeout",
+        "server 'up' did not answer the call of tool 'do' within 1 s (limits.tool_timeout_max), though it reported "
+        "progress; it was told to stop",
+    )
+
+
+async def test_call_that_goes_silent_after_progress_says_since_when(obeying, proxy_of, client):
+    params = {**ASKS_FOR_PROGRESS, "arguments": {"progress": [1, 0.0], "hold": True}}
+    async with proxy_of(obeying(timeout=0.3)) as proxy:
+        outcome = await proxy.call_tool(params, client())
+
+    assert "within 0.3 s of its last report of progress; it was told to stop" in outcome.result["content"][0]["text"]
+
+
+async def test_progress_does_not_extend_a_time_that_the_caller_itself_set(obeying, proxy_of, client):
+    params = {**ASKS_FOR_PROGRESS, "arguments": {"progress": [600, 0.05]}}
+    async with proxy_of(obeying(timeout=3600.0)) as proxy:
+        outcome = await proxy.call_tool(params, client(), seconds=0.5)
+
+    assert "within 0.5 s; it was told to stop" in outcome.result["content"][0]["text"]
+
+
 @pytest.mark.parametrize("others", [0, 2])
 async def test_person_may_think_longer_than_a_call_may_take(obeying, proxy_of, client, call, answered, others):
     class Thinks(client):
@@ -195,6 +236,42 @@ async def test_server_that_does_not_answer_is_left_alone_for_a_while_and_then_tr
 
     assert ["pid" in each for each in tried].count(True) == 1
     assert sum(line.startswith("call ") for line in noted()) == 3
+
+
+async def test_call_from_before_the_breaker_opened_does_not_lengthen_its_pause(
+    obeying, proxy_of, until_noted, monkeypatch
+):
+    async with proxy_of(obeying(breaker_failures=1, breaker_pause=1000.0)) as proxy:
+        older = asyncio.create_task(proxy.call("up__do", {"hold": True}, timeout=1.0))
+        await until_noted("holds")
+        await proxy.call("up__do", {"hold": True}, timeout=0.1)
+        assert proxy.statuses()[0].breaker == "open"
+        monkeypatch.setattr("gateway.proxy.upstream.dispatcher.monotonic", lambda: time.monotonic() + 500.0)
+        assert "did not answer" in (await older)["content"][0]["text"]
+        monkeypatch.setattr("gateway.proxy.upstream.dispatcher.monotonic", lambda: time.monotonic() + 1000.0)
+        tried = await proxy.call("up__do", {})
+
+    assert "pid" in tried["structuredContent"]
+
+
+async def test_only_the_call_that_tries_a_server_again_decides_whether_the_next_may(
+    obeying, proxy_of, client, call, until_noted, monkeypatch
+):
+    one = client()
+    async with proxy_of(obeying(breaker_failures=1, breaker_pause=1000.0)) as proxy:
+        older = asyncio.create_task(call(proxy, one, hold=True))
+        await until_noted("call ")
+        await proxy.call("up__do", {"hold": True}, timeout=0.1)
+        monkeypatch.setattr("gateway.proxy.upstream.dispatcher.monotonic", lambda: time.monotonic() + 1000.0)
+        probe = asyncio.create_task(call(proxy, one, hold=True))
+        await until_noted("call ", 3)
+        older.cancel()
+        await asyncio.wait([older])
+        assert "is not available: it failed" in await call(proxy, one)
+        probe.cancel()
+        await asyncio.wait([probe])
+        assert "pid" in await call(proxy, one)
+        assert proxy.statuses()[0].breaker == "closed"
 
 
 async def test_server_that_was_away_when_it_was_tried_again_is_tried_again_later(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from gateway.http1.connection import Connection
 from gateway.observe.escape import escape_text
+from gateway.protocol.answers import parse_answer
 from gateway.protocol.batches import read_batch
 from gateway.protocol.mending import BrokenAnswer, mend_message, number_of
 from gateway.protocol.messages import Failure, Malformed, Message, Response, parse_message
@@ -63,7 +64,7 @@ async def read_json(connection: Connection, number: int, bound: int, version: st
 
 def read_messages(data: bytes, version: str) -> list[Message | BrokenAnswer | Malformed]:
     """Read one message, or those of a batch, as far as they can be read."""
-    message = parse_message(data)
+    message = parse_answer(data)
     if not isinstance(message, Malformed):
         return [message]
     return read_batch(data, version) or [mend_message(data, message)]

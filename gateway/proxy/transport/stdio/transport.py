@@ -14,6 +14,7 @@ import anyio
 from structlog.typing import FilteringBoundLogger
 
 from gateway.observe.escape import escape_text
+from gateway.protocol.answers import parse_answer
 from gateway.protocol.batches import read_batch
 from gateway.protocol.mending import BrokenAnswer, mend_message, number_of
 from gateway.protocol.messages import (
@@ -138,7 +139,7 @@ class StdioTransport:
 
     def take(self, data: bytes) -> None:
         """Handle a line of the process."""
-        message = parse_message(data)
+        message = parse_answer(data)
         if isinstance(message, Response):
             self._settle(message.id, message.result)
         elif isinstance(message, Malformed):

@@ -5,7 +5,8 @@ Its one argument is JSON: what it offers (`tools`, `prompts`, `resources`, `temp
 `instructions`, `mute` (requests, or words of them, that get no answer), `fussy` (a method that it does not know ends
 it), the `version` that it speaks, `gate` (a file: while it is not there, a start goes no further than to note its pid).
 A call's arguments: `push` (notifications, sent first; progress under the call's own token, unless it names one), `ask`
-(a request to the client; its answer is the result, after the notifications of `then`), `hold` (no result until a call
+(a request to the client; its answer is the result, after the notifications of `then`), `progress` (so many reports,
+with a pause of so many seconds before each), `hold` (no result until a call
 says `release`), `error`, `exit`, `list` (from now on it has these tools), `resources` (these resources, and it does not
 say so), `result` (fields of its result). With `task` in its params it makes a task, called as the argument of that name
 says.
@@ -69,6 +70,10 @@ def call(request: dict[str, Any]) -> None:
     orders = request["params"].get("arguments") or {}
     note("call " + request["params"]["name"])
     push(request, orders.get("push", []))
+    count, pause = orders.get("progress", (0, 0))
+    for number in range(count):
+        time.sleep(pause)
+        push(request, [["notifications/progress", {"progress": number}]])
     if "task" in request["params"]:
         tasks.append(f"{orders.get('task', 'task')}")
         answer(request, {"task": {"taskId": tasks[-1], "status": "working"}})

@@ -142,6 +142,15 @@ async def test_call_by_hand_is_a_call_of_the_operator_and_stands_in_the_audit_lo
     assert line["ids"] > 0
 
 
+async def test_call_by_hand_has_the_time_of_its_server(run_console, settings_of, page_of) -> None:
+    # No server answers so soon.
+    async with run_console(settings_of(clock(timeout=1e-6))) as site:
+        await site.browser.sign_in()
+        answer = await site.browser.send(address("time__get_time"), {"a0": "Tokyo"})
+
+    assert "did not answer the call of tool 'get_time' within 1e-06 s" in page_of(answer.text).one(id="result").text
+
+
 async def test_call_needs_the_sessions_word_and_our_own_origin(place) -> None:
     path = address("time__get_time")
     csrf = await place.browser.csrf()

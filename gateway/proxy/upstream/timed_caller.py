@@ -1,19 +1,20 @@
-"""Pauses the time limit of a call while its client is asked something, since a person may be thinking.
+"""Keeps the time limit of a call fair: asking its client costs none of it, and progress of its server extends it.
 
-Wraps a caller so that each question to it pauses the call's clock, and the answer resumes it with the time that was
-left.
+Wraps a caller so that each question to it pauses the call's clock, since a person may be thinking, and the answer
+resumes it with the time that was left. A report of progress shows that the server is at work: it extends the clock.
 """
 
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from gateway.protocol.eras import PROGRESS
 from gateway.proxy.caller import Caller, ForwardingCaller
 from gateway.proxy.upstream.clock import Clock
 
 
-class PausingCaller(ForwardingCaller):
-    """A caller whose questions do not cost the call's time."""
+class TimedCaller(ForwardingCaller):
+    """A caller whose questions do not cost the call's time, and whose server's progress extends it."""
 
     __slots__ = ("_asking", "_clock")
 
@@ -22,6 +23,12 @@ class PausingCaller(ForwardingCaller):
         super().__init__(caller)
         self._clock = clock
         self._asking = 0
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """Pass the notification on; progress extends the clock."""
+        if method == PROGRESS:
+            self._clock.extend()
+        super().notified(method, params)
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Pass the question on, with the clock paused."""
@@ -46,6 +53,6 @@ def all_paused(callers: Iterable[Caller]) -> Generator[None, None, None]:
     """Pause the clocks of all these calls while the context lasts: one of them asks, but it is not known which."""
     with ExitStack() as clocks:
         for caller in callers:
-            if isinstance(caller, PausingCaller):
+            if isinstance(caller, TimedCaller):
                 clocks.enter_context(caller.paused())
         yield

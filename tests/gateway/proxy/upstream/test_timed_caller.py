@@ -1,4 +1,4 @@
-"""The time of a call stands still while its client is asked."""
+"""The time of a call stands still while its client is asked, and begins anew when its server reports progress."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ import pytest
 from gateway.deadlines import Deadlines
 from gateway.proxy.caller import Nobody, Principal
 from gateway.proxy.upstream.clock import Clock
-from gateway.proxy.upstream.pausing_caller import PausingCaller
+from gateway.proxy.upstream.timed_caller import TimedCaller
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ class Person(Nobody):
         return {"asked": method}
 
 
-async def asking(pausing: PausingCaller) -> asyncio.Task[dict[str, object]]:
+async def asking(pausing: TimedCaller) -> asyncio.Task[dict[str, object]]:
     task = asyncio.create_task(pausing.asked("elicitation/create", {}))
     await anyio.lowlevel.checkpoint()
     return task
@@ -41,7 +41,7 @@ async def asking(pausing: PausingCaller) -> asyncio.Task[dict[str, object]]:
 async def test_clock_stands_still_until_the_last_of_several_answers_and_goes_on_with_the_time_that_was_left():
     person = Person()
     with Clock(Deadlines(), 3600) as clock:
-        pausing = PausingCaller(person, clock)
+        pausing = TimedCaller(person, clock)
         first, second = await asking(pausing), await asking(pausing)
         left = clock.left
         first.cancel()
@@ -58,7 +58,7 @@ async def test_call_that_runs_out_of_time_after_the_answer_is_still_ended():
 
     async def call() -> None:
         with Clock(Deadlines(), 0.05) as clock:
-            await PausingCaller(person, clock).asked("elicitation/create", {})
+            await TimedCaller(person, clock).asked("elicitation/create", {})
             await anyio.sleep_forever()
 
     with pytest.raises(TimeoutError):
@@ -68,7 +68,7 @@ async def test_call_that_runs_out_of_time_after_the_answer_is_still_ended():
 async def test_answer_that_comes_after_the_call_is_over_is_still_given():
     person = Person()
     with Clock(Deadlines(), 3600) as clock:
-        question = await asking(PausingCaller(person, clock))
+        question = await asking(TimedCaller(person, clock))
     person.thought.set()
 
     assert await question == {"asked": "elicitation/create"}
@@ -78,7 +78,7 @@ async def test_question_that_comes_after_the_call_is_over_is_still_put():
     person = Person()
     person.thought.set()
     with Clock(Deadlines(), 3600) as clock:
-        pausing = PausingCaller(person, clock)
+        pausing = TimedCaller(person, clock)
         await anyio.lowlevel.checkpoint()
 
     assert await pausing.asked("elicitation/create", {}) == {"asked": "elicitation/create"}
@@ -87,7 +87,7 @@ async def test_question_that_comes_after_the_call_is_over_is_still_put():
 async def test_everything_else_is_as_the_callers():
     person = Person()
     with Clock(Deadlines(), 3600) as clock:
-        pausing = PausingCaller(person, clock)
+        pausing = TimedCaller(person, clock)
         pausing.notified("notifications/progress", {})
         await anyio.lowlevel.checkpoint()
 
@@ -99,3 +99,48 @@ async def test_everything_else_is_as_the_callers():
         "ann",
         None,
     )
+
+
+async def left_after_progress(clock: Clock) -> tuple[float, float]:
+    """The time that is left before and after a report of progress."""
+    caller = TimedCaller(Person(), clock)
+    await anyio.sleep(0.002)
+    before = clock.left
+    caller.notified("notifications/progress", {"progressToken": 1, "progress": 1})
+    return before, clock.left
+
+
+async def test_progress_grants_the_whole_time_again_and_other_notifications_do_not():
+    with Clock(Deadlines(), 3600, 7200) as clock:
+        before, after = await left_after_progress(clock)
+        TimedCaller(Person(), clock).notified("notifications/message", {})
+        assert before < after <= 3600
+        assert clock.left <= after
+        assert (clock.extended, clock.is_capped) == (True, False)
+
+
+async def test_progress_while_a_person_thinks_leaves_the_clock_standing():
+    with Clock(Deadlines(), 3600, 7200) as clock:
+        await anyio.sleep(0.002)
+        clock.pause()
+        _, after = await left_after_progress(clock)
+        await anyio.sleep(0.002)
+        assert clock.left == after == 3600
+
+
+async def test_progress_extends_no_call_beyond_the_cap_on_all_of_it():
+    with Clock(Deadlines(), 3600, 3600.001) as clock:
+        await left_after_progress(clock)
+        before, after = await left_after_progress(clock)
+        assert after <= before
+        assert clock.is_capped
+
+
+async def test_progress_extends_no_call_that_has_no_cap_or_is_over():
+    with Clock(Deadlines(), 3600) as clock:
+        before, after = await left_after_progress(clock)
+        assert after <= before
+    with Clock(Deadlines(), 3600, 7200) as clock:
+        await anyio.lowlevel.checkpoint()
+    clock.extend()
+    assert not clock.extended
