@@ -25,7 +25,7 @@ from gateway.config.settings import (
     UpstreamSection,
 )
 from gateway.config.shared import SharedSection
-from gateway.config.upstream_section import CredentialsSection, RegistrySection
+from gateway.config.upstream_section import CredentialsSection, RegistrySection, SignInSection
 from gateway.config.wire import WireSection
 
 _HEAD = """\
@@ -153,6 +153,7 @@ def render_page() -> str:
         ("console", ConsoleSection),
         ("upstreams.NAME", UpstreamSection),
         ("upstreams.NAME.oauth", CredentialsSection),
+        ("upstreams.NAME.auth", SignInSection),
     ):
         summary = (section.__doc__ or "").rstrip(".")
         parts.append(_table(summary if summary.startswith(f"`[{name}") else name, dict(section.model_fields)))
