@@ -122,10 +122,10 @@ def _listen_to_terminal(redirects: Redirects) -> None:
         if line and not redirects.take(line):
             say(plain_console(stderr=True), "That address belongs to no sign-in that is under way here; paste another.")
 
-    def hand_over(line: str) -> None:
+    def pass_on(line: str) -> None:
         loop.call_soon_threadsafe(take, line)
 
-    threading.Thread(target=_read_lines, args=(hand_over,), daemon=True).start()
+    threading.Thread(target=_read_lines, args=(pass_on,), daemon=True).start()
 
 
 def _read_lines(take: Callable[[str], object]) -> None:

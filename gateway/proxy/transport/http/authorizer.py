@@ -1,7 +1,7 @@
 """The source of credentials that change over time, for one HTTP server.
 
-Only a Protocol: `client_credentials.py` and `signed_in.py` in `proxy/transport/oauth` implement it, `channel.py` uses
-it. Credentials that never change are in the configuration's `headers` and don't need it.
+Only a Protocol: `proxy/transport/oauth/client_credentials.py` and `proxy/transport/oauth/signed_in.py` implement it,
+`channel.py` uses it. Credentials that never change are in the configuration's `headers` and don't need it.
 """
 
 from collections.abc import Mapping
