@@ -30,7 +30,7 @@ from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantS
 from gateway.proxy.transport.oauth.redirects import Redirects, open_redirects
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
 
-_PATIENCE: Final = 900.0
+_SIGN_IN_TIME: Final = 900.0
 """Seconds that a person has to sign in."""
 _LINE: Final = 16 * 1024
 
@@ -78,6 +78,8 @@ def upstream_named(settings: GatewayConfig, name: str) -> UpstreamConfig:
         raise ConfigError(f"server {name!r} has no `url`: only servers over HTTP ask for a sign-in")
     if upstream.oauth is not None:
         raise ConfigError(f"server {name!r} has credentials of its own (`oauth`): it needs no sign-in")
+    if any(header.lower() == "authorization" for header in upstream.headers):
+        raise ConfigError(f"server {name!r} has an Authorization header under `headers`: remove it to sign in instead")
     return upstream
 
 
@@ -94,10 +96,10 @@ async def _sign_in(upstream: UpstreamConfig, browser: bool) -> Grant:
         _show(flow.address(), flow.server.issuer, browser=browser)
         _listen_to_terminal(redirects)
         try:
-            with anyio.fail_after(_PATIENCE):
+            with anyio.fail_after(_SIGN_IN_TIME):
                 code = await redirects.code()
         except TimeoutError:
-            raise NoAnswer(f"nobody signed in within {_PATIENCE / 60:g} minutes") from None
+            raise NoAnswer(f"nobody signed in within {_SIGN_IN_TIME / 60:g} minutes") from None
         grant = await finish_sign_in(flow, fetcher_for(upstream, client), code)
         async with store.alone(key):
             store.write(key, grant)

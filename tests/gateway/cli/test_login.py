@@ -28,6 +28,8 @@ class Terminal:
     def __init__(self, folder: Path, url: str) -> None:
         self.config = folder / "codec-gateway.toml"
         self.config.write_text(f'[upstreams.web]\nurl = "{url}"\n[upstreams.local]\ncommand = "true"\n')
+        with self.config.open("a") as file:
+            file.write(f'[upstreams.keyed]\nurl = "{url}"\nheaders = {{ authorization = "Bearer x" }}\n')
         self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "DISPLAY": ""}
 
     async def start(self, *words: str) -> asyncio.subprocess.Process:
@@ -109,7 +111,11 @@ async def test_refusal_is_said_with_its_reason(terminal, standin):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("other", "no server is called 'other': the servers are web, local"), ("local", "has no `url`")],
+    [
+        ("other", "no server is called 'other': the servers are web, local, keyed"),
+        ("local", "has no `url`"),
+        ("keyed", "has an Authorization header"),
+    ],
 )
 async def test_server_that_can_not_be_signed_in_to_is_named(terminal, name, words):
     code, said = await terminal.run("login", name)
