@@ -92,7 +92,7 @@ async def _sign_in(upstream: UpstreamConfig, browser: bool) -> Grant:
         open_redirects(configured, None if known is None else known.client.redirect_uri) as redirects,
     ):
         flow = await begin_sign_in(upstream, client, redirects.uri, known)
-        redirects.reader = flow.read_redirect
+        redirects.expect(flow.read_redirect)
         _show(flow.address(), flow.server.issuer, browser=browser)
         _listen_to_terminal(redirects)
         try:

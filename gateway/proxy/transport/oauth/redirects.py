@@ -29,9 +29,17 @@ class Redirects:
     def __init__(self, uri: str) -> None:
         self.uri = uri
         """The redirect address, with the port that is listened on."""
-        self.reader: Callable[[str], str] | None = None
-        """Reads the code from an address, as `CodeFlow.read_redirect` does; None: no sign-in has begun."""
+        self._reader: Callable[[str], str] | None = None
         self._outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def expect(self, reader: Callable[[str], str]) -> None:
+        """A sign-in has begun. `reader` reads the code from an address, as `CodeFlow.read_redirect` does."""
+        self._reader = reader
+
+    def listen_on(self, host: str, port: int) -> None:
+        """Put the port that is listened on into the redirect address."""
+        authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.uri = urlsplit(self.uri)._replace(netloc=authority).geturl()
 
     async def code(self) -> str:
         """Wait for the code. Raises `NoAnswer`: the authorization server refused."""
@@ -39,10 +47,10 @@ class Redirects:
 
     def take(self, address: str) -> bool:
         """Take an address at which a browser ended, or its query. Return whether it settles the sign-in."""
-        if self.reader is None or self._outcome.done():
+        if self._reader is None or self._outcome.done():
             return False
         try:
-            self._outcome.set_result(self.reader(address))
+            self._outcome.set_result(self._reader(address))
         except NotOurs:
             return False
         except NoAnswer as error:
@@ -89,11 +97,10 @@ async def open_redirects(configured: str | None, used: str | None) -> AsyncGener
         return
     last = urlsplit(used or "")
     ports = [wanted.port] if wanted.port else [*([last.port] if last.port and last.hostname == host else []), 0]
-    redirects = Redirects("")
+    redirects = Redirects(wanted.geturl())
     server = await _listen(host, ports, redirects)
     port: int = server.sockets[0].getsockname()[1]
-    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    redirects.uri = wanted._replace(netloc=authority).geturl()
+    redirects.listen_on(host, port)
     try:
         yield redirects
     finally:
