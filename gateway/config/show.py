@@ -65,7 +65,13 @@ def _show_upstream(upstream: UpstreamConfig, secrets: frozenset[str]) -> dict[st
         shown = {key: None if value is None else mask_text(value, secrets) for key, value in where.items()}
         return {"transport": "bolt-on", **shown, "headers": headers, "require_match": upstream.require_match}
     if upstream.transport == "http":
-        return {"transport": "http", "url": mask_text(upstream.url or "", secrets), "headers": headers}
+        auth = None if upstream.auth is None else asdict(upstream.auth)
+        return {
+            "transport": "http",
+            "url": mask_text(upstream.url or "", secrets),
+            "headers": headers,
+            **({} if auth is None else {"auth": {key: _plain(key, value, secrets) for key, value in auth.items()}}),
+        }
     return {
         "transport": "stdio",
         "command": mask_text(upstream.command or "", secrets),

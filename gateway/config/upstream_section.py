@@ -31,6 +31,44 @@ class CredentialsSection(Section):
     scope: str | None = Field(default=None, description="Scopes to ask for, separated by spaces.")
 
 
+class SignInSection(Section):
+    """`[upstreams.NAME.auth]`: how you sign in to the server with `codec-gateway login` (OAuth 2.1, section 4.1)."""
+
+    issuer: str | None = Field(
+        default=None,
+        description="The authorization server at which you sign in, whatever the server says; unset: the one that the "
+        "server names. Needed for one on a private address, and for `client_id`.",
+    )
+    client_id: str | None = Field(
+        default=None,
+        description="The gateway's client id at `issuer`, if you have registered one there; unset: "
+        "`client_metadata_url`, else the gateway registers itself.",
+    )
+    client_secret: str | None = Field(
+        default=None,
+        description="The secret that belongs to `client_id`, if it has one; best written as `${env:NAME}`.",
+    )
+    client_metadata_url: str | None = Field(
+        default=None,
+        description="https address of a client metadata document that you have published; it is the client id where "
+        "the authorization server supports such documents.",
+    )
+    redirect_url: str | None = Field(
+        default=None,
+        description="Where the authorization server sends your browser; unset: `http://127.0.0.1:PORT/callback`, with "
+        "a free port. `codec-gateway login` listens on a loopback address; for any other, paste the address at which "
+        "you end.",
+    )
+    scope: str | None = Field(
+        default=None, description="Scopes to ask for, separated by spaces; unset: those that the server names."
+    )
+    resource: str | None = Field(
+        default=None,
+        description="The name of the server in requests for tokens (RFC 8707); unset: what the server calls itself. "
+        "Empty: none is sent, for authorization servers that refuse it; the tokens may then be valid elsewhere, too.",
+    )
+
+
 class UpstreamSection(Section):
     """`[upstreams.NAME]`: `command` (stdio), `url` (Streamable HTTP) or `manifest` (bolt-on tools)."""
 
@@ -70,6 +108,10 @@ class UpstreamSection(Section):
     )
     oauth: CredentialsSection | None = Field(
         default=None, description="How to get access tokens for `url`, where it asks for them."
+    )
+    auth: SignInSection | None = Field(
+        default=None,
+        description="How you sign in to `url`, where the defaults of `codec-gateway login` do not suffice.",
     )
     disabled: bool = Field(default=False, description="`true`: this entry is ignored.")
     start: Literal["eager", "lazy"] = Field(

@@ -14,7 +14,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.bolt_on import HeldMaps, KnownMaps, open_bolt_on
 from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
 from gateway.proxy.transport.interface import Transport
-from gateway.proxy.transport.oauth.client_credentials import authorizer_for
+from gateway.proxy.transport.oauth.authorizers import authorizer_for
 from gateway.proxy.transport.stdio.child import open_stdio
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 from gateway.proxy.transport.tracing import traced_transport

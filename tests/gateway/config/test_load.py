@@ -10,6 +10,7 @@ from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig
 from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection
 from gateway.config.connections import ConnectionsConfig
 from gateway.config.load import load_config
+from gateway.config.masking import MASK
 from gateway.config.model import (
     AgentConfig,
     ClientCredentials,
@@ -17,11 +18,13 @@ from gateway.config.model import (
     GatewayConfig,
     LimitsConfig,
     ServeConfig,
+    SignInConfig,
     TokensConfig,
     UpstreamConfig,
 )
 from gateway.config.section import Section
 from gateway.config.settings import AgentSection, EngineSection, LimitsSection, ServeSection, TokensSection
+from gateway.config.show import show_config
 from gateway.config.upstream_section import UpstreamSection
 from gateway.errors import ConfigError
 
@@ -103,6 +106,16 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
         token_url = "https://far.example/token"
         issuer = "https://far.example"
         scope = "tools"
+        [upstreams.mine]
+        url = "https://mine.example/mcp"
+        [upstreams.mine.auth]
+        issuer = "https://as.example"
+        client_id = "me"
+        client_secret = "hidden"
+        client_metadata_url = "https://me.example/client.json"
+        redirect_url = "http://127.0.0.1:7000/callback"
+        scope = "read"
+        resource = ""
         [upstreams.bolts]
         manifest = "tools"
         endpoint = "unix:/run/tools.sock"
@@ -117,7 +130,7 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
 
     config = load_config(path, environ={}, cwd=Path("/"))
 
-    time, far, bolts = config.upstreams
+    time, far, mine, bolts = config.upstreams
     assert (bolts.transport, bolts.manifest) == ("bolt-on", str(tmp_path / "tools"))
     assert (bolts.endpoint, bolts.require_match) == ("unix:/run/tools.sock", True)
     assert dict(bolts.headers) == {"Authorization": "Bearer abc"}
@@ -132,6 +145,17 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
     assert far.oauth == ClientCredentials(
         "me", "hush", token_url="https://far.example/token", issuer="https://far.example", scope="tools"
     )
+    assert mine.auth == SignInConfig(
+        "https://as.example",
+        "me",
+        "hidden",
+        "https://me.example/client.json",
+        "http://127.0.0.1:7000/callback",
+        "read",
+        "",
+    )
+    assert mine.secrets == {"hidden"}
+    assert show_config(config)["upstreams"]["mine"]["auth"]["client_secret"] == MASK
     assert {*UpstreamSection.model_fields} == {field.name for field in fields(UpstreamConfig)} - UNWRITTEN | {
         "disabled"
     }
@@ -150,6 +174,36 @@ def test_authorization_server_that_is_no_url_is_refused_by_its_key(tmp_path: Pat
 
     with pytest.raises(ConfigError, match=rf"oauth\.{key}.*expected http://HOST"):
         load_config(path, environ={}, cwd=Path("/"))
+
+
+@pytest.mark.parametrize(
+    ("auth", "words"),
+    [
+        ('issuer = "as.example"', r"auth\.issuer.*expected http://HOST"),
+        ('redirect_url = "http://gateway.example/callback"', r"auth\.redirect_url.*expected https"),
+        ('client_metadata_url = "https://me.example/"', r"auth\.client_metadata_url.*https://HOST/PATH"),
+        ('client_metadata_url = "http://me.example/c"', r"auth\.client_metadata_url.*https://HOST/PATH"),
+        ('client_id = "me"', r"'auth\.client_id' without 'auth\.issuer'"),
+        ('client_secret = "x"', r"'auth\.client_secret' without 'auth\.client_id'"),
+    ],
+)
+def test_sign_in_that_could_go_wrong_is_refused_by_its_key(tmp_path: Path, auth: str, words: str) -> None:
+    path = own(tmp_path, f'[upstreams.far]\nurl = "https://far.example/mcp"\nauth = {{ {auth} }}\n')
+
+    with pytest.raises(ConfigError, match=words):
+        load_config(path, environ={}, cwd=Path("/"))
+
+
+def test_sign_in_needs_a_url_and_no_other_credentials(tmp_path: Path) -> None:
+    for server, words in (
+        ('command = "x"\nauth = { scope = "a" }', "has 'auth', which needs 'url'"),
+        (
+            'url = "https://a/mcp"\nauth = { scope = "a" }\noauth = { client_id = "a", client_secret = "b" }',
+            "has both 'oauth'",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            load_config(own(tmp_path, f"[upstreams.far]\n{server}\n"), environ={}, cwd=Path("/"))
 
 
 def test_flag_wins_over_variable_over_file_over_default(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ _LOST: Final = frozenset({400, 401, 410, 421, 503})
 _SKIPPED: Final = 2
 """A notification over the bound is read up to this many times the bound before its stream is given up."""
 _WAYS_OUT: Final = {
-    401: "it asks for credentials: set an Authorization header under `headers`, or `oauth`, for this server",
+    401: "it asks for credentials: set an Authorization header under `headers`, or `oauth`, for this server, or run "
+    "`codec-gateway login` for it",
     403: "it forbids the request: check the credentials under `headers` or `oauth`, and their permissions",
     404: "check the `url` of this server",
     405: "check that the `url` of this server is that of its MCP endpoint",

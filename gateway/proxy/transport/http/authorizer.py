@@ -1,7 +1,7 @@
 """The source of credentials that change over time, for one HTTP server.
 
-Only a Protocol: `proxy/transport/oauth/client_credentials.py` implements it, `channel.py` uses it. Credentials that
-never change are in the configuration's `headers` and don't need it.
+Only a Protocol: `proxy/transport/oauth/client_credentials.py` and `proxy/transport/oauth/signed_in.py` implement it,
+`channel.py` uses it. Credentials that never change are in the configuration's `headers` and don't need it.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ class Authorizer(Protocol):
         """
         ...
 
-    async def refused(self, status: int, www_authenticate: str) -> bool:
-        """Return whether there are better ones, after the server answered 401 or 403. Raises as `headers` does."""
+    async def refused(self, status: int, www_authenticate: str, sent: Mapping[str, str]) -> bool:
+        """Return whether there are better ones than those `sent`, after the server answered 401 or 403. Raises as
+        `headers` does."""
         ...

@@ -7,6 +7,7 @@ fails everything that is running. It reads no body.
 
 import asyncio
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import urljoin
 
@@ -31,6 +32,7 @@ _OURS: Final = frozenset(
 """Headers that the configuration can't set: they belong to the transport."""
 _POST_LINES: Final = header_lines({"accept": f"{JSON}, {EVENTS}", "content-type": JSON})
 _GET_LINES: Final = header_lines({"accept": EVENTS})
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _GOODBYE_TIME: Final = 2.0
 _LAST_WORDS: Final = 2.0
 """Seconds to wait for the head of an answer to a request in a session that the server has forgotten."""
@@ -169,7 +171,8 @@ class Channel:
         self._compose()
         with anyio.move_on_after(_GOODBYE_TIME):
             try:
-                connection = await self._send("DELETE", lines, b"", last=True)
+                credentials = header_lines(await self._credentials())
+                connection = await self._send("DELETE", lines + credentials, b"", last=True)
             except (LinkLost, NoAnswer):
                 return
             self.release(connection, drain=True)
@@ -187,22 +190,24 @@ class Channel:
 
     async def _request(self, method: str, lines: bytes, body: bytes) -> Connection:
         """Send; and send again if the server refused the credentials and there are better ones now."""
-        connection = await self._send(method, lines, body)
+        sent = await self._credentials()
+        connection = await self._send(method, lines + header_lines(sent), body)
         if self._authorizer is None or connection.status not in (401, 403):
             return connection
         try:
-            better = await self._authorizer.refused(connection.status, connection.header("www-authenticate"))
+            better = await self._authorizer.refused(connection.status, connection.header("www-authenticate"), sent)
         except BaseException:
             self.release(connection)
             raise
         if not better:
             return connection
         self.release(connection, drain=True)
-        return await self._send(method, lines, body)
+        return await self._send(method, lines + header_lines(await self._credentials()), body)
+
+    async def _credentials(self) -> Mapping[str, str]:
+        return _NOTHING if self._authorizer is None else await self._authorizer.headers()
 
     async def _send(self, method: str, lines: bytes, body: bytes, *, last: bool = False) -> Connection:
-        if self._authorizer is not None:
-            lines += header_lines(await self._authorizer.headers())
         self._check_open(last)
         connection = await self._client.take(self._address.origin)
         self._busy.add(connection)

@@ -1,7 +1,7 @@
-"""Where an authorization server's token endpoint is, according to the servers' own metadata.
+"""What an MCP server and its authorization server say about themselves.
 
-Turns URLs into those of their metadata, and metadata documents into a token endpoint, or into a sentence on why they
-can't be trusted (RFC 9728 for the MCP server, RFC 8414 and OpenID Connect Discovery for the authorization server).
+Turns URLs into those of their metadata, and metadata documents into endpoints and abilities, or into a sentence on why
+they can't be trusted (RFC 9728 for the MCP server, RFC 8414 and OpenID Connect Discovery for the authorization server).
 Pure; it fetches nothing and knows no secret.
 """
 
@@ -20,11 +20,23 @@ _OPENID: Final = "/.well-known/openid-configuration"
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where tokens are requested, and how a client authenticates there."""
+class AuthorizationServer:
+    """What an authorization server says about itself. All URLs are http(s)."""
 
-    address: Address
+    issuer: str
+    token_endpoint: str
     method: Method = "client_secret_basic"
+    """How a client with a secret authenticates."""
+    authorization_endpoint: str | None = None
+    registration_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    scopes: tuple[str, ...] = ()
+    has_s256: bool = False
+    """Whether it says that it checks code challenges (PKCE)."""
+    names_itself: bool = False
+    """Whether its answers say who it is (`iss`, RFC 9207)."""
+    reads_documents: bool = False
+    """Whether a client's id may be the URL of a metadata document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,7 @@ def read_named_url(url: str) -> Address:
     try:
         return read_url(url)
     except ValueError:
-        raise NoAnswer(f"it names {_shown(url)}, which is not an http(s) URL: set `token_url`") from None
+        raise NoAnswer(f"it names {_shown(url)}, which is not an http(s) URL") from None
 
 
 def resource_urls(url: str) -> list[str]:
@@ -59,7 +71,7 @@ def resource_urls(url: str) -> list[str]:
 
 
 def issuer_urls(issuer: str) -> list[str]:
-    """Where an authorization server's metadata may be, in that order (RFC 8414, 3.1; OpenID Connect Discovery, 4).
+    """Where an authorization server's metadata may be, in that order (RFC 8414, 3.1; OpenID Connect Discovery, 4; MCP).
 
     Raises:
         NoAnswer: the issuer is not the URL of a server.
@@ -78,30 +90,45 @@ def read_resource(document: Mapping[str, Any], url: str) -> Resource:
     """
     named: object = document.get("resource")
     if not isinstance(named, str) or not _covers(named, url):
-        raise NoAnswer(f"its metadata describes {_shown(named)}, not its own URL: set `token_url`")
+        raise NoAnswer(f"its metadata describes {_shown(named)}, not its own URL")
     scopes = _texts(document.get("scopes_supported"))
     return Resource(named, _texts(document.get("authorization_servers")), " ".join(scopes) or None)
 
 
-def read_issuer(document: Mapping[str, Any], issuer: str) -> Endpoint:
-    """Read the token endpoint of the authorization server `issuer`.
+def read_server(document: Mapping[str, Any], issuer: str) -> AuthorizationServer:
+    """Read what the authorization server `issuer` says about itself.
 
     Raises:
-        NoAnswer: the document is another server's (RFC 8414, 3.3), or names no usable endpoint.
+        NoAnswer: the document is another server's (RFC 8414, 3.3), or names no usable token endpoint.
     """
     named: object = document.get("issuer")
-    if not isinstance(named, str) or named.rstrip("/") != issuer.rstrip("/"):
+    if not isinstance(named, str) or not is_same_issuer(named, issuer):
         raise NoAnswer(
-            f"the metadata of its authorization server {_shown(issuer)} names another issuer, {_shown(named)}: "
-            "set `token_url`"
+            f"the metadata of its authorization server {_shown(issuer)} names another issuer, {_shown(named)}"
         )
-    try:
-        address = read_url(str(document.get("token_endpoint")))
-    except ValueError:
-        raise NoAnswer(f"its authorization server {_shown(issuer)} names no token endpoint: set `token_url`") from None
+    token_endpoint = _url(document, "token_endpoint")
+    if token_endpoint is None:
+        raise NoAnswer(f"its authorization server {_shown(issuer)} names no token endpoint")
     methods = _texts(document.get("token_endpoint_auth_methods_supported"))
     by_body = bool(methods) and "client_secret_basic" not in methods and "client_secret_post" in methods
-    return Endpoint(address, "client_secret_post" if by_body else "client_secret_basic")
+    return AuthorizationServer(
+        named,
+        token_endpoint,
+        "client_secret_post" if by_body else "client_secret_basic",
+        _url(document, "authorization_endpoint"),
+        _url(document, "registration_endpoint"),
+        _url(document, "revocation_endpoint"),
+        _texts(document.get("scopes_supported")),
+        "S256" in _texts(document.get("code_challenge_methods_supported")),
+        document.get("authorization_response_iss_parameter_supported") is True,
+        document.get("client_id_metadata_document_supported") is True,
+    )
+
+
+def is_same_issuer(named: str, issuer: str) -> bool:
+    """Whether two issuers are the same: character for character, but for the slash of an empty path, which URL
+    libraries add."""
+    return named == issuer or (named.rstrip("/") == issuer.rstrip("/") and issuer.rstrip("/").count("/") == 2)
 
 
 def check_confidential(address: Address, listed: frozenset[Origin]) -> None:
@@ -111,7 +138,7 @@ def check_confidential(address: Address, listed: frozenset[Origin]) -> None:
         NoAnswer: the origin is neither https nor listed.
     """
     if not address.origin.secure and address.origin not in listed:
-        raise NoAnswer(f"{str(address.origin)!r} would receive our secret unencrypted: expected https; set `token_url`")
+        raise NoAnswer(f"{str(address.origin)!r} would receive our secret unencrypted: expected https")
 
 
 def _covers(named: str, url: str) -> bool:
@@ -122,6 +149,14 @@ def _covers(named: str, url: str) -> bool:
         return False
     above = resource.path.rstrip("/")
     return resource.origin == wanted.origin and (wanted.path.rstrip("/") + "/").startswith(above + "/")
+
+
+def _url(document: Mapping[str, Any], key: str) -> str | None:
+    value: object = document.get(key)
+    try:
+        return str(read_url(value)) if isinstance(value, str) else None
+    except ValueError:
+        return None
 
 
 def _texts(value: object) -> tuple[str, ...]:

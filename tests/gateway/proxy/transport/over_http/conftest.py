@@ -13,7 +13,7 @@ from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
 from gateway.proxy.transport.interface import Transport
-from gateway.proxy.transport.oauth.client_credentials import authorizer_for
+from gateway.proxy.transport.oauth.authorizers import authorizer_for
 
 BOUND = 100_000
 

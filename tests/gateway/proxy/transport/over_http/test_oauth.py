@@ -344,7 +344,7 @@ async def test_authorization_server_that_is_away_is_said_and_tried_again_later(c
 
 
 async def test_authorization_server_that_hangs_is_given_up(client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.client_credentials._FETCH_TIME", 0.1)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.client_credentials.FETCH_TIME", 0.1)
 
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.gone()

@@ -1,0 +1,152 @@
+"""One sign-in of a person: the authorization code grant with PKCE (OAuth 2.1, section 4.1; MCP, "Authorization").
+
+Turns what is known about an authorization server into the address at which a person signs in, the address at which they
+end into a code, and a code or a refresh token into the form that asks for tokens. `oauthlib` writes the requests and
+reads the redirect; what it does not check is checked here: the issuer (RFC 9207), repeated fields, PKCE being there.
+Pure: no clock, no network; only the state and the verifier are random.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from typing import Any, Final, cast
+from urllib.parse import parse_qsl, urlsplit
+
+from oauthlib.oauth2 import OAuth2Error, WebApplicationClient
+
+from gateway.observe.escape import escape_text
+from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.oauth.client import Client
+from gateway.proxy.transport.oauth.metadata import AuthorizationServer
+
+_VERIFIER: Final = 64
+_CODE_BOUND: Final = 4096
+_OFFLINE: Final = "offline_access"
+"""The scope for which OpenID providers issue refresh tokens, if the person is asked for consent."""
+
+
+class NotOurs(NoAnswer):
+    """The redirect belongs to no sign-in that is under way: it changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFlow:
+    """What is remembered of a sign-in until its redirect comes. Used once."""
+
+    server: AuthorizationServer
+    client: Client
+    redirect_uri: str
+    resource: str
+    """The MCP server's name in requests (RFC 8707); empty: none is sent."""
+    scope: str | None
+    state: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    verifier: str = field(default_factory=lambda: _library("").create_code_verifier(_VERIFIER), repr=False)
+
+    def address(self) -> str:
+        """Where the person signs in.
+
+        Raises:
+            NoAnswer: the authorization server offers no sign-in, or does not check code challenges.
+        """
+        endpoint = self.server.authorization_endpoint
+        if endpoint is None:
+            raise NoAnswer(f"its authorization server {self.server.issuer!r} names no authorization endpoint")
+        if not self.server.has_s256:
+            raise NoAnswer(
+                f"its authorization server {self.server.issuer!r} does not say that it checks code challenges "
+                "(PKCE with S256), without which a stolen code could be used"
+            )
+        library = _library(self.client.id)
+        # oauthlib refuses http, even on loopback; which addresses may be http is decided in `metadata.py`.
+        secure = library.prepare_request_uri(
+            "https:" + endpoint.partition(":")[2],
+            redirect_uri=self.redirect_uri,
+            scope=self.scope,
+            state=self.state,
+            code_challenge=library.create_code_challenge(self.verifier, "S256"),
+            code_challenge_method="S256",
+            resource=self.resource,
+            prompt="consent" if _OFFLINE in (self.scope or "").split() else None,
+        )
+        return endpoint.partition(":")[0] + ":" + secure.partition(":")[2]
+
+    def read_redirect(self, address: str) -> str:
+        """The code in the address at which the person ended, or in its query.
+
+        Raises:
+            NotOurs: the state is not that of this sign-in: another page sent it.
+            NoAnswer: the authorization server refused, or it is not the one that was asked.
+        """
+        query = urlsplit(address).query or address
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=64)
+        given = dict(pairs)
+        if not compare_digest(given.get("state", "").encode(), self.state.encode()):
+            raise NotOurs("this address belongs to no sign-in that is under way here")
+        if len(given) != len(pairs):
+            raise NoAnswer("the address repeats a field: expected the one at which your browser ended")
+        self._check_issuer(given.get("iss"))
+        try:
+            found = _library(self.client.id).parse_request_uri_response(f"https://callback/?{query}", self.state)
+        except OAuth2Error as error:
+            words = " ".join(str(each) for each in (error.error, error.description) if each)
+            raise NoAnswer(f"its authorization server refused the sign-in: {escape_text(words, 200)}") from None
+        code: str = found["code"]
+        if not 0 < len(code) <= _CODE_BOUND:
+            raise NoAnswer("its authorization server sent no code that could be used")
+        return code
+
+    def code_form(self, code: str) -> dict[str, str]:
+        """The form that exchanges the code for tokens."""
+        library = _library(self.client.id)
+        body = library.prepare_request_body(
+            code=code, redirect_uri=self.redirect_uri, code_verifier=self.verifier, include_client_id=False
+        )
+        return _with_resource(body, self.resource)
+
+    def _check_issuer(self, named: str | None) -> None:
+        if named is not None and named != self.server.issuer:
+            # What another server says is not shown, not even its error.
+            raise NoAnswer("the redirect came from another authorization server than the one that was asked")
+        if named is None and self.server.names_itself:
+            raise NoAnswer("the redirect does not say which authorization server it comes from, although it should")
+
+
+def refresh_form(refresh_token: str, resource: str) -> dict[str, str]:
+    """The form that asks for new tokens. It names no scope: a refresh can't widen what was granted."""
+    return _with_resource(_library("").prepare_refresh_body(refresh_token=refresh_token), resource)
+
+
+def wanted_scope(
+    configured: str | None, challenge: Mapping[str, str], supported: str | None, server: AuthorizationServer
+) -> str | None:
+    """The scopes to ask for; None: none are named (MCP, "Scope Selection Strategy").
+
+    Args:
+        supported: those that the MCP server supports.
+    """
+    scope = configured or readable_scope(challenge.get("scope", "")) or supported
+    if scope is not None and configured is None and _OFFLINE in server.scopes and _OFFLINE not in scope.split():
+        return f"{scope} {_OFFLINE}"
+    return scope
+
+
+def readable_scope(scope: str) -> str | None:
+    """A scope that a server named; None: it is not one (RFC 6749, 3.3), or is too long."""
+    words = scope.split()
+    fits = all(each.isascii() and each.isprintable() and '"' not in each and "\\" not in each for each in words)
+    return " ".join(words) if words and fits and len(scope) <= _CODE_BOUND else None
+
+
+def joined_scope(*scopes: str | None) -> str | None:
+    """All scopes of several lists, each once."""
+    return " ".join(dict.fromkeys(word for scope in scopes for word in (scope or "").split())) or None
+
+
+def _with_resource(body: str, resource: str) -> dict[str, str]:
+    form = dict(parse_qsl(body, keep_blank_values=True))
+    return {**form, "resource": resource} if resource else form
+
+
+def _library(client_id: str) -> Any:
+    return cast("Any", WebApplicationClient)(client_id)

@@ -1,0 +1,149 @@
+"""Sign-ins on disk: sealed, readable by the gateway's own user only, changed by one process at a time.
+
+One file for each owner and MCP server in the folder `sign-ins` of the state folder, and the key that opens them, with
+mode 0600. A file is bound to its owner, server and URL: one that was moved, changed or made with another key counts as
+missing. It knows no OAuth.
+"""
+
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from gateway.config.state import state_folder
+from gateway.errors import ConfigError
+from gateway.proxy.transport.oauth.grant import Grant, read_grant
+
+if TYPE_CHECKING:
+    from gateway.shared.keys import StoreKeys
+
+_PURPOSE: Final = "sign-in"
+_KEY_BYTES: Final = 32
+_TOO_OPEN: Final = 0o077
+_PAUSE: Final = 0.05
+OPERATOR: Final = ""
+"""The owner of a sign-in that is used for every caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrantKey:
+    """Whose sign-in it is, and where."""
+
+    owner: str
+    server: str
+    url: str
+
+
+def sign_in_folder() -> Path:
+    """Where sign-ins are kept; it may not exist yet."""
+    return state_folder() / "sign-ins"
+
+
+class GrantStore:
+    """The sign-ins of one machine."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder`: None: the one in the state folder."""
+        self.folder = folder or sign_in_folder()
+        self._keys: StoreKeys | None = None
+
+    def read(self, key: GrantKey) -> Grant | None:
+        """The sign-in; None: there is none that can be read. Raises `ConfigError`: others can read the key file."""
+        with suppress(FileNotFoundError):
+            path, keys = self._path(key), self._opened()
+            plain = keys.opened(_PURPOSE, key.owner, path.name.encode(), path.read_bytes())
+            return None if plain is None else read_grant(plain)
+        return None
+
+    def write(self, key: GrantKey, grant: Grant) -> None:
+        """Keep a sign-in. Raises `ConfigError` if it can't be written."""
+        path, keys = self._path(key), self._opened()
+        _replace(path, keys.seal(_PURPOSE, key.owner, path.name.encode(), grant.to_bytes()))
+
+    def delete(self, key: GrantKey) -> None:
+        """Forget a sign-in."""
+        self._path(key).unlink(missing_ok=True)
+
+    def state(self, key: GrantKey) -> tuple[int, int] | None:
+        """A value that differs once the sign-in has changed; None: there is none."""
+        with suppress(OSError):
+            found = self._path(key).stat() if self._keys is not None or self._has_key() else None
+            return None if found is None else (found.st_ino, found.st_mtime_ns)
+        return None
+
+    @asynccontextmanager
+    async def alone(self, key: GrantKey) -> AsyncGenerator[None]:
+        """Keep other tasks and processes from changing this sign-in meanwhile. Waits until they have finished."""
+        descriptor = os.open(self._path(key).with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    # Another process renews it: one exchange with an authorization server.
+                    await anyio.sleep(_PAUSE)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _path(self, key: GrantKey) -> Path:
+        (name, *_) = self._opened().names(_PURPOSE, key.owner, key.server, key.url)
+        return self.folder / name.decode().replace(":", "-")
+
+    def _has_key(self) -> bool:
+        return (self.folder / "key").exists()
+
+    def _opened(self) -> "StoreKeys":
+        if self._keys is None:
+            # Importing the cryptography takes time, and a gateway without sign-ins does not need it.
+            from gateway.shared.keys import StoreKeys
+
+            self._keys = StoreKeys([_read_key(self.folder)], "")
+        return self._keys
+
+
+def _read_key(folder: Path) -> bytes:
+    """The key, which is made if there is none."""
+    path = folder / "key"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():
+            draft = path.with_name(f".key.{secrets.token_hex(8)}")
+            _replace(draft, secrets.token_bytes(_KEY_BYTES))
+            with suppress(FileExistsError):
+                # Of two processes that make one at the same time, the first wins.
+                os.link(draft, path)
+            draft.unlink()
+        mode = stat.S_IMODE(path.stat().st_mode)
+        key = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be read or made ({error.strerror}): check its folder") from None
+    if mode & _TOO_OPEN:
+        raise ConfigError(f"{path}: others can read the key of the sign-ins (mode {mode:04o}): chmod 600 it")
+    if len(key) != _KEY_BYTES:
+        raise ConfigError(f"{path}: not a key of {_KEY_BYTES} bytes: remove it, and sign in again")
+    return key
+
+
+def _replace(path: Path, data: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be written ({error.strerror}): check its folder") from None

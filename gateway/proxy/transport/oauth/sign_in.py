@@ -1,0 +1,129 @@
+"""Signs a person in to an MCP server: from its URL to an address for their browser, and from there to a grant.
+
+`begin_sign_in` asks the MCP server who protects it, the authorization server what it can do, and registers the gateway
+if need be; `finish_sign_in` exchanges the code of the redirect for tokens. `code_flow.py` and `registration.py` decide;
+only this module sends. It keeps nothing, and listens to no redirect.
+"""
+
+from collections.abc import Awaitable, Mapping
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+import anyio
+from pydantic_core import to_json
+
+from gateway.config.model import SignInConfig, UpstreamConfig
+from gateway.http1.lines import header_lines
+from gateway.http1.origin import read_url
+from gateway.proxy.transport.http.answers import EVENTS, JSON
+from gateway.proxy.transport.http.client import HttpClient
+from gateway.proxy.transport.http.headers import challenge_parameters, common_headers
+from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.oauth.client import Client
+from gateway.proxy.transport.oauth.code_flow import CodeFlow, joined_scope, wanted_scope
+from gateway.proxy.transport.oauth.discovery import find_resource, find_server
+from gateway.proxy.transport.oauth.documents import FETCH_TIME, DocumentFetcher, fetcher_for
+from gateway.proxy.transport.oauth.grant import Grant
+from gateway.proxy.transport.oauth.metadata import check_confidential, read_named_url
+from gateway.proxy.transport.oauth.registration import Registration, choose_client, read_registration
+from gateway.proxy.transport.oauth.tokens import read_tokens
+
+T = TypeVar("T")
+_DEFAULTS: Final = SignInConfig()
+_PING: Final = to_json({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+_START_TIME: Final = 2 * FETCH_TIME
+
+
+async def begin_sign_in(
+    config: UpstreamConfig, client: HttpClient, redirect_uri: str, known: Grant | None = None
+) -> CodeFlow:
+    """Prepare the sign-in to an MCP server; `CodeFlow.address` is where the person goes.
+
+    Args:
+        redirect_uri: where the authorization server sends the browser.
+        known: the last sign-in there: its client is used again, and its scopes are asked for again.
+
+    Raises:
+        NoAnswer, LinkLost: a server is away, or says what can't be trusted; the message says what to do.
+    """
+    return await _in_time(_begin(config, client, redirect_uri, known), _START_TIME)
+
+
+async def _begin(config: UpstreamConfig, client: HttpClient, redirect_uri: str, known: Grant | None) -> CodeFlow:
+    auth, url, fetcher = config.auth or _DEFAULTS, config.url or "", fetcher_for(config, client)
+    challenge = await _challenge(config, client)
+    resource = await find_resource(fetcher, url, challenge)
+    issuers = () if resource is None else resource.issuers
+    # A server without metadata is its own authorization server (MCP of 2025-03-26).
+    issuer = auth.issuer or (issuers[0] if issuers else str(read_url(url).origin))
+    try:
+        check_confidential(read_named_url(issuer), fetcher.listed)
+        server = await find_server(fetcher, issuer)
+        for endpoint in (server.authorization_endpoint, server.token_endpoint):
+            check_confidential(read_named_url(endpoint or ""), fetcher.listed)
+    except NoAnswer as error:
+        raise NoAnswer(f"{error}: set `auth.issuer` if you know the right one") from None
+    same = known if known is not None and known.issuer == server.issuer else None
+    chosen = choose_client(auth, server, redirect_uri, None if same is None else same.client)
+    made = await _register(fetcher, chosen, redirect_uri) if isinstance(chosen, Registration) else chosen
+    name = str(read_url(url)) if resource is None else resource.name
+    scope = wanted_scope(auth.scope, challenge, None if resource is None else resource.scope, server)
+    scope = joined_scope(scope, *(() if same is None else (same.scope, same.missing)))
+    flow = CodeFlow(server, made, redirect_uri, name if auth.resource is None else auth.resource, scope)
+    flow.address()
+    return flow
+
+
+async def finish_sign_in(flow: CodeFlow, fetcher: DocumentFetcher, code: str) -> Grant:
+    """Exchange the code for tokens. Raises `NoAnswer`, `LinkLost`."""
+    headers, proof = flow.client.authentication()
+    asking = fetcher.post_form(flow.server.token_endpoint, {**flow.code_form(code), **proof}, headers)
+    status, document = await _in_time(asking, FETCH_TIME)
+    server = flow.server
+    grant = Grant(
+        server.issuer, server.token_endpoint, server.revocation_endpoint, flow.client, flow.resource, flow.scope
+    )
+    return grant.renewed(read_tokens(status, document), datetime.now(UTC).timestamp())
+
+
+async def revoke(grant: Grant, fetcher: DocumentFetcher) -> bool:
+    """Have the authorization server end the grant (RFC 7009). Return whether it said that it did.
+
+    Raises:
+        NoAnswer, LinkLost: it did not answer.
+    """
+    token = grant.refresh or grant.access
+    if grant.revocation_endpoint is None or token is None:
+        return False
+    headers, proof = grant.client.authentication()
+    hint = "refresh_token" if grant.refresh else "access_token"
+    asking = fetcher.post_form(grant.revocation_endpoint, {"token": token, "token_type_hint": hint, **proof}, headers)
+    status, _ = await _in_time(asking, FETCH_TIME)
+    return status == 200
+
+
+async def _challenge(config: UpstreamConfig, client: HttpClient) -> Mapping[str, str]:
+    """The challenge with which the server refuses a request that carries no token; empty if it refuses none."""
+    address = read_url(config.url or "")
+    headers = {name.lower(): value for name, value in config.headers.items()}
+    lines = {**common_headers(address), **headers, "accept": f"{JSON}, {EVENTS}", "content-type": JSON}
+    connection = await client.take(address.origin)
+    try:
+        connection.send("POST", address.path, header_lines(lines), _PING)
+        await connection.head()
+        return challenge_parameters(connection.header("www-authenticate")) if connection.status in (401, 403) else {}
+    finally:
+        client.give(connection)
+
+
+async def _register(fetcher: DocumentFetcher, registration: Registration, redirect_uri: str) -> Client:
+    status, document = await fetcher.post_json(registration.endpoint, registration.document)
+    return read_registration(status, document, redirect_uri)
+
+
+async def _in_time(asking: Awaitable[T], seconds: float) -> T:
+    try:
+        with anyio.fail_after(seconds):
+            return await asking
+    except TimeoutError:
+        raise NoAnswer(f"it and its authorization server did not answer within {seconds:g} s") from None

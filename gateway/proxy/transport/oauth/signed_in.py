@@ -1,0 +1,194 @@
+"""The tokens of somebody who signed in, for every request to one MCP server.
+
+Turns a sealed sign-in into the `Authorization` of requests, and renews it shortly before its token expires or when the
+server refuses it: once for all requests, workers and processes at the same time, since authorization servers take a
+refresh token that is used twice for a stolen one. A sign-in that has ended, or misses scopes, becomes an error that
+says what to type. It never opens a browser.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import monotonic
+from types import MappingProxyType
+from typing import Final
+
+import anyio
+from structlog.typing import FilteringBoundLogger
+
+from gateway.config.model import UpstreamConfig
+from gateway.errors import ConfigError
+from gateway.observe.escape import escape_text
+from gateway.proxy.transport.http.headers import challenge_parameters
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
+from gateway.proxy.transport.oauth.documents import FETCH_TIME, DocumentFetcher
+from gateway.proxy.transport.oauth.grant import Grant
+from gateway.proxy.transport.oauth.grant_store import GrantKey, GrantStore
+from gateway.proxy.transport.oauth.tokens import MARGIN, Refused, read_tokens
+
+_LOOK: Final = 1.0
+"""Seconds after which a sign-in or a sign-out on this machine has been noticed."""
+_AGAIN: Final = 5.0
+"""Seconds before tokens are renewed again, after the last ones were refused or could not be renewed."""
+_SCOPE_BOUND: Final = 4096
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class SignedIn:
+    """The sign-in of one owner at one server, shared by all sessions with it."""
+
+    def __init__(
+        self,
+        config: UpstreamConfig,
+        owner: str,
+        fetcher: DocumentFetcher,
+        store: GrantStore,
+        log: FilteringBoundLogger,
+        clock: Callable[[], float] = lambda: datetime.now(UTC).timestamp(),
+    ) -> None:
+        """Reads nothing before the first request.
+
+        Args:
+            owner: whose sign-in it is; `OPERATOR`: that of everybody.
+            clock: returns seconds since 1970.
+        """
+        self._config = config
+        self._key = GrantKey(owner, config.name, config.url or "")
+        self._fetcher = fetcher
+        self._store = store
+        self._log = log
+        self._clock = clock
+        self._grant: Grant | None = None
+        self._state: tuple[int, int] | None = None
+        self._looked = -_LOOK
+        self._renewing: asyncio.Task[None] | None = None
+        self._renewed = -_AGAIN
+        self._failure = ""
+
+    async def headers(self) -> Mapping[str, str]:
+        """See `Authorizer.headers`. Empty while nobody has signed in: the server may need no sign-in."""
+        grant = self._look()
+        if grant is None or grant.access is None:
+            return _NOTHING
+        if grant.expires is not None and self._clock() >= grant.expires - MARGIN and grant.refresh is not None:
+            await self._renew(grant)
+            grant = self._grant
+        return _NOTHING if grant is None else {"authorization": f"Bearer {grant.access}"}
+
+    async def refused(self, status: int, www_authenticate: str, sent: Mapping[str, str]) -> bool:
+        """See `Authorizer.refused`."""
+        challenge = challenge_parameters(www_authenticate)
+        grant = self._look(now=True)
+        if status == 403:
+            return await self._refused_scope(grant, challenge)
+        if grant is None:
+            if self._config.auth is None and "resource_metadata" not in challenge:
+                # It may want another kind of credentials, or have forgotten our session.
+                return False
+            raise NoAnswer(f"nobody has signed in to it: {self._way_out}")
+        if grant.access is None:
+            raise NoAnswer(f"its sign-in has ended: {self._way_out}")
+        if sent.get("authorization") != f"Bearer {grant.access}":
+            # The tokens were renewed while the request was under way.
+            return True
+        if grant.refresh is None:
+            raise NoAnswer(f"it refuses the token of its sign-in, which can't be renewed: {self._way_out}")
+        if monotonic() - self._renewed < _AGAIN and not self._failure:
+            raise NoAnswer(f"it refuses even a token that was just renewed: {self._way_out}")
+        await self._renew(grant)
+        return True
+
+    @property
+    def _way_out(self) -> str:
+        return f"run `codec-gateway login {self._config.name}`"
+
+    def _look(self, *, now: bool = False) -> Grant | None:
+        """The sign-in, read again if it has changed. `now`: even if it was looked at a moment ago."""
+        if not now and monotonic() - self._looked < _LOOK:
+            return self._grant
+        self._looked = monotonic()
+        try:
+            state = self._store.state(self._key)
+            if state != self._state:
+                self._grant = None if state is None else self._read()
+                self._state, self._failure, self._renewed = state, "", -_AGAIN
+        except (ConfigError, OSError) as error:
+            raise NoAnswer(f"its sign-in can't be read: {error}") from None
+        return self._grant
+
+    def _read(self) -> Grant | None:
+        grant = self._store.read(self._key)
+        issuer = None if self._config.auth is None else self._config.auth.issuer
+        if grant is not None and issuer is not None and issuer.rstrip("/") != grant.issuer.rstrip("/"):
+            # The tokens are another authorization server's than the configured one.
+            return None
+        return grant
+
+    async def _refused_scope(self, grant: Grant | None, challenge: Mapping[str, str]) -> bool:
+        """Keep which scopes are missing, for the next sign-in (MCP, "Step-Up Authorization Flow")."""
+        if grant is None or challenge.get("error") != "insufficient_scope":
+            return False
+        from gateway.proxy.transport.oauth.code_flow import joined_scope, readable_scope
+
+        missing = joined_scope(grant.missing, readable_scope(challenge.get("scope", "")))
+        if missing is not None and missing != grant.missing and len(missing) <= _SCOPE_BOUND:
+            async with self._store.alone(self._key):
+                if (stored := self._store.read(self._key)) is not None:
+                    self._write(replace(stored, missing=missing))
+        raise NoAnswer(f"the sign-in lacks scopes that it asks for: {self._way_out}, which asks for them, too")
+
+    async def _renew(self, grant: Grant) -> None:
+        """Renew the tokens once, whoever asks for it; a caller that leaves does not stop it."""
+        if self._failure and monotonic() - self._renewed < _AGAIN:
+            raise NoAnswer(self._failure)
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.get_running_loop().create_task(self._renew_once(grant))
+            # It has noted its failure, which nobody may be there to hear.
+            self._renewing.add_done_callback(lambda task: None if task.cancelled() else task.exception())
+        await asyncio.shield(self._renewing)
+
+    async def _renew_once(self, grant: Grant) -> None:
+        try:
+            with anyio.fail_after(2 * FETCH_TIME):
+                async with self._store.alone(self._key):
+                    await self._exchange(grant)
+            self._failure = ""
+        except TimeoutError:
+            self._fail(f"its authorization server did not answer within {FETCH_TIME:g} s", grant)
+        except (ConfigError, NoAnswer, LinkLost, OSError) as error:
+            self._fail(str(error), grant)
+        finally:
+            self._renewed = monotonic()
+
+    def _fail(self, why: str, grant: Grant) -> None:
+        self._failure = f"its sign-in can't be renewed: {why}"
+        if self._grant is not None and self._grant.access is None:
+            self._failure = f"its sign-in has ended ({why}): {self._way_out}"
+            self._log.warning(
+                "sign-in to upstream has ended", issuer=escape_text(grant.issuer, 200), way_out=self._way_out
+            )
+        raise NoAnswer(self._failure) from None
+
+    async def _exchange(self, grant: Grant) -> None:
+        """Ask for new tokens, unless another process has just got some."""
+        from gateway.proxy.transport.oauth.code_flow import refresh_form
+
+        stored = self._store.read(self._key)
+        if stored is None or stored.access != grant.access or stored.refresh is None:
+            self._grant, self._state = stored, self._store.state(self._key)
+            return
+        headers, proof = stored.client.authentication()
+        form = {**refresh_form(stored.refresh, stored.resource), **proof}
+        try:
+            with anyio.fail_after(FETCH_TIME):
+                tokens = read_tokens(*await self._fetcher.post_form(stored.token_endpoint, form, headers))
+        except Refused as error:
+            self._write(stored.ended(client_too=error.code == "invalid_client"))
+            raise
+        self._write(stored.renewed(tokens, self._clock()))
+        self._log.info("sign-in to upstream renewed", issuer=escape_text(stored.issuer, 200))
+
+    def _write(self, grant: Grant) -> None:
+        self._store.write(self._key, grant)
+        self._grant, self._state = grant, self._store.state(self._key)
