@@ -22,6 +22,8 @@ BASE: Final = "base-slim"
 _DEBIAN: Final = "bookworm"
 _PACKAGES: Final = "python3,python3-venv,ca-certificates,netbase,tzdata"
 """What python:3.13-slim-bookworm adds to Debian's base, with Debian's Python in place of its own, and nothing else."""
+_HANGS: Final = 3600.0
+"""Seconds after which a hanging step is ended; on two cores a whole run from nothing took eleven minutes."""
 _CERTIFICATES: Final = ("/etc/ssl/certs", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates")
 
 
@@ -35,12 +37,12 @@ def make_base() -> str:
     container = run([buildah, "from", "scratch"]).strip()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            run([debootstrap, "--variant=minbase", f"--include={_PACKAGES}", _DEBIAN, folder], seconds=600)
+            run([debootstrap, "--variant=minbase", f"--include={_PACKAGES}", _DEBIAN, folder], seconds=_HANGS)
             for cache in ("var/cache/apt/archives", "var/lib/apt/lists"):
                 run(["find", f"{folder}/{cache}", "-type", "f", "-delete"])
-            run([buildah, "copy", "--quiet", container, folder, "/"], seconds=300)
+            run([buildah, "copy", "--quiet", container, folder, "/"], seconds=_HANGS)
         run([buildah, "config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", container])
-        run([buildah, "commit", "--quiet", container, f"{PREFIX}/{BASE}"], seconds=300)
+        run([buildah, "commit", "--quiet", container, f"{PREFIX}/{BASE}"], seconds=_HANGS)
     finally:
         run([buildah, "rm", container])
     return f"Debian {_DEBIAN} by debootstrap, {_megabytes(BASE):.0f} MB"
@@ -59,7 +61,7 @@ def build(name: str) -> str:
     arguments = [f"--build-arg=BASE={PREFIX}/{BASE}", f"--build-arg=EXTRAS={extras}"]
     command = [buildah, "bud", "--quiet", "--format=docker", "--isolation=chroot", "--network=host", *mounts]
     command += arguments if extras else arguments[:1]
-    run([*command, f"--file={dockerfile}", f"--tag={PREFIX}/{name}", "."], seconds=600)
+    run([*command, f"--file={dockerfile}", f"--tag={PREFIX}/{name}", "."], seconds=_HANGS)
     size = _megabytes(name) - _megabytes(BASE)
     note("images", name, round(size))
     if name == "gateway" and size > LARGEST_GATEWAY:
