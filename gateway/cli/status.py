@@ -145,7 +145,8 @@ def _member(engine: dict[str, Any]) -> str:
         return f"{_state(engine)}: {engine['reason']}"
     breaker = "" if engine["breaker"] == "closed" else f", breaker {engine['breaker']}"
     return (
-        f"{engine['model']}, {engine['answers']} answers, {engine['slots']} slots of {engine['context']} tokens{breaker}"
+        f"{engine['model']}, {engine['answers']} answers, "
+        f"{engine['slots']} slots of {engine['context']} tokens{breaker}"
     )
 
 
