@@ -58,9 +58,8 @@ def build(name: str) -> str:
     buildah = need("buildah", "buildah")
     if _exists(buildah, name):
         run([buildah, "rmi", "--force", f"{PREFIX}/{name}"])
-    mounts = [f"--volume={path}:{path}:ro" for path in _CERTIFICATES if Path(path).is_dir()]
     arguments = [f"--build-arg=BASE={PREFIX}/{BASE}", f"--build-arg=EXTRAS={extras}"]
-    command = [buildah, "bud", "--quiet", "--format=docker", "--isolation=chroot", "--network=host", *mounts]
+    command = [buildah, "bud", "--quiet", "--format=docker", "--isolation=chroot", "--network=host", *mounts()]
     command += arguments if extras else arguments[:1]
     run([*command, f"--file={dockerfile}", f"--tag={PREFIX}/{name}", "."], seconds=_HANGS)
     size = _megabytes(name) - _megabytes(BASE)
@@ -68,6 +67,11 @@ def build(name: str) -> str:
     if size > (most := LARGEST.get(name, size)):
         raise Failed(f"the layers are {size:.0f} MB above the base, at most {most:.0f} are allowed")
     return f"{size:.0f} MB above the base"
+
+
+def mounts() -> list[str]:
+    """Return the options that lend a build the certificates of this machine, which it needs behind a proxy."""
+    return [f"--volume={path}:{path}:ro" for path in _CERTIFICATES if Path(path).is_dir()]
 
 
 def inspect(name: str) -> str:
