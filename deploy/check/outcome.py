@@ -6,6 +6,7 @@ something. Numbers that the documentation states are noted here as well. Knows n
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,21 +81,28 @@ def run(
     env: dict[str, str] | None = None,
     reads: str = "",
 ) -> str:
-    """Run a command with `reads` as its input, and return its standard output. Raises `Failed` with its last lines."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=where,
-            env={**os.environ, **(env or {})},
-            input=reads,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise Failed(f"{' '.join(command[:3])} did not end within {seconds:g} s") from None
-    if done.returncode != 0:
-        said = "\n".join((done.stderr + done.stdout).strip().splitlines()[-12:])
-        raise Failed(f"{' '.join(command[:4])} ended with {done.returncode}:\n{said}")
-    return done.stdout
+    """Run a command with `reads` as its input, and return its standard output. Raises `Failed` with its last lines.
+
+    `seconds`: then it is ended, and the programs that it started with it.
+    """
+    with subprocess.Popen(
+        command,
+        cwd=where,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        try:
+            printed, complaints = running.communicate(reads, timeout=seconds)
+        except BaseException as error:
+            os.killpg(running.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise Failed(f"{' '.join(command[:3])} did not end within {seconds:g} s") from None
+            raise
+    if running.returncode != 0:
+        said = "\n".join((complaints + printed).strip().splitlines()[-12:])
+        raise Failed(f"{' '.join(command[:4])} ended with {running.returncode}:\n{said}")
+    return printed

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from deploy.check.images import mounts
 from deploy.check.outcome import Failed, need, run
 
 DISTRIBUTIONS: Final = ("codec-gateway", "codec-leaf", "codec-time-leaf", "codec-plain-time")
@@ -67,7 +68,7 @@ def build_images(source: Path, into: Path, version: str, revision: str) -> str:
     for name, (file, extras) in IMAGES.items():
         labels = [f"--build-arg=VERSION={version}", f"--build-arg=REVISION={revision}"]
         more = [f"--build-arg=EXTRAS={extras}"] if extras else []
-        command = [buildah, "bud", "--quiet", "--format=docker", *base, *labels, *more, f"--file={file}"]
+        command = [buildah, "bud", "--quiet", "--format=docker", *mounts(), *base, *labels, *more, f"--file={file}"]
         run([*command, f"--tag={name}:{version}", "."], where=source, seconds=1800)
         run([buildah, "push", f"{name}:{version}", f"docker-archive:{into / f'{name}-{version}.tar'}:{name}:{version}"])
     return f"{len(IMAGES)} archives"

@@ -145,7 +145,8 @@ def _member(engine: dict[str, Any]) -> str:
         return f"{_state(engine)}: {engine['reason']}"
     breaker = "" if engine["breaker"] == "closed" else f", breaker {engine['breaker']}"
     return (
-        f"{engine['model']}, {engine['answers']} answers, {engine['slots']} slots of {engine['context']} ids{breaker}"
+        f"{engine['model']}, {engine['answers']} answers, "
+        f"{engine['slots']} slots of {engine['context']} tokens{breaker}"
     )
 
 
@@ -205,7 +206,7 @@ def _engine(engine: dict[str, Any]) -> str:
         return "none"
     if not engine["up"]:
         return f"{engine['kind']}, {_state(engine)}: {engine['reason']}"
-    what = f"{engine['kind']}, {engine['model']}, {engine['slots']} slots of {engine['context']} ids"
+    what = f"{engine['kind']}, {engine['model']}, {engine['slots']} slots of {engine['context']} tokens"
     # An older gateway does not report it.
     return f"{what}, calls in the format {engine['tool_format']}" if engine.get("tool_format") else what
 

@@ -1,16 +1,18 @@
-"""Programs of a command line that use the gateway twice, as `mcp_agents.py`, or in one of both ways.
+"""Programs of a command line that use the gateway twice, as `mcp_agents.py`, or in one of both ways; and Open WebUI.
 
 Their settings have the addresses of a gateway's defaults, so that a line can be copied. It starts nothing; `running.py`
 does.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from bench.toolchain import CACHE, node
 from tests.agents.agents import version_of
 from tests.agents.mcp_agents import ADDRESS, RESULTS, faults_of, locked, text_of
+from tests.agents.page import Page
 from tests.agents.task import Agent, Call, Started, Turn, greeting, is_mended
 
 _FOLDER: Final = CACHE / "agents"
@@ -108,6 +110,14 @@ def _aider_turns(folder: Path) -> list[Turn]:
     return [Turn(f"greet.py\n```python\n<<<<<<< SEARCH\n{old}=======\n{new}>>>>>>> REPLACE\n```\n")]
 
 
+_OPEN_WEBUI: Final = (
+    Turn("I look.", (Call("forecast", {"city": "Zürich"}),)),
+    Turn("", (Call("codec_clock", {"city": "Zürich"}),)),
+    Turn("Fine, and nine."),
+    Turn("Fine too."),
+)
+
+
 def _program(name: str, environment: str, *arguments: str) -> Any:
     def start(url: str) -> Started:
         folder = _FOLDER / environment
@@ -115,6 +125,11 @@ def _program(name: str, environment: str, *arguments: str) -> Any:
         return Started([str(folder / "bin" / "python"), str(folder / name), *arguments], {})
 
     return start
+
+
+def _open_webui(url: str) -> Started:
+    started: Started = _program("open_webui_chat.py", "webui")(url)
+    return replace(started, env=Page("open-webui", url).environment())
 
 
 COMMAND_LINES: Final = {
@@ -135,5 +150,9 @@ COMMAND_LINES: Final = {
         "Gemini CLI", version_of("@google/gemini-cli"), "", _program(
             "gemini_call.py", "venv", str(node()), str(_FOLDER / "node" / "node_modules" / "@google" / "gemini-cli")
         ), lambda _: (), faults_of("Nine, then.", 1), 0,
+    ),
+    "open_webui": Agent(
+        "Open WebUI", locked("open-webui", "webui"), "chat completions", _open_webui, lambda _: _OPEN_WEBUI,
+        faults_of("Fine, and nine.", 1), 4, RESULTS,
     ),
 }  # fmt: skip

@@ -31,7 +31,7 @@ class Page:
     def environment(self) -> dict[str, str]:
         """Give the variables that it exports."""
         lines = (line for block in self.blocks("sh") for line in block.splitlines())
-        pairs = (line.removeprefix(_EXPORT).partition("=") for line in lines if line.startswith(_EXPORT))
+        pairs = (shlex.split(line)[1].partition("=") for line in lines if line.startswith(_EXPORT))
         return {name: value for name, _, value in pairs}
 
     def command(self, program: Path) -> list[str]:

@@ -64,7 +64,8 @@ def only(text: str) -> str:
 def _server(model: Path, template: Path) -> Iterator[str]:
     """Give host and port of a real server."""
     settings = {"model": str(model), "template": template.read_text(encoding="utf-8"), "context": _CONTEXT}
-    settings |= {"host": "127.0.0.1", "port": 0, "slots": 2, "threads": 2, "cache_mib": _CACHE_MIB}
+    # One layer is too little work for two threads, and on busy cores each would wait for the other.
+    settings |= {"host": "127.0.0.1", "port": 0, "slots": 2, "threads": 1, "cache_mib": _CACHE_MIB}
     command = [sys.executable, "-m", _PROGRAM, json.dumps(settings)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

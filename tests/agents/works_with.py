@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tests.agents import command_lines
 from tests.agents.mcp_agents import ADDRESS, text_of
+from tests.agents.page import Page
 from tests.agents.table import FILE, between
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -85,6 +86,9 @@ def rows() -> Iterator[Row]:
     )
     for words, name in (("Claude Desktop", "claude-desktop"), ("VS Code", "vscode"), ("Cursor", "cursor")):
         yield _application(words, name)
+    text = "\n".join(Page("open-webui", ADDRESS).blocks("sh"))
+    lines = (_line(text, "/v1"), _line(text, "/mcp"))
+    yield Row("[Open WebUI](agents/open-webui.md)", "open_webui", "chat completions", "yes", lines)
     mcpo = " ".join(_line(text_of("mcpo_call.py"), "/mcp").split('"')[1::2])
     yield Row("mcpo", "mcpo", _NO, "yes", (f"mcpo {mcpo}",))
     yield _own_page("openai-agents", "openai_agents_responses", "Responses, chat completions", "openai-agents")

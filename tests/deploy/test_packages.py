@@ -15,7 +15,7 @@ import yaml
 
 from deploy.check import outcome
 from deploy.check.compose import read_compose
-from deploy.check.outcome import PACKAGES
+from deploy.check.outcome import PACKAGES, Failed
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "codec-gateway"
@@ -256,3 +256,13 @@ def test_missing_programs_are_named_and_what_needs_them_is_skipped(
     assert outcome.missing() == [program for program in PACKAGES if not (tmp_path / program).exists()]
     with pytest.raises(outcome.Skipped, match="iptables is not installed here"):
         outcome.need("podman", "podman")
+
+
+def test_command_that_does_not_end_is_ended_with_the_programs_that_it_started(tmp_path: Path) -> None:
+    about = tmp_path / "child"
+
+    with pytest.raises(Failed, match="did not end within 1 s"):
+        outcome.run(["sh", "-c", f"sleep 600 & echo $! > {about}; wait"], seconds=1)
+
+    state = Path(f"/proc/{about.read_text(encoding='utf-8').strip()}/stat")
+    assert not state.exists() or ") Z " in state.read_text(encoding="utf-8")

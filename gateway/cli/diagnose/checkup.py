@@ -179,7 +179,7 @@ def _ask(route: EngineRoute, settings: EngineConfig) -> tuple[str, list[str], in
     except EngineError as error:
         return "down", [error.message], None
     whose = "the gateway" if settings.exclusive or settings.own_slots else "the engine (engine.exclusive is off)"
-    return f"{facts.model}, {facts.slots} slots of {facts.context} ids, chosen by {whose}", [], facts.context
+    return f"{facts.model}, {facts.slots} slots of {facts.context} tokens, chosen by {whose}", [], facts.context
 
 
 async def _unrendered(config: GatewayConfig, lists: Mapping[str, Mapping[str, Listed | None]]) -> list[str]:
