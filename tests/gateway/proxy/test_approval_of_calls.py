@@ -314,3 +314,20 @@ async def said_to_a_call(proxy):
         return (await answer(proxy, NOBODY))["content"][0]["text"]
     except RpcError as error:
         return error.message
+
+
+async def test_call_on_a_client_s_own_session_is_judged_by_what_that_session_lists(
+    guarded, obeying, client, noted, tmp_path
+):
+    more = tmp_path / "more"
+    more.write_text(json.dumps({"hints": {"wipe": {"readOnlyHint": True}}}))
+    one = client(**ASKS)
+    async with guarded(obeying(offer={"tools": ["look", "wipe"], "more": str(more)}, pin="off")) as proxy:
+        more.write_text(json.dumps({"hints": {"wipe": {}}}))
+        await answer(proxy, one, "up__wipe")
+        await proxy.handle("tools/list", {}, one)
+        await answer(proxy, one, "up__wipe")
+        await answer(proxy, NOBODY, "up__wipe")
+
+    assert one.was_asked == ["elicitation/create"]
+    assert noted().count("call wipe") == 2
