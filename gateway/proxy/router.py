@@ -124,9 +124,10 @@ class Router:
         called, arguments = _read_call(params)
         name = self._catalog.aliases.name_of(called)
         entry = self._catalog.tools.get(name)
+        # Of several servers, one with a tool of this name would get the calls of all others.
+        if name in finder.NAMES and self._searching() and (entry is None or len(self._upstreams) > 1):
+            return await self._find(params, arguments, caller)
         if entry is None:
-            if name in finder.NAMES and self._searching():
-                return await self._find(params, arguments, caller)
             try:
                 name, entry = await self._learn(called, caller)
             except UpstreamUnavailable as error:
