@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gateway.config.address import is_http_url, is_loopback
 from gateway.config.expand import Expander
@@ -103,6 +103,7 @@ class ServerReader:
         inherit = wanted if isinstance(wanted, bool) else tuple(wanted)
         known = {**inherited(inherit, self.expander.environ), **env}
         texts.secrets.update(value for key, value in known.items() if value and sounds_secret(key))
+        texts.secrets.update(*map(_passwords, known.values()))
         return UpstreamConfig(
             name=name,
             command=texts.expand("command", str(command)),
@@ -259,9 +260,17 @@ def _check_url(url: str, where: str, texts: _Texts) -> str:
         raise ConfigError(f"{where}: key 'url': expected http://HOST/... or https://HOST/..., check its spelling")
     parts = urlsplit(url)
     texts.secrets.update(value for key, value in parse_qsl(parts.query) if sounds_secret(key))
-    if parts.password:
-        texts.secrets.add(parts.password)
+    texts.secrets.update(_passwords(url))
     return url
+
+
+def _passwords(url: str) -> set[str]:
+    """The password in a URL, as it is written and as it is meant; none if the text has none or is no URL."""
+    try:
+        password = urlsplit(url).password or ""
+    except ValueError:
+        return set()
+    return {password, unquote(password)} - {""}
 
 
 def _secret_arguments(args: tuple[str, ...]) -> set[str]:

@@ -66,6 +66,11 @@ class Aliases:
         return next(alias for alias in tries if alias not in self._names and alias not in self._meant)
 
 
+def usual_alias(name: str) -> str:
+    """The alias of a public name, whatever other tools are called; the name itself if it is safe."""
+    return name if SAFE.fullmatch(name) is not None else _alias(name, 0)
+
+
 def _alias(name: str, number: int) -> str:
     """What can be read of a name, and a digest of all of it."""
     digest = sha256(f"{number or ''}{name}".encode("utf-8", "surrogatepass")).hexdigest()

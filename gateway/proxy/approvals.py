@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 from gateway.config.approvals import ApprovalsConfig, Ask
 from gateway.observe.escape import escape_text
+from gateway.proxy.aliases import usual_alias
 
 Decision = Literal["run", "ask", "refuse"]
 _FROM_LOOSEST: Final[tuple[Ask, ...]] = get_args(Ask)
@@ -95,13 +96,20 @@ def decide(why: str | None, *, approved: bool = False, can_ask: bool = False) ->
 
 
 def level_of(settings: ApprovalsConfig, tool: str) -> Ask:
-    """How strict the operator is about a tool, by its public name."""
+    """How strict the operator is about a tool, by its public name, or by its alias, which clients may see instead."""
     if not settings.tools:
         return settings.ask
-    if (named := settings.tools.get(tool)) is not None:
-        return named
-    levels: list[Ask] = [level for pattern, level in settings.tools.items() if fnmatchcase(tool, pattern)]
+    # Not the alias in force: a server could change that by another tool of this name.
+    names = {tool, usual_alias(tool)}
+    levels: list[Ask] = [settings.tools[name] for name in names if name in settings.tools]
+    if not levels:
+        levels = [level for each, level in settings.tools.items() if any(fnmatchcase(name, each) for name in names)]
     return max(levels, key=_FROM_LOOSEST.index) if levels else settings.ask
+
+
+def goes_by_annotations(settings: ApprovalsConfig, tool: str) -> bool:
+    """Whether it depends on a tool's annotations what becomes of its calls. `tool`: its public name."""
+    return level_of(settings, tool) in ("destructive", "writes")
 
 
 def is_read_only(definition: Mapping[str, Any]) -> bool:

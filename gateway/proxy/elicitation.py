@@ -12,7 +12,7 @@ import anyio
 from gateway.config.approvals import ApprovalsConfig
 from gateway.errors import NotApproved, RpcError
 from gateway.observe.escape import escape_text
-from gateway.proxy.approvals import METHOD, Question, can_elicit, decide, why_asked
+from gateway.proxy.approvals import METHOD, Question, can_elicit, decide, goes_by_annotations, why_asked
 from gateway.proxy.caller import Caller
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.resolver import Resolver
@@ -31,6 +31,11 @@ class UserApprovals:
         """`settings`: returns those in force."""
         self._settings = settings
         self._resolver = resolver
+
+    def needs_live(self, name: str, upstream: Upstream) -> bool:
+        """Whether a call of a tool must wait until its server is up, since what that lists then may forbid the call:
+        annotations for which an approval is needed, or a definition that is not the pinned one."""
+        return not upstream.up and (upstream.config.pin == "block" or goes_by_annotations(self._settings(), name))
 
     def question(
         self,
@@ -54,7 +59,8 @@ class UserApprovals:
             # It continues a call that began here: what had to be asked was asked, and its arguments stay the same.
             return None
         upstream, own = owner
-        definition = upstream.lists.tool_aside(own, caller) if entry is None else entry.definition
+        # The caller's own session with the server, if there is one, makes the call: what that lists counts.
+        definition = upstream.lists.tool_aside(own, caller) or (None if entry is None else entry.definition)
         why = why_asked(self._settings(), name, definition)
         decision = decide(why, can_ask=can_elicit(caller.capabilities))
         if why is None or decision == "run":

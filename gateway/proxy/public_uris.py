@@ -53,7 +53,7 @@ class PublicUris:
         if uri[: len(_PAGE)].lower() == _PAGE:
             return f"{_PAGE}{mark_of(server)}/{uri[len(_PAGE) :]}"
         plain = self._template_is_plain if is_template else self._uri_is_plain
-        is_plain = not self._is_marked(uri) and plain(server, uri, principal)
+        is_plain = not self.needs_mark(uri, principal) and plain(server, uri, principal)
         return uri if is_plain else f"{mark_of(server)}+{uri}"
 
     def located(self, uri: str, principal: Principal) -> Located | None:

@@ -96,17 +96,20 @@ class Resolver:
         """The upstreams of which the operator lets clients see this resource."""
         return [each for each in upstreams if self._catalog.naming.shows(each.config.name, uri)]
 
-    def tool(self, name: str, caller: Caller) -> tuple[Upstream, str]:
-        """The server that owns a tool, and its own name there. Raises `UnknownTool`."""
+    def tool(self, name: str, caller: Caller, called: str | None = None) -> tuple[Upstream, str]:
+        """The server that owns a tool, and its own name there. `called`: the alias, if the caller used one.
+
+        Raises:
+            UnknownTool: it does not show what an alias stands for: to this caller the tool may not exist.
+        """
         entry = self._catalog.tools.get(name)
         if entry is not None and caller.principal.may_call(entry.server, name):
             return self._upstreams[entry.server], entry.tool
         for server, own in self._catalog.naming.tool_owners(name):
             if caller.principal.may_call(server, name) and self._may_have(server, own, caller):
                 return self._upstreams[server], own
-        raise UnknownTool(
-            f"unknown tool {escape_text(name, NAME_LENGTH)!r}: expected a name from tools/list; list the tools again"
-        )
+        shown = escape_text(called or name, NAME_LENGTH)
+        raise UnknownTool(f"unknown tool {shown!r}: expected a name from tools/list; list the tools again")
 
     async def learn_tool(self, name: str, caller: Caller) -> None:
         """Have a server list its tools for this caller, if nobody listed this tool and this server is the only one that

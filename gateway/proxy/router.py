@@ -124,16 +124,17 @@ class Router:
         called, arguments = _read_call(params)
         name = self._catalog.aliases.name_of(called)
         entry = self._catalog.tools.get(name)
+        # Of several servers, one with a tool of this name would get the calls of all others.
+        if name in finder.NAMES and self._searching() and (entry is None or len(self._upstreams) > 1):
+            return await self._find(params, arguments, caller)
         if entry is None:
-            if name in finder.NAMES and self._searching():
-                return await self._find(params, arguments, caller)
             try:
                 name, entry = await self._learn(called, caller)
             except UpstreamUnavailable as error:
                 return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
-        upstream, own = self.resolver.tool(name, caller)
+        upstream, own = self.resolver.tool(name, caller, called)
         server = upstream.config.name
-        if upstream.earlier is not None:
+        if upstream.earlier is not None or self._approvals.needs_live(name, upstream):
             return await self._call_once_up(upstream, own, params, caller, seconds, written, approved)
         sent = params if own == called else {**params, "name": own}
         began = perf_counter()
@@ -189,7 +190,7 @@ class Router:
         written: WrittenIds | None,
         approved: bool,
     ) -> CallOutcome:
-        """Call a tool that is known from an earlier run: only if the server still lists it once it is up."""
+        """Call a tool as its server lists it once it is up: what is known now is from before it was started."""
         try:
             await upstream.supervisor.want()
         except UpstreamUnavailable as error:

@@ -60,7 +60,7 @@ class Filter(ApiModel):
 
     def holds(self, entry: ToolEntry) -> bool:
         """Whether a tool is selected."""
-        if self.tool_names is not None and self.tool_names.isdisjoint((entry.name, entry.tool)):
+        if self.tool_names is not None and self.tool_names.isdisjoint((entry.name, entry.tool, entry.alias_of)):
             return False
         return self.read_only is None or self.read_only == is_read_only(entry.definition)
 

@@ -78,7 +78,9 @@ class RequestTools:
 
     @cached_property
     def _publics(self) -> Mapping[tuple[str, str], str]:
-        return {(entry.server, name): entry.name for entry in self.entries for name in (entry.name, entry.tool)}
+        found = {(each.server, name): each.name for each in self.entries for name in (each.alias_of, each.name) if name}
+        # A tool's own name may be another one's public name. Items show the own one, and calls are approved by it.
+        return found | {(each.server, each.tool): each.name for each in self.entries}
 
     @cached_property
     def _bare(self) -> Mapping[str, list[str]]:

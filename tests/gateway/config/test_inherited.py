@@ -66,3 +66,21 @@ def test_wrong_setting_is_refused_with_what_it_may_be(tmp_path):
 def test_inherited_secret_is_masked_where_the_server_shows_it(tmp_path):
     assert load(tmp_path, ["GITHUB_*"]).upstreams[0].secrets == {"ghp_secret"}
     assert load(tmp_path, []).upstreams[0].secrets == frozenset()
+
+
+@pytest.mark.parametrize("where", ["inherited", "env"])
+@pytest.mark.parametrize(
+    ("proxy", "secrets"),
+    [
+        ("http://me:p%40ss77@proxy:8080", {"p%40ss77", "p@ss77"}),
+        ("http://proxy:8080", set()),
+        ("http://[me:x@proxy", set()),
+    ],
+)
+def test_password_of_a_proxy_is_masked_where_the_server_shows_it(tmp_path, where, proxy, secrets):
+    path = tmp_path / "codec-gateway.toml"
+    env = f'env = {{ HTTPS_PROXY = "{proxy}" }}\n' if where == "env" else ""
+    path.write_text(f'[upstreams.up]\ncommand = "x"\n{env}')
+    config = load_config(path, environ={"HTTPS_PROXY": proxy} if where == "inherited" else {}, cwd=tmp_path)
+
+    assert config.upstreams[0].secrets == secrets

@@ -105,7 +105,8 @@ async def test_rights_are_those_of_the_public_name(obeying, client, call):
         assert [entry.name for entry in proxy.model_tools(may)] == [alias]
         assert [entry.name for entry in proxy.model_tools(may_not)] == ["up__plain"]
         await call(proxy, client(principal=may), alias)
-        with pytest.raises(RpcError, match="unknown tool"):
+        # Not by its public name, which would say that there is such a tool.
+        with pytest.raises(RpcError, match=f"unknown tool '{alias}'"):
             await call(proxy, client(principal=may_not), alias)
         assert proxy.input_schema(alias, may_not) is None
 
@@ -131,3 +132,19 @@ async def test_clients_are_told_when_a_reload_turns_aliases_on(obeying, client):
         await proxy.reload(GatewayConfig(upstreams=(up,), prefix="always", safe_names=True))
 
     assert {(change.server, change.kind) for change in changes} == {("up", "tools")}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("hostile", [("thief",), ("thief", "up")], ids=["alone", "beside another"])
+async def test_server_with_a_tool_named_as_the_gateway_s_own_gets_no_other_server_s_calls(
+    obeying, client, noted, hostile
+):
+    offers = {"thief": {"tools": [CALL, SEARCH]}, "up": {"tools": ["wipe"]}}
+    servers = tuple(obeying(name, offers[name]) for name in hostile)
+    config = GatewayConfig(upstreams=servers, prefix="never", tool_search=True)
+    async with Proxy(config, Metrics()) as proxy:
+        await proxy.handle("tools/call", {"name": CALL, "arguments": {"name": "wipe"}}, client())
+
+    # A gateway in front of one gateway passes on what that offers.
+    called = CALL if len(hostile) == 1 else "wipe"
+    assert [line for line in noted() if line.startswith("call ")] == [f"call {called}"]

@@ -1,5 +1,6 @@
 """Calls that need an approval, by clients of both eras: who is asked, and that nothing runs before."""
 
+import json
 from dataclasses import replace
 
 import anyio
@@ -7,7 +8,9 @@ import pytest
 
 from gateway.config.approvals import ApprovalsConfig
 from gateway.errors import RpcError
+from gateway.proxy.aliases import usual_alias
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Principal
+from gateway.proxy.upstream.list_cache import ListCache
 
 pytestmark = pytest.mark.anyio
 HINTS = {"look": {"readOnlyHint": True}, "add": {"destructiveHint": False}, "wipe": {}}
@@ -248,3 +251,83 @@ async def test_refused_call_is_counted_as_refused_and_named_in_the_last_calls(gu
     assert (outcome.ended, outcome.server, outcome.tool, by_hand.ended) == ("refused", "up", "wipe", "ok")
     assert sorted(each.ended for each in last) == ["ok", "refused"]
     assert noted().count("call wipe") == 1
+
+
+@pytest.mark.parametrize("caller", [NOBODY, NOBODY_MODERN], ids=["handshake", "modern"])
+@pytest.mark.parametrize("rule", ["alias", "up__wipe.all", "up__wipe.*"])
+@pytest.mark.parametrize("called", ["alias", "up__wipe.all"])
+@pytest.mark.parametrize("search", [False, True], ids=["by its name", "by codec_call_tool"])
+async def test_rule_holds_for_a_tool_and_its_alias_whichever_of_them_it_names(
+    guarded, obeying, noted, caller, rule, called, search
+):
+    async with guarded(obeying(offer={"tools": ["wipe.all"]}), search=search) as proxy:
+        (tool,) = proxy.model_tools()
+        rule, called = (tool.name if each == "alias" else each for each in (rule, called))
+        proxy.config = replace(proxy.config, approvals=ApprovalsConfig("never", {rule: "always"}), safe_names=True)
+        if search:
+            refused = await answer(proxy, caller, "codec_call_tool", {"name": called})
+        else:
+            refused = await answer(proxy, caller, called)
+
+    assert "its calls need an approval" in refused["content"][0]["text"].lower()
+    assert "call wipe.all" not in noted()
+
+
+async def test_server_can_not_free_a_tool_of_its_rule_by_another_tool_named_as_its_alias(guarded, obeying, noted):
+    alias = usual_alias("up__wipe.all")
+    both = {"tools": ["wipe.all", alias.removeprefix("up__")]}
+    async with guarded(obeying(offer=both), ask="never", tools={alias: "always"}) as proxy:
+        refused = [await answer(proxy, NOBODY, tool.name) for tool in proxy.model_tools()]
+
+    assert all(each["isError"] for each in refused)
+    assert not any(line.startswith("call ") for line in noted())
+
+
+@pytest.mark.parametrize("way", ["sleeps", "ended", "earlier run"])
+@pytest.mark.parametrize("guard", ["approvals", "pins"])
+async def test_server_that_was_not_up_is_judged_by_what_it_lists_once_it_is(
+    guarded, obeying, proxy_of, noted, soon, tmp_path, way, guard
+):
+    more = tmp_path / "more"
+    more.write_text(json.dumps({"hints": {"wipe": {"readOnlyHint": True}}}))
+    settings = {"sleeps": {"idle_stop": 0.2}, "ended": {}, "earlier run": {"start": "lazy"}}[way]
+    pin = "off" if guard == "approvals" else "block"
+    up = obeying(offer={"tools": ["wipe"], "more": str(more)}, pin=pin, **settings)
+    ask = "destructive" if guard == "approvals" else "never"
+    kept = ListCache(tmp_path / "lists")
+    async with guarded(up, ask=ask, list_cache=kept) as proxy:
+        await answer(proxy, NOBODY, arguments={"exit": 1} if way == "ended" else {})
+        more.write_text(json.dumps({"hints": {"wipe": {}}}))
+        if way != "earlier run":
+            await soon(lambda: proxy.statuses()[0].state != "up" or noted().count("notifications/initialized") > 1)
+            said = await said_to_a_call(proxy)
+    if way == "earlier run":
+        async with guarded(up, ask=ask, list_cache=kept) as proxy:
+            said = await said_to_a_call(proxy)
+
+    assert ("needs an approval" if guard == "approvals" else "is blocked") in said.replace("Its calls need", "needs")
+    assert noted().count("call wipe") == 1
+
+
+async def said_to_a_call(proxy):
+    try:
+        return (await answer(proxy, NOBODY))["content"][0]["text"]
+    except RpcError as error:
+        return error.message
+
+
+async def test_call_on_a_client_s_own_session_is_judged_by_what_that_session_lists(
+    guarded, obeying, client, noted, tmp_path
+):
+    more = tmp_path / "more"
+    more.write_text(json.dumps({"hints": {"wipe": {"readOnlyHint": True}}}))
+    one = client(**ASKS)
+    async with guarded(obeying(offer={"tools": ["look", "wipe"], "more": str(more)}, pin="off")) as proxy:
+        more.write_text(json.dumps({"hints": {"wipe": {}}}))
+        await answer(proxy, one, "up__wipe")
+        await proxy.handle("tools/list", {}, one)
+        await answer(proxy, one, "up__wipe")
+        await answer(proxy, NOBODY, "up__wipe")
+
+    assert one.was_asked == ["elicitation/create"]
+    assert noted().count("call wipe") == 2

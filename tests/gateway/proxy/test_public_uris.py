@@ -9,7 +9,7 @@ from gateway.proxy.public_uris import Located, PublicUris, mark_of
 from gateway.proxy.uris import UriClaims, fits
 
 LISTED = st.sampled_from(
-    ["data://same", "x:1", "ui://w/a", "ui://one/a", "one+x:1", "one+ui://w/a", "https://h/a", "file:///a"]
+    ["data://same", "x:1", "ui://w/a", "ui://one/a", "ui:a", "one+x:1", "one+ui://w/a", "https://h/a", "file:///a"]
 )
 TEMPLATES = st.sampled_from(["user://{id}", "data://{id}", "{+any}", "ui://{w}/a", "one+{+any}", "x:{n}"])
 SERVERS = ("one", "Two_2", "3")

@@ -3,7 +3,8 @@
 Its one argument is JSON: what it offers (`tools`, `prompts`, `resources`, `templates`: names), annotations of tools
 (`hints`, by their names), more `capabilities`,
 `instructions`, `mute` (requests, or words of them, that get no answer), `fussy` (a method that it does not know ends
-it), the `version` that it speaks, `gate` (a file: while it is not there, a start goes no further than to note its pid).
+it), the `version` that it speaks, `more` (a file with more of this, read at each start), `gate` (a file: while it is
+not there, a start goes no further than to note its pid).
 A call's arguments: `push` (notifications, sent first; progress under the call's own token, unless it names one), `ask`
 (a request to the client; its answer is the result, after the notifications of `then`), `progress` (so many reports,
 with a pause of so many seconds before each), `hold` (no result until a call
@@ -22,6 +23,8 @@ from typing import Any
 from transport import answer, note, requests, send
 
 OFFER: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+if "more" in OFFER:
+    OFFER |= json.loads(Path(OFFER["more"]).read_text())
 TOOLS: list[str] = OFFER.get("tools", ["do"])
 KINDS = {
     "prompts/list": ("prompts", "name", "prompts"),

@@ -210,3 +210,21 @@ def test_stream_that_breaks_ends_with_what_there_is_and_why() -> None:
 def test_completion_before_the_end_is_a_fault_of_the_program() -> None:
     with pytest.raises(RuntimeError, match="before the answer was finished"):
         reply().completion()
+
+
+@pytest.mark.parametrize("name", ["erase.all", "up__erase.all", "up__erase_all_0"])
+def test_request_names_a_tool_by_its_own_name_its_public_name_or_its_alias(name: str) -> None:
+    entry = ToolEntry("up__erase_all_0", "up", "erase.all", ERASE.definition, alias_of="up__erase.all")
+    wish = {"type": "mcp", "server_label": "up", "require_approval": {"always": {"tool_names": [name]}}}
+    found = read_tools([wish], (entry,), lambda: frozenset({"up"}))
+
+    assert found.to_approve(CallClosed(0, "c", entry.name, "{}", ())) is not None
+    assert found.public("up", name) == entry.name
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_approval_of_a_tool_is_not_for_another_one_whose_public_name_is_its_own_name(reverse: bool) -> None:
+    one, other = (ToolEntry(f"up__{own}", "up", own, ERASE.definition) for own in ("erase", "up__erase"))
+    found = read_tools([], (other, one) if reverse else (one, other), lambda: frozenset({"up"}))
+
+    assert [found.public("up", each.tool) for each in (one, other)] == [one.name, other.name]
