@@ -20,6 +20,8 @@ from gateway.toolcalls.stream.tokens import TokenReader, Vocabulary, stand_ins
 MAX_REGION = 1 << 20
 """Most characters of one region, since they are kept for its call."""
 
+_PART = 1024
+
 _OVER = object()
 """Returned by `next` for a run that is over; a run that goes on yields None."""
 
@@ -33,7 +35,11 @@ class Machine:
         self._running: bool = True
 
     def feed(self, text: str) -> None:
-        """Read the next piece of text."""
+        """Read the next piece of text, in parts: many steps look at all that has arrived and is not read yet."""
+        for start in range(0, max(len(text), 1), _PART):
+            self._feed(text[start : start + _PART])
+
+    def _feed(self, text: str) -> None:
         cursor = self._cursor
         cursor.feed(text)
         if self._running:

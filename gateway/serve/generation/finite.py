@@ -23,7 +23,10 @@ _HINTS: Final = (b"e000", b"e+000", b"0" * 200)
 """Every number over 10^308 contains one of these, once its digits 1 to 9 are replaced by 0."""
 _DIGITS: Final = 400
 """An integer with so many digits is too large, whatever follows them."""
-_LARGE: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]*)?(?P<power>[eE]\+?[0-9]{2,})|-?[0-9]{300,}")
+_LARGE: Final = re.compile(
+    # Never inside a number: that would read the rest of it again for each of its digits.
+    rb"(?<![0-9.])-?(?:[0-9]++(?:\.[0-9]*+)?(?P<power>[eE]\+?[0-9]{2,}+)|[0-9]{300,}+)"
+)
 _LOOKS: Final = 100_000
 """Maximum number of values that are looked at to tell the place of a number."""
 _SHOWN: Final = 200

@@ -31,7 +31,7 @@ class Reasoned:
     prompt: Literal["opened", "closed", "neither"]
 
 
-_NO_NAME = re.compile(r"""[][{}()<>"\n]""")
+_NO_NAME = re.compile(r"""[][{}()<>"`\s]""")
 
 MAX_WORD = 256
 """Most characters of a name, id or key, which are held until they are whole; MCP's tool names have at most 128."""
@@ -240,7 +240,7 @@ class Start(Node):
 
 
 def is_name(text: str, at: Cursor) -> bool:
-    """Whether a text can be a tool's name: with brackets, quotes or line ends in it, only one that exists."""
+    """Whether a text can be a tool's name: with brackets, quotes or blanks in it, only one that exists."""
     return text in at.tools or not _NO_NAME.search(text)
 
 

@@ -59,7 +59,7 @@ class MendingScanner:
         """What ends the call even inside a string whose end can't be told; a code fence may stand in any text."""
         self._quote = '"'
         self._begun = strict.begun
-        self._broken = self._escapes = self._ended = self._whole = False
+        self._broken = self._escapes = self._ended = self._whole = self._in_gap = False
         self._before = before[-_KEPT:]
         self._out: list[str] = []
 
@@ -85,10 +85,13 @@ class MendingScanner:
         if char in " \t\r\n":
             blank = _BLANK.match(text, at)
             end = blank.end() if blank else at
-            self._out.append(text[at:end])
+            # Behind a gap it may have been read as a part of that, or come later: it is left out either way.
+            self._out.append("" if self._in_gap else text[at:end])
             return end
         if (behind := skip_gap(text, at, ended=self._ended)) != at:
+            self._in_gap = self._in_gap or behind is not None
             return at if behind is None else behind
+        self._in_gap = False
         if char in (CLOSING_QUOTES if self._closers else "\"'") and self._next in (*VALUES, Next.KEY, Next.KEY_OR_END):
             return self._open_string(char, at)
         if self._next is Next.COMMA_OR_END:

@@ -70,3 +70,19 @@ def test_references_are_looked_up_in_an_index() -> None:
     schema = {"properties": {f"p{n}": {"$ref": f"#x{n}"} for n in range(4000)}, "x": [[]] * 100_000}
 
     assert len(dead_references(schema)) == 4000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("glm45", "A call is between `<tool_call>` and `</tool_call>`."),
+        ("glm47", "A call is between `<tool_call>` and `</tool_call>`."),
+        ("functionary_32", '```json\n{"city": "Oslo"}\n```'),
+        ("functionary_32", 'The config:\n{"version": 1}'),
+    ],
+)
+def test_prose_where_a_name_would_stand_is_no_call(name: str, text: str) -> None:
+    message = parse(name, text, TOOLS)
+
+    assert message.content == text
+    assert message.tool_calls == ()

@@ -207,3 +207,16 @@ def test_the_cost_of_a_character_does_not_grow_with_the_length(name: str, piece:
         short, long = scanned(2_000, kind), scanned(32_000, kind)
         assert long <= 17 * short
         assert long <= 8 * 32_000
+
+
+@pytest.mark.parametrize("name", ["harmony", "muse_glimmer", "gemma4"])
+def test_markers_that_come_all_at_once_are_not_looked_through_for_each_of_them(name: str) -> None:
+    fmt = format_named(name)
+
+    def scanned(marker: str, count: int) -> int:
+        parser = parser_for(fmt, PLAIN, (), new_id=Numbered())
+        parser.feed(list(marker.encode()) * count)
+        return parser.scanned
+
+    for marker in fmt.markers:
+        assert scanned(marker, 2400) <= 16 * scanned(marker, 300)

@@ -8,6 +8,7 @@ says what to type. It never opens a browser.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -60,6 +61,8 @@ class SignedIn:
         self._log = log
         self._clock = clock
         self._grant: Grant | None = None
+        self._due: float | None = None
+        """When its tokens are to be renewed, by `clock`; None: not before the server refuses them."""
         self._state: tuple[int, int] | None = None
         self._looked = -_LOOK
         self._renewing: asyncio.Task[None] | None = None
@@ -71,7 +74,7 @@ class SignedIn:
         grant = self._look()
         if grant is None or grant.access is None:
             return _NOTHING
-        if grant.expires is not None and self._clock() >= grant.expires - MARGIN and grant.refresh is not None:
+        if self._due is not None and self._clock() >= self._due and grant.refresh is not None:
             await self._renew(grant)
             grant = self._grant
         return _NOTHING if grant is None else {"authorization": f"Bearer {grant.access}"}
@@ -111,8 +114,8 @@ class SignedIn:
         try:
             state = self._store.state(self._key)
             if state != self._state:
-                self._grant = None if state is None else self._read()
-                self._state, self._failure, self._renewed = state, "", -_AGAIN
+                self._keep(None if state is None else self._read(), state)
+                self._failure, self._renewed = "", -_AGAIN
         except (ConfigError, OSError) as error:
             raise NoAnswer(f"its sign-in can't be read: {error}") from None
         return self._grant
@@ -133,9 +136,11 @@ class SignedIn:
 
         missing = joined_scope(grant.missing, readable_scope(challenge.get("scope", "")))
         if missing is not None and missing != grant.missing and len(missing) <= _SCOPE_BOUND:
-            async with self._store.alone(self._key):
-                if (stored := self._store.read(self._key)) is not None:
-                    self._write(replace(stored, missing=missing))
+            # Where it can't be kept, the next sign-in asks for less than it could; why this call fails stays the same.
+            with suppress(ConfigError, OSError), anyio.move_on_after(FETCH_TIME):
+                async with self._store.alone(self._key):
+                    if (stored := self._store.read(self._key)) is not None:
+                        self._write(replace(stored, missing=missing))
         raise NoAnswer(f"the sign-in lacks scopes that it asks for: {self._way_out}, which asks for them, too")
 
     async def _renew(self, grant: Grant) -> None:
@@ -176,7 +181,7 @@ class SignedIn:
 
         stored = self._store.read(self._key)
         if stored is None or stored.access != grant.access or stored.refresh is None:
-            self._grant, self._state = stored, self._store.state(self._key)
+            self._keep(stored, self._store.state(self._key))
             return
         headers, proof = stored.client.authentication()
         form = {**refresh_form(stored.refresh, stored.resource), **proof}
@@ -191,4 +196,10 @@ class SignedIn:
 
     def _write(self, grant: Grant) -> None:
         self._store.write(self._key, grant)
-        self._grant, self._state = grant, self._store.state(self._key)
+        self._keep(grant, self._store.state(self._key))
+
+    def _keep(self, grant: Grant | None, state: tuple[int, int] | None) -> None:
+        self._grant, self._state, self._due = grant, state, None
+        if grant is not None and grant.expires is not None:
+            # A token may live no longer than the margin: half of what is left, or each call would renew it.
+            self._due = grant.expires - min(MARGIN, max(0.0, grant.expires - self._clock()) / 2)

@@ -65,7 +65,7 @@ def read_tokens(status: int, document: Mapping[str, Any]) -> Tokens:
     refresh, scope = (document.get(key) for key in ("refresh_token", "scope"))
     return Tokens(
         token,
-        float(min(seconds, _LONGEST_LIFE)) if isinstance(seconds, int | float) and seconds > 0 else None,
+        float(min(seconds, _LONGEST_LIFE)) if isinstance(seconds, int | float) and seconds >= 1 else None,
         refresh if isinstance(refresh, str) and 0 < len(refresh) <= _TOKEN_BOUND else None,
         scope if isinstance(scope, str) and len(scope) <= _TOKEN_BOUND else None,
     )

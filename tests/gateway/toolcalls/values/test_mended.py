@@ -49,6 +49,7 @@ FLAWS: list[tuple[str, Any]] = [
     ('{"path": "a", "mode": {"b": "x"', {"path": "a", "mode": {"b": "x"}}),
     ('{"path": "a"</tool_call>', {"path": "a"}),
     ('{"path": "say "a""\n```', {"path": 'say "a"'}),
+    ('{\\n\n\n{"path": /* a */ \u00a0 "a"}}', {"path": "a"}),
 ]  # fmt: skip
 
 NO_READING = [
@@ -102,6 +103,12 @@ def test_a_flaw_without_a_reading_is_wrong(text: str) -> None:
 def test_the_cuts_do_not_matter(text: str, cuts: list[int]) -> None:
     text += " </tool_call> x"
     assert pieces(text, cuts) == pieces(text, [])
+
+
+@pytest.mark.parametrize("text", [text for text, _ in FLAWS])
+def test_a_flaw_that_comes_by_single_characters_is_written_the_same(text: str) -> None:
+    text += " </tool_call> x"
+    assert pieces(text, [*range(len(text))]) == pieces(text, [])
 
 
 @given(json_values, st.booleans(), st.sampled_from([None, 1]))

@@ -33,7 +33,7 @@ class StandInAuthorization:
         """Access tokens and their scopes."""
         self.needed = ""
         """The scope that the MCP server wants."""
-        self.life: int | None = 3600
+        self.life: float | None = 3600
         self.token_status = 200
         self.before: Callable[[Asked, Reply], Any] | None = None
         """Answers a request instead if it returns something true."""

@@ -5,12 +5,14 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import pytest
 
 from gateway.config.model import SignInConfig, UpstreamConfig
+from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
 from gateway.proxy.transport.interface import NoAnswer
@@ -287,6 +289,13 @@ async def test_redirect_with_a_field_twice_is_refused(standin, client):
         flow.read_redirect(standin.approve(flow.address()) + "&code=mine")
 
 
+@pytest.mark.parametrize("pasted", ["http://[half", "&".join(f"field{n}=x" for n in range(100))])
+async def test_address_that_can_not_be_read_belongs_to_no_sign_in(standin, client, pasted):
+    flow = await begin_sign_in(upstream(standin.url), client, REDIRECT)
+    with pytest.raises(NotOurs, match="belongs to no sign-in"):
+        flow.read_redirect(pasted)
+
+
 async def test_code_of_another_sign_in_is_useless_and_so_is_one_that_was_used(standin, client):
     config = upstream(standin.url)
     first, second = [await begin_sign_in(config, client, REDIRECT) for _ in range(2)]
@@ -360,6 +369,30 @@ async def test_expired_token_is_renewed_once_for_all_calls_and_processes(standin
     assert [form["grant_type"] for form in standin.forms] == ["authorization_code", "refresh_token"]
     assert standin.forms[1]["resource"] == standin.url
     assert "scope" not in standin.forms[1]
+
+
+@pytest.mark.parametrize("life", [20, 0.001])
+async def test_token_that_ends_soon_is_not_renewed_for_each_call(standin, client, store, life):
+    standin.life = life
+    config = upstream(standin.url)
+    await sign_in(standin, config, client, store)
+    processes = [signed_in_to(config, client, GrantStore(store.folder)) for _ in range(2)]
+    for each in processes * 3:
+        assert await ask(standin, client, each) == 200
+
+    assert len(standin.forms) == 1
+
+
+async def test_scope_that_can_not_be_kept_is_still_asked_for(standin, client, store, monkeypatch):
+    config = upstream(standin.url)
+    await sign_in(standin, config, client, store)
+    authorizer = signed_in_to(config, client, store)
+    await authorizer.headers()
+    standin.needed = "write"
+    for wrong in (OSError("read-only"), ConfigError("read-only")):
+        monkeypatch.setattr(store, "write", Mock(side_effect=wrong))
+        with pytest.raises(NoAnswer, match="lacks scopes that it asks for"):
+            await ask(standin, client, authorizer)
 
 
 async def test_token_that_the_server_refuses_is_renewed_and_the_request_sent_again(standin, client, store):
