@@ -41,7 +41,7 @@ neighbouring modules, and callers further up get an error of the tree, or an ans
 
 http1                   NoAnswer, LinkLost
 benchmark               AnswerFault
-proxy.transport         PeerError, Unfit, SessionForgotten, MaybeForgotten
+proxy.transport         PeerError, Unfit, SessionForgotten, MaybeForgotten, NotOurs, Refused
 proxy.upstream          Full
 protocol                Unwritable
 engine                  FileUnfit, _FileFault

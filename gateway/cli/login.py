@@ -50,8 +50,6 @@ def login(
     Where no browser can reach this machine, open the printed address elsewhere, and paste the one at which you end.
 
     Exit code 0: signed in; 3: no such server; 4: the server or its authorization server refused, or did not answer.
-
-    Example: codec-gateway login search --config codec-gateway.toml
     """
     settings = load_config(config)
     upstream = upstream_named(settings, name)

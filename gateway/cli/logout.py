@@ -27,10 +27,7 @@ def logout(
         typer.Option("--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here)."),
     ] = None,
 ) -> None:
-    """Forget the sign-in to a remote MCP server, and have its authorization server end it where it can.
-
-    Example: codec-gateway logout search
-    """
+    """Forget the sign-in to a remote MCP server, and have its authorization server end it where it can."""
     typer.echo(anyio.run(_sign_out, upstream_named(load_config(config), name)))
 
 

@@ -17,6 +17,7 @@ RECORDS = {
     "engine/kept_files.py": {"file"},
     "engine/paging.py": {"file", "plan.own"},
     "engine/slots.py": {"slot"},
+    "engine/tool_forms.py": {"known"},
     "engine/swapper.py": {"plan.own", "slot"},
     "observe/tracing.py": {"traced"},  # what is sent depends on the span that it is made in
     "proxy": {"attempt", "connection", "held", "held.member", "member", "parked", "request", "running"},

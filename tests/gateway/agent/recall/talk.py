@@ -122,6 +122,9 @@ class NoTools:
     def to(self, *_: Any) -> tuple[ToolSpec, ...]:
         return ()
 
+    def aliases(self, *_: Any) -> dict[str, str]:
+        return {}
+
     def server_of(self, _: str) -> None:
         return None
 
