@@ -177,7 +177,7 @@ def test_conversation_whose_slot_was_taken_by_another_reuses_less(
         with gate.open("w") as result:
             other = [{"role": "user", "content": "Tell me about the sea."}]
             client.chat.completions.create(messages=other, tool_choice="none", **GREEDY)
-            result.write("It is 42.")
+            result.write("It is 42.\n")
         first, second = answer.result(60).model_dump()["codec"]["turns"]
 
     assert first["reuse"] is None

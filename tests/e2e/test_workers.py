@@ -170,7 +170,7 @@ async def test_one_signal_drains_all_workers_and_leaves_nothing(
         for count in range(1, 4):
             await anyio.to_thread.run_sync(lambda n=count: another.running.log.wait_for("stopping:", count=n))
         with file:
-            file.write("finished")
+            file.write("finished\n")
 
     assert answers[0]["content"] == [{"type": "text", "text": "finished"}]
     assert another.running.process.wait(30) == 0
@@ -197,7 +197,7 @@ async def test_worker_that_is_asked_to_end_finishes_and_another_takes_its_place(
         async with httpx2.AsyncClient(timeout=240) as http:
             sessions = [await initialized(each, another.url) for each in (http, idle, idle, *[http] * 5)]
         with file:
-            file.write("finished")
+            file.write("finished\n")
     again = another.running.log.wait_for("a worker is ready again")
 
     assert answers[0]["content"] == [{"type": "text", "text": "finished"}]
