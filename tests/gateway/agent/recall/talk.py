@@ -122,7 +122,7 @@ class NoTools:
     def to(self, *_: Any) -> tuple[ToolSpec, ...]:
         return ()
 
-    def aliases(self, *_: Any) -> dict[str, str]:
+    def aliases(self, *_: Any, **__: Any) -> dict[str, str]:
         return {}
 
     def server_of(self, _: str) -> None:
