@@ -55,13 +55,16 @@ class UserApprovals:
         Raises:
             NotApproved: nobody can be asked.
         """
+        settings = self._settings()
+        if settings.ask == "never" and not settings.tools:
+            return None
         if caller.modern and is_parked(params):
             # It continues a call that began here: what had to be asked was asked, and its arguments stay the same.
             return None
         upstream, own = owner
         # The caller's own session with the server, if there is one, makes the call: what that lists counts.
         definition = upstream.lists.tool_aside(own, caller) or (None if entry is None else entry.definition)
-        why = why_asked(self._settings(), name, definition)
+        why = why_asked(settings, name, definition)
         decision = decide(why, can_ask=can_elicit(caller.capabilities))
         if why is None or decision == "run":
             return None
