@@ -19,7 +19,6 @@ from gateway.toolcalls import (
     answer_grammar,
     call_grammar,
     call_triggers,
-    has_too_many_ways,
     loosened,
 )
 
@@ -136,10 +135,10 @@ def hold_for(
     tools = tuple(tool for tool in conversation.tools if choice.allows(tool.name))
     if not tools and form is None:
         return None
-    loose = conversation.ready.loose
+    loose, forms = conversation.ready.loose, conversation.ready.forms
 
     def too_much(tool: ToolSpec) -> bool:
-        return tool in loose or has_too_many_ways(tool.parameters)
+        return tool in loose or forms.has_too_many_ways(tool)
 
     if form is None and choice.mode != "required":
         hold = _hold_of_calls(conversation, tools, parallel=parallel) if always else None

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from gateway.observe.escape import cut_text
 from gateway.observe.logs import get_logger
-from gateway.toolcalls import ToolSpec
+from gateway.toolcalls import ToolSpec, has_too_many_ways
 from gateway.toolcalls.schema.pointers import dead_references
 
 _REMEMBERED: Final = 1024
@@ -52,6 +52,8 @@ class _Schema:
     """Its references that lead nowhere; None: nobody has looked yet."""
     digest: bytes = b""
     """Of its text; empty: not computed yet."""
+    loose: bool | None = None
+    """Whether no grammar should hold a tool to it; None: nobody has looked yet."""
 
 
 class ToolForms:
@@ -110,6 +112,13 @@ class ToolForms:
                 found.append(ToolFault(server_of(tool.name), tool.name, nowhere(dead)))
                 self.report(found[-1])
         return found
+
+    def has_too_many_ways(self, tool: ToolSpec) -> bool:
+        """Whether no grammar should hold a tool to its schema, since an engine could not follow it."""
+        known = self._schema(tool.parameters)
+        if known.loose is None:
+            known.loose = has_too_many_ways(tool.parameters)
+        return known.loose
 
     def _dead_references(self, schema: Mapping[str, Any]) -> list[str]:
         known = self._schema(schema)

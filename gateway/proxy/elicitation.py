@@ -12,7 +12,7 @@ import anyio
 from gateway.config.approvals import ApprovalsConfig
 from gateway.errors import NotApproved, RpcError
 from gateway.observe.escape import escape_text
-from gateway.proxy.approvals import METHOD, Question, can_elicit, decide, goes_by_annotations, why_asked
+from gateway.proxy.approvals import METHOD, Question, can_elicit, decide, goes_by_annotations, level_of, why_asked
 from gateway.proxy.caller import Caller
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.resolver import Resolver
@@ -56,7 +56,7 @@ class UserApprovals:
             NotApproved: nobody can be asked.
         """
         settings = self._settings()
-        if settings.ask == "never" and not settings.tools:
+        if level_of(settings, name) == "never":
             return None
         if caller.modern and is_parked(params):
             # It continues a call that began here: what had to be asked was asked, and its arguments stay the same.

@@ -51,6 +51,8 @@ _NEED_NOT_WAIT: Final = frozenset({"tools/call", "logging/setLevel"})
 Called = Callable[[str, str, str, str, float], None]
 """Takes a call's server, the tool's own name there, the principal's name, how it ended, and its seconds."""
 Handler = Callable[[str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
+_Request = Handler
+"""Sends a request to the session that serves its caller, with all else that belongs to the call."""
 
 
 class Router:
@@ -302,7 +304,8 @@ class Router:
         question: Question | None = None,
     ) -> dict[str, Any]:
         """Send the request, and return its answer with public URIs. `question`: see `_ask_rounds`."""
-        result = await self._ask_rounds(upstream, method, params, caller, seconds, headers, written, question)
+        request = partial(upstream.dispatcher.request, seconds=seconds, headers=headers, written=written)
+        result = await self._ask_rounds(upstream, method, params, caller, request, question)
         if not self._catalog.public_uris.several(caller.principal):
             return result
         server = upstream.config.name
@@ -314,9 +317,7 @@ class Router:
         method: str,
         params: dict[str, Any],
         caller: Caller,
-        seconds: float | None,
-        headers: Mapping[str, str] | None,
-        written: WrittenIds | None,
+        request: _Request,
         question: Question | None,
     ) -> dict[str, Any]:
         """Send the request, in as many rounds as the eras of both sides need.
@@ -338,26 +339,18 @@ class Router:
                         await self._approvals.approve(question, parked)
                     if aside:
                         return await ask_alone(upstream, method, params, parked)
-                    return await self._send(upstream, method, to_server(params), parked, seconds, headers, written)
+                    return await self._send(upstream, method, to_server(params), parked, request)
 
                 return await self._bridge.begin(upstream.config.name, method, params, caller, run)
             params = to_server(params)
-        return await self._send(upstream, method, params, caller, seconds, headers, written)
+        return await self._send(upstream, method, params, caller, request)
 
     async def _send(
-        self,
-        upstream: Upstream,
-        method: str,
-        params: dict[str, Any],
-        caller: Caller,
-        seconds: float | None,
-        headers: Mapping[str, str] | None,
-        written: WrittenIds | None,
+        self, upstream: Upstream, method: str, params: dict[str, Any], caller: Caller, request: _Request
     ) -> dict[str, Any]:
         """Send the request to the session that serves its caller."""
         with upstream.used:
-            request = upstream.dispatcher.request
-            result = await request(method, params, caller, seconds=seconds, headers=headers, written=written)
+            result = await request(method, params, caller)
             if not is_input_required(result):
                 return result
             sampling_caller = upstream.sampling_caller(caller)
@@ -366,7 +359,7 @@ class Router:
                 return to_client(result)
 
             async def again(sent: dict[str, Any]) -> dict[str, Any]:
-                return await request(method, sent, caller, seconds=seconds, headers=headers, written=written)
+                return await request(method, sent, caller)
 
             return await answer_rounds(result, again, params, sampling_caller)
 

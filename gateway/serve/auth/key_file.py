@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from gateway.config.private_file import replace_private
 from gateway.config.source import read_config_text
 from gateway.errors import ConfigError, GatewayError
 from gateway.observe.logs import get_logger
@@ -47,7 +48,7 @@ class KeyFile:
                 raise ConfigError(
                     f"{self.path}: a key {record.name!r} already exists: revoke it, or choose another name"
                 )
-            self._write({**records, record.name: record})
+            self._write({**records, record.name: record}.values())
 
     def revoke(self, name: str) -> None:
         """Remove a key. The file stays even if it holds no keys: without it, callers might not be asked for one at all.
@@ -59,7 +60,7 @@ class KeyFile:
             records = self.read()
             if name not in records:
                 raise ConfigError(f"{self.path}: there is no key {name!r}; {_listed(records)}")
-            self._write({other: record for other, record in records.items() if other != name})
+            self._write(record for other, record in records.items() if other != name)
 
     @contextmanager
     def _alone(self) -> Generator[None]:
@@ -74,21 +75,8 @@ class KeyFile:
         finally:
             os.close(folder)
 
-    def _write(self, records: dict[str, KeyRecord]) -> None:
-        """Replace the file atomically: a reader sees either the old one or the new one."""
-        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    file.write(render_keys(records.values()))
-                    file.flush()
-                    os.fsync(file.fileno())
-                draft.replace(self.path)
-            finally:
-                draft.unlink(missing_ok=True)
-        except OSError as error:
-            raise ConfigError(f"{self.path}: can't be written ({error.strerror}): check its folder") from None
+    def _write(self, records: Iterable[KeyRecord]) -> None:
+        replace_private(self.path, render_keys(records).encode())
 
 
 class KeyRing:

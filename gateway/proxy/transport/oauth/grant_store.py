@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from gateway.config.private_file import replace_private
 from gateway.config.state import state_folder
 from gateway.errors import ConfigError
 from gateway.proxy.transport.oauth.grant import Grant, read_grant
@@ -65,7 +66,7 @@ class GrantStore:
     def write(self, key: GrantKey, grant: Grant) -> None:
         """Keep a sign-in. Raises `ConfigError` if it can't be written."""
         path, keys = self._path(key), self._opened()
-        _replace(path, keys.seal(_PURPOSE, key.owner, path.name.encode(), grant.to_bytes()))
+        replace_private(path, keys.seal(_PURPOSE, key.owner, path.name.encode(), grant.to_bytes()))
 
     def delete(self, key: GrantKey) -> None:
         """Forget a sign-in."""
@@ -117,7 +118,7 @@ def _read_key(folder: Path) -> bytes:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
             draft = path.with_name(f".key.{secrets.token_hex(8)}")
-            _replace(draft, secrets.token_bytes(_KEY_BYTES))
+            replace_private(draft, secrets.token_bytes(_KEY_BYTES))
             with suppress(FileExistsError):
                 # Of two processes that make one at the same time, the first wins.
                 os.link(draft, path)
@@ -131,19 +132,3 @@ def _read_key(folder: Path) -> bytes:
     if len(key) != _KEY_BYTES:
         raise ConfigError(f"{path}: not a key of {_KEY_BYTES} bytes: remove it, and sign in again")
     return key
-
-
-def _replace(path: Path, data: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{path}: can't be written ({error.strerror}): check its folder") from None

@@ -1,0 +1,24 @@
+"""Files that only the gateway's own user may read, replaced as a whole: a reader sees either the old or the new one."""
+
+import os
+import secrets
+from pathlib import Path
+
+from gateway.errors import ConfigError
+
+
+def replace_private(path: Path, data: bytes) -> None:
+    """Write a file with mode 0600, and see that it is on the disk. Raises `ConfigError` if it can't be written."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be written ({error.strerror}): check its folder") from None
