@@ -171,7 +171,7 @@ class Resolver:
 
     def server_in(self, name: str) -> str | None:
         """The server that owns a tool, or that its name tells by its prefix; None: neither."""
-        entry = self._catalog.tools.get(name)
+        entry = self._catalog.entry(name)
         if entry is not None:
             return entry.server
         # Without a prefix, a server's name for a tool could be a client's as well.

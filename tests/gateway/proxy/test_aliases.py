@@ -98,6 +98,13 @@ async def test_tools_are_offered_under_aliases_where_the_operator_wants_it_and_c
 
 
 @pytest.mark.anyio
+async def test_server_of_a_tool_is_told_by_its_alias_even_without_a_prefix(obeying):
+    config = GatewayConfig(upstreams=(obeying("up", TOOLS),), prefix="never")
+    async with Proxy(config, Metrics()) as proxy:
+        assert [proxy.server_in(entry.name) for entry in proxy.model_tools()] == ["up", "up"]
+
+
+@pytest.mark.anyio
 async def test_rights_are_those_of_the_public_name(obeying, client, call):
     (alias,) = aliases_of(["up__a.b"])[0].values()
     may, may_not = Principal("may", tools=("up__a.*",)), Principal("may not", tools=(alias, "up__plain"))
