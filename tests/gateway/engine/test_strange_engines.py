@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
 import anyio
 import pytest
@@ -21,6 +21,7 @@ from tests.gateway.engine.engines import FakeEngine, Watch, address_of
 pytestmark = pytest.mark.anyio
 
 TINY = tiny_map()
+E = TypeVar("E", bound=FakeEngine)
 
 
 @pytest.fixture
@@ -117,6 +118,23 @@ async def test_engine_that_says_strange_things_of_itself_is_refused(map_file: Pa
     assert len(refused.value.message) < 2000
 
 
+class _Altered(Generic[E]):
+    """A connection of which an engine's `send` differs."""
+
+    def __init__(self, stream: SocketStream, engine: E) -> None:
+        self._stream = stream
+        self._engine = engine
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stream.aclose()
+
+    async def receive(self) -> bytes:
+        return await self._stream.receive()
+
+
 @dataclass
 class SlowEngine(FakeEngine):
     """Some of its answers come byte by byte, and never to their end; it may close each connection."""
@@ -129,20 +147,7 @@ class SlowEngine(FakeEngine):
         await super().serve(_Slow(stream, self))  # type: ignore[arg-type]
 
 
-class _Slow:
-    def __init__(self, stream: SocketStream, engine: SlowEngine) -> None:
-        self._stream = stream
-        self._engine = engine
-
-    async def __aenter__(self) -> "_Slow":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stream.aclose()
-
-    async def receive(self) -> bytes:
-        return await self._stream.receive()
-
+class _Slow(_Altered[SlowEngine]):
     async def send(self, data: bytes) -> None:
         engine = self._engine
         if engine.drips and engine.asked[-1][1] == engine.drips:
@@ -165,20 +170,7 @@ class StuckEngine(FakeEngine):
         await super().serve(_Stuck(stream, self))  # type: ignore[arg-type]
 
 
-class _Stuck:
-    def __init__(self, stream: SocketStream, engine: StuckEngine) -> None:
-        self._stream = stream
-        self._engine = engine
-
-    async def __aenter__(self) -> "_Stuck":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stream.aclose()
-
-    async def receive(self) -> bytes:
-        return await self._stream.receive()
-
+class _Stuck(_Altered[StuckEngine]):
     async def send(self, data: bytes) -> None:
         if self._engine.stuck and self._engine.asked[-1][1] in ("/slots", "/completion"):
             # Until the other side has enough of it.
