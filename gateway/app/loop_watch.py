@@ -77,7 +77,7 @@ class LoopWatch:
         )
 
     def _watch(self, thread: int) -> None:
-        while not self._over.wait(_PACE / 2):
+        while not self._over.wait(_PACE):
             beat = self._beat
             if self._seen is None and perf_counter() - beat > self._longest + _PACE:
                 holder = holder_of(sys._current_frames().get(thread))  # pyright: ignore[reportPrivateUsage]

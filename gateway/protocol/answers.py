@@ -29,39 +29,60 @@ _AFTER: Final[Mapping[int | None, tuple[int, re.Pattern[bytes]]]] = {
     None: (2, _pattern(rb",_(?:J_,_I|I_,_J)_\}\Z")),
 }
 """What must be behind the result, and the number of its commas, by the group of `_BEFORE` that matched last."""
+_USUAL: Final = b'{"jsonrpc":"2.0","id":'
+_RESULT: Final = b',"result":'
+_NUMBER: Final = re.compile(rb"[1-9][0-9]{0,17}")
 
 
 def parse_answer(data: bytes) -> Message | Malformed:
     """Like `parse_message`, for what a server sends: a result keeps the bytes in which it came, where it can."""
+    # Most servers write their answers like this, and most are small: it costs a fifth of what the patterns do.
+    if data.startswith(_USUAL) and (end := data.find(_RESULT, 22, 52)) > 0 and _NUMBER.fullmatch(data, 22, end):
+        number, json = data[22:end], data[end + 10 :].rstrip(b" \t\r\n")
+        if not json.endswith(b"}"):
+            return parse_message(data)
+        json = json[:-1].rstrip()
+    else:
+        found = _split(data)
+        if found is None:
+            return parse_message(data)
+        number, json = found
+    try:
+        result: object = from_json(json, allow_inf_nan=False)
+    except ValueError:
+        result = _with_large_numbers(json)
+    if not isinstance(result, dict):
+        return parse_message(data)
+    # Not with `in`, which tries its left side as a number first.
+    if json.find(b"\n") >= 0 or json.find(b"\r") >= 0:
+        # In valid JSON they stand between tokens only; in a line or an event they would end it.
+        json = json.replace(b"\n", b" ").replace(b"\r", b" ")
+    return Response(int(number), LastingResult.of(cast("dict[str, Any]", result), json))
+
+
+def _split(data: bytes) -> tuple[bytes, bytes] | None:
+    """The number and the result of an answer, as far as can be told without parsing; None: it is none of these."""
     before = _BEFORE.match(data)
     if before is None:
-        return parse_message(data)
+        return None
     line = data.rstrip(b" \t\r\n")
     begin, end = before.end(), len(line)
     commas, rest = _AFTER[before.lastindex]
     for _ in range(commas):
         end = max(line.rfind(b",", begin, end), begin)
     after = rest.match(line, end if commas else end - 1)
-    json = line[begin : after.start()].rstrip() if after is not None else b""
-    if after is None or not isinstance(result := _parsed(json), dict):
-        return parse_message(data)
-    # Not with `in`, which tries its left side as a number first.
-    if json.find(b"\n") >= 0 or json.find(b"\r") >= 0:
-        # In valid JSON they stand between tokens only; in a line or an event they would end it.
-        json = json.replace(b"\n", b" ").replace(b"\r", b" ")
-    number = int(after[after.lastindex] if after.lastindex else before[before.lastindex or 0])
-    return Response(number, LastingResult(cast("dict[str, Any]", result), json))
+    if after is None:
+        return None
+    return after[after.lastindex] if after.lastindex else before[before.lastindex or 0], line[
+        begin : after.start()
+    ].rstrip()
 
 
-def _parsed(json: bytes) -> object:
-    """The value; None if it is not JSON."""
+def _with_large_numbers(json: bytes) -> object:
+    """The value of JSON with a number that is too large for Python; None if it is not JSON."""
+    if names_no_number(json):
+        return None
     try:
-        return from_json(json, allow_inf_nan=False)
-    except ValueError:
-        if names_no_number(json):
-            return None
-    try:
-        # A number that is too large for Python is JSON all the same.
         return from_json(json)
     except ValueError:
         return None

@@ -6,7 +6,7 @@ those of the other and touches nothing else. It knows no connection.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 SERVER_VERSIONS: Final = ("2024-10-07", *HANDSHAKE_VERSIONS)
@@ -48,8 +48,7 @@ _RESULT_FIELDS: Final = ("resultType", "ttlMs", "cacheScope")
 
 def meta_of(params: Mapping[str, Any]) -> dict[str, Any]:
     """The `_meta` of params or of a result; empty if there is none, or if it is not an object."""
-    meta: object = params.get("_meta")
-    return cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
+    return params["_meta"] if isinstance(params.get("_meta"), dict) else {}
 
 
 def with_meta(values: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,7 +106,7 @@ def result_to_handshake(result: dict[str, Any]) -> dict[str, Any]:
     kept = dict(result)
     for key in _RESULT_FIELDS:
         kept.pop(key, None)
-    return _without_in_meta(kept, SERVER_INFO_KEY)
+    return _without_in_meta(kept, SERVER_INFO_KEY) if "_meta" in kept else kept
 
 
 def _without_in_meta(values: dict[str, Any], key: str) -> dict[str, Any]:

@@ -42,10 +42,12 @@ class Principal:
 
     def may_call(self, server: str, tool: str) -> bool:
         """Whether they may list and call this tool, by its public name."""
-        if not self.is_limited:
+        if self.servers is not None and server not in self.servers:
+            return False
+        if self.tools is None and self.within is None:
             return True
         patterns = [each for each in (self.tools, self.within) if each is not None]
-        return self.sees(server) and all(any(fnmatchcase(tool, each) for each in some) for some in patterns)
+        return all(any(fnmatchcase(tool, each) for each in some) for some in patterns)
 
 
 ANYBODY: Final = Principal("anonymous", alone=True)

@@ -4,7 +4,7 @@ Turns a call into a question, where `approvals.py` says that it needs one, and a
 accepts it, or into `NotApproved`. Nobody is waited for without a limit.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
@@ -27,15 +27,21 @@ _SHOWN: Final = 200
 class UserApprovals:
     """The approvals that users of MCP clients give."""
 
-    def __init__(self, settings: Callable[[], ApprovalsConfig], resolver: Resolver) -> None:
-        """`settings`: returns those in force."""
-        self._settings = settings
+    def __init__(self, settings: ApprovalsConfig, resolver: Resolver) -> None:
+        """`settings`: those in force until `use`."""
         self._resolver = resolver
+        self.use(settings)
+
+    def use(self, settings: ApprovalsConfig) -> None:
+        """Go by these settings from now on."""
+        self._settings = settings
+        self.needed = settings.ask != "never" or bool(settings.tools)
+        """Whether any call may need an approval; if not, `question` need not be asked."""
 
     def needs_live(self, name: str, upstream: Upstream) -> bool:
-        """Whether a call of a tool must wait until its server is up, since what that lists then may forbid the call:
-        annotations for which an approval is needed, or a definition that is not the pinned one."""
-        return not upstream.up and (upstream.config.pin == "block" or goes_by_annotations(self._settings(), name))
+        """Whether a call of a tool whose server is not up must wait until it is, since what that lists then may forbid
+        the call: annotations for which an approval is needed, or a definition that is not the pinned one."""
+        return upstream.config.pin == "block" or goes_by_annotations(self._settings, name)
 
     def question(
         self,
@@ -55,7 +61,7 @@ class UserApprovals:
         Raises:
             NotApproved: nobody can be asked.
         """
-        settings = self._settings()
+        settings = self._settings
         if level_of(settings, name) == "never":
             return None
         if caller.modern and is_parked(params):

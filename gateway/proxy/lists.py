@@ -72,7 +72,7 @@ class Lists:
         alone = list(zip(lists, eras, strict=True)) if len(upstreams) == 1 else ()
         info: Mapping[str, Any] = answers[0][1].info if len(answers) == 1 else {}
         items = self._items(kind, answers, principal)
-        result = LastingResult(list_result(kind, items, alone, info, modern=caller.modern))
+        result = LastingResult.of(list_result(kind, items, alone, info, modern=caller.modern))
         self._kept[key] = _Merged(lists, eras, result)
         return result
 

@@ -96,7 +96,7 @@ class Proxy:
             self.ready,
             bridge,
             searching=lambda: self.config.tool_search is True,
-            approvals=lambda: self.config.approvals,
+            approvals=config.approvals,
         )
         self.config = config
         """The configuration in force; a reload replaces it once the new servers are there."""
@@ -160,6 +160,7 @@ class Proxy:
             if _shown_to_clients(config) != _shown_to_clients(self.config):
                 told = [(name, "tools") for name in self._upstreams]
             self.config = config
+            self._router.approvals.use(config.approvals)
             self._catalog.name_by(Naming(config))
             self._changes.taken_over(taken)
             self._changes.merge(told)

@@ -54,8 +54,8 @@ def ending_of(result: Mapping[str, Any]) -> Ending:
 
 def objects_in(value: object) -> list[dict[str, Any]]:
     """The objects in a JSON list; none if it is not a list."""
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, dict)]
 
 
 def exceeds(value: object, limit: int) -> bool:

@@ -21,7 +21,7 @@ from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT
 from gateway.proxy import tool_search as finder
 from gateway.proxy.approvals import Question
 from gateway.proxy.bridge import Bridge, Parked, answer_rounds, ask_alone, asks_only
-from gateway.proxy.caller import Caller
+from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.elicitation import UserApprovals
 from gateway.proxy.lists import Lists
@@ -67,7 +67,7 @@ class Router:
         ready: Callable[[], Awaitable[None]],
         bridge: Bridge,
         searching: Callable[[], bool],
-        approvals: Callable[[], ApprovalsConfig],
+        approvals: ApprovalsConfig,
     ) -> None:
         """Needs no running servers.
 
@@ -75,7 +75,7 @@ class Router:
             called: notes a finished tool call.
             watch, ready: see `Proxy`.
             searching: whether clients see the two tools of `tool_search.py` in place of all tools.
-            approvals: which calls need an approval.
+            approvals: which calls need an approval, until `approvals.use`.
         """
         self._bridge = bridge
         self._searching = searching
@@ -86,7 +86,7 @@ class Router:
         self._starting = True
         self._lists = Lists(catalog)
         self.resolver = Resolver(upstreams, catalog)
-        self._approvals = UserApprovals(approvals, self.resolver)
+        self.approvals = UserApprovals(approvals, self.resolver)
         self.resources = Resources(upstreams, self.resolver, watch, self._ask)
         self._handlers: Mapping[str, Handler] = {
             "tools/call": self._call_result,
@@ -124,10 +124,9 @@ class Router:
     ) -> CallOutcome:
         """See `Proxy.call_tool`."""
         called, arguments = _read_call(params)
-        name = self._catalog.aliases.name_of(called)
-        entry = self._catalog.tools.get(name)
+        name, entry = called, self._catalog.tools.get(called)
         # Of several servers, one with a tool of this name would get the calls of all others.
-        if name in finder.NAMES and self._searching() and (entry is None or len(self._upstreams) > 1):
+        if called in finder.NAMES and self._searching() and (entry is None or len(self._upstreams) > 1):
             return await self._find(params, arguments, caller)
         if entry is None:
             try:
@@ -136,17 +135,16 @@ class Router:
                 return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
         upstream, own = self.resolver.tool(name, caller, called)
         server = upstream.config.name
-        if upstream.earlier is not None or self._approvals.needs_live(name, upstream):
+        if not upstream.up and (upstream.earlier is not None or self.approvals.needs_live(name, upstream)):
             return await self._call_once_up(upstream, own, params, caller, seconds, written, approved)
         sent = params if own == called else {**params, "name": own}
         began = perf_counter()
         ended: Ending
         try:
-            question = (
-                None if approved else self._approvals.question(name, entry, params, caller, owner=(upstream, own))
-            )
+            needed = self.approvals.needed and not approved
+            question = self.approvals.question(name, entry, params, caller, (upstream, own)) if needed else None
             if question is not None and not caller.modern:
-                await self._approvals.approve(question, caller)
+                await self.approvals.approve(question, caller)
                 # The time in which its user decides is not the call's.
                 began, question = perf_counter(), None
             # `Mcp-Param-*`, where the tool's schema asks for it (2026-07-28, "Custom headers").
@@ -169,18 +167,19 @@ class Router:
         return CallOutcome(result, ended, server, own, took)
 
     async def _learn(self, called: str, caller: Caller) -> tuple[str, ToolEntry | None]:
-        """The public name and the tool, once the servers that are starting are up; None: not all clients see it.
+        """The public name of a tool that no list has as it was called, and the tool; None: not all clients see it.
 
         Raises as `learn_tool`.
         """
         name = self._catalog.aliases.name_of(called)
-        if self._starting:
+        entry = self._catalog.tools.get(name)
+        if entry is None and self._starting:
             await self._ready()
             name = self._catalog.aliases.name_of(called)
-            if (entry := self._catalog.tools.get(name)) is not None:
-                return name, entry
-        await self.resolver.learn_tool(name, caller)
-        return name, None
+            entry = self._catalog.tools.get(name)
+        if entry is None:
+            await self.resolver.learn_tool(name, caller)
+        return name, entry
 
     async def _call_once_up(
         self,
@@ -292,7 +291,7 @@ class Router:
             raise RpcError({"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method})
         return await self._ask(visible[0], method, params, caller)
 
-    async def _ask(
+    def _ask(
         self,
         upstream: Upstream,
         method: str,
@@ -302,14 +301,25 @@ class Router:
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
         question: Question | None = None,
-    ) -> dict[str, Any]:
+    ) -> Awaitable[dict[str, Any]]:
         """Send the request, and return its answer with public URIs. `question`: see `_ask_rounds`."""
         request = partial(upstream.dispatcher.request, seconds=seconds, headers=headers, written=written)
-        result = await self._ask_rounds(upstream, method, params, caller, request, question)
-        if not self._catalog.public_uris.several(caller.principal):
+        if caller.modern and method in MULTI_ROUND:
+            answer = self._ask_rounds(upstream, method, params, caller, request, question)
+        else:
+            answer = self._send(upstream, method, params, caller, request)
+        # With one server, no URI carries its server: most calls are spared a frame.
+        return answer if len(self._upstreams) == 1 else self._with_public_uris(answer, upstream, caller.principal)
+
+    async def _with_public_uris(
+        self, answer: Awaitable[dict[str, Any]], upstream: Upstream, principal: Principal
+    ) -> dict[str, Any]:
+        result = await answer
+        if not self._catalog.public_uris.several(principal):
             return result
-        server = upstream.config.name
-        return rename_in_result(result, partial(self._catalog.public_uris.public, server, principal=caller.principal))
+        return rename_in_result(
+            result, partial(self._catalog.public_uris.public, upstream.config.name, principal=principal)
+        )
 
     async def _ask_rounds(
         self,
@@ -320,30 +330,26 @@ class Router:
         request: _Request,
         question: Question | None,
     ) -> dict[str, Any]:
-        """Send the request, in as many rounds as the eras of both sides need.
+        """Send a modern caller's request, in as many rounds as the eras of both sides need.
 
-        `question`: what a modern caller's user has to approve before. Then all rounds of the call stay here, so that no
+        `question`: what its user has to approve before. Then all rounds of the call stay here, so that no
         state that the client could send again stands for the approval.
         """
-        if caller.modern and method in MULTI_ROUND:
-            if is_parked(params):
-                return await self._bridge.resume(method, params, caller)
-            # A tool is called in a session of its own only for callers that may be asked.
-            aside = (caller.capabilities or method != "tools/call") and await upstream.runs_aside(
-                method, params, caller
-            )
-            if aside or question is not None:
+        if is_parked(params):
+            return await self._bridge.resume(method, params, caller)
+        # A tool is called in a session of its own only for callers that may be asked.
+        aside = (caller.capabilities or method != "tools/call") and await upstream.runs_aside(method, params, caller)
+        if not aside and question is None:
+            return await self._send(upstream, method, to_server(params), caller, request)
 
-                async def run(parked: Caller) -> dict[str, Any]:
-                    if question is not None:
-                        await self._approvals.approve(question, parked)
-                    if aside:
-                        return await ask_alone(upstream, method, params, parked)
-                    return await self._send(upstream, method, to_server(params), parked, request)
+        async def run(parked: Caller) -> dict[str, Any]:
+            if question is not None:
+                await self.approvals.approve(question, parked)
+            if aside:
+                return await ask_alone(upstream, method, params, parked)
+            return await self._send(upstream, method, to_server(params), parked, request)
 
-                return await self._bridge.begin(upstream.config.name, method, params, caller, run)
-            params = to_server(params)
-        return await self._send(upstream, method, params, caller, request)
+        return await self._bridge.begin(upstream.config.name, method, params, caller, run)
 
     async def _send(
         self, upstream: Upstream, method: str, params: dict[str, Any], caller: Caller, request: _Request

@@ -33,7 +33,7 @@ class Clock(Deadline):
         self._left = seconds
         self.limit = seconds
         """Seconds of the limit, without extensions."""
-        self._spare = max(most - seconds, 0.0)
+        self._spare = most - seconds if most > seconds else 0.0
         self.extended = False
         """Whether it has been extended."""
         self._paused = False

@@ -95,6 +95,8 @@ class Dispatcher:
         self._allowance = allowance
         self._given = given
         self._deadlines = Deadlines()
+        self._times = config.timeout or limits.tool_timeout, limits.tool_timeout_max
+        """Seconds of a call's time limit, and of all its extensions together."""
 
     async def request(
         self,
@@ -124,15 +126,18 @@ class Dispatcher:
         """
         if self._config.sampling_tokens:
             caller = self._allowance.with_sampling(caller)
-        attempt = _Attempt(method, params, caller, headers, member, caller, written, self._admission())
-        clock = self._clock(seconds)
+        admission = self.breaker.admit(now := monotonic())
+        if admission is None:
+            raise self._paused(now)
+        attempt = _Attempt(method, params, caller, headers, member, caller, written, admission)
+        clock = Clock(self._deadlines, *self._times) if seconds is None else Clock(self._deadlines, seconds)
         try:
             with clock:
                 if not self.gate.enter_at_once():
                     await self._wait_for_turn(caller.principal)
                 try:
                     attempt.had_turn = True
-                    if caller.capabilities or PROGRESS_KEY in meta_of(params):
+                    if caller.capabilities or ("_meta" in params and PROGRESS_KEY in meta_of(params)):
                         attempt.receiver = TimedCaller(caller, clock)
                     return await self._ask(attempt)
                 finally:
@@ -151,18 +156,9 @@ class Dispatcher:
         """The error that says why the server can't be asked."""
         return UpstreamUnavailable(f"server {self._config.name!r} is not available: {cause}", server=self._config.name)
 
-    def _clock(self, seconds: float | None) -> Clock:
-        if seconds is not None:
-            return Clock(self._deadlines, seconds)
-        return Clock(self._deadlines, self._config.timeout or self._limits.tool_timeout, self._limits.tool_timeout_max)
-
-    def _admission(self) -> Admission:
-        now = monotonic()
-        admission = self.breaker.admit(now)
-        if admission is None:
-            failures, wait = self._config.breaker_failures, self.breaker.wait(now)
-            raise self.unavailable(f"it failed {failures} times in a row and is not called for another {wait:.1f} s")
-        return admission
+    def _paused(self, now: float) -> UpstreamUnavailable:
+        failures, wait = self._config.breaker_failures, self.breaker.wait(now)
+        return self.unavailable(f"it failed {failures} times in a row and is not called for another {wait:.1f} s")
 
     async def _wait_for_turn(self, principal: Principal) -> None:
         """Get a turn when the gate has no free place; each turn needs one `_leave`."""

@@ -9,6 +9,14 @@ from typing import Final
 
 from starlette.types import Scope
 
+_USUAL: Final = {
+    name.encode(): name
+    for name in (
+        *("host", "accept", "accept-encoding", "accept-language", "authorization", "connection", "content-length"),
+        *("content-type", "mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "origin", "user-agent"),
+    )
+}
+"""Names of headers, which need not be decoded for every request."""
 _READ: Final = "codec.headers"
 """Key in a request's scope: its `Headers`, once they were read."""
 
@@ -39,7 +47,7 @@ def _read(raw: list[tuple[bytes, bytes]]) -> Headers:
     values: dict[str, str] = {}
     repeated: set[str] = set()
     for raw_name, raw_value in raw:
-        name, value = raw_name.decode("latin-1"), raw_value.strip(b" \t").decode("latin-1")
+        name, value = _USUAL.get(raw_name) or raw_name.decode("latin-1"), raw_value.strip(b" \t").decode("latin-1")
         if name not in values:
             values[name] = value
             continue

@@ -150,7 +150,9 @@ class McpEndpoint:
         try:
             named = headers.get(MAP_HEADER)
             token_map = None if named is None else self._maps.from_header(named)
-            principal = self._principal(scope)
+            principal = principal_of(scope)
+            if scope["path"] != PATH:
+                principal = self._through_view(scope["path"], principal)
             request = HttpRequest(scope["method"], headers, read.repeated, principal, token_map, scope, receive, send)
             session = headers.get(SESSION_HEADER)
             if session is not None and (owner := self._replicas.owner("session", session, principal.name, scope)):
@@ -168,10 +170,9 @@ class McpEndpoint:
         except ClientGone:
             return
 
-    def _principal(self, scope: Scope) -> Principal:
-        """On whose behalf a request comes, within the view that its path names."""
-        principal = principal_of(scope)
-        name = scope["path"].removeprefix(PATH).strip("/")
+    def _through_view(self, path: str, principal: Principal) -> Principal:
+        """The principal within the view that a path names."""
+        name = path.removeprefix(PATH).strip("/")
         through = self._proxy.through_view(principal, name) if name else principal
         if through is None:
             what = f"there is no server and no view {escape_text(name, _SHOWN)!r} here"

@@ -43,7 +43,7 @@ class Greeting:
         if isinstance(message, Malformed):
             message = mend_message(data, message)
         if isinstance(message, Response):
-            self._answer = answer = LastingResult(message.result)
+            self._answer = answer = LastingResult.of(message.result)
             return [(number, encode_response(number, answer)) for number in self.settle()]
         error = {
             "code": INTERNAL_ERROR,

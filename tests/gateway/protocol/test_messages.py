@@ -47,7 +47,7 @@ def test_notification_comes_back_as_it_was(method, params):
 
 @given(st.lists(IDS, min_size=1), OBJECTS)
 def test_lasting_result_is_written_as_any_other_however_often(ids, result):
-    lasting = LastingResult(result)
+    lasting = LastingResult.of(result)
     assert [encode_response(each, lasting) for each in ids] == [encode_response(each, result) for each in ids]
 
 
@@ -171,7 +171,7 @@ def test_number_that_json_does_not_have_is_not_written(number):
         lambda x: encode_request(1, "m", x),
         lambda x: encode_notification("m", x),
         lambda x: encode_response(1, x),
-        lambda x: encode_response(1, LastingResult(x)),
+        lambda x: encode_response(1, LastingResult.of(x)),
         lambda x: encode_failure(1, x),
     ):
         with pytest.raises(Unwritable, match="NaN and Infinity are not JSON numbers"):

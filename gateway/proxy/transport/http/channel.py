@@ -190,8 +190,8 @@ class Channel:
 
     async def _request(self, method: str, lines: bytes, body: bytes) -> Connection:
         """Send; and send again if the server refused the credentials and there are better ones now."""
-        sent = await self._credentials()
-        connection = await self._send(method, lines + header_lines(sent), body)
+        sent = _NOTHING if self._authorizer is None else await self._authorizer.headers()
+        connection = await self._send(method, lines + header_lines(sent) if sent else lines, body)
         if self._authorizer is None or connection.status not in (401, 403):
             return connection
         try:
