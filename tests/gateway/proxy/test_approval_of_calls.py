@@ -1,6 +1,7 @@
 """Calls that need an approval, by clients of both eras: who is asked, and that nothing runs before."""
 
 import json
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import anyio
@@ -24,10 +25,11 @@ YES = {"action": "accept", "content": {}}
 def guarded(obeying, proxy_of):
     """A proxy whose operator wants to be asked before tools delete something."""
 
-    def make(*upstreams, ask="destructive", search=False, tools=None, **limits):
-        proxy = proxy_of(*(upstreams or (obeying(offer=OFFER),)), **limits)
-        proxy.config = replace(proxy.config, approvals=ApprovalsConfig(ask, tools or {}), tool_search=search)
-        return proxy
+    @asynccontextmanager
+    async def make(*upstreams, ask="destructive", search=False, tools=None, **limits):
+        async with proxy_of(*(upstreams or (obeying(offer=OFFER),)), **limits) as proxy:
+            await proxy.reload(replace(proxy.config, approvals=ApprovalsConfig(ask, tools or {}), tool_search=search))
+            yield proxy
 
     return make
 
@@ -67,7 +69,7 @@ async def test_tool_named_by_the_operator_needs_what_is_written_there(guarded, n
     async with guarded(ask="never", tools={"up__look": "always", "up__*": "writes"}) as proxy:
         for name in HINTS:
             await answer(proxy, NOBODY, f"up__{name}")
-        proxy.config = replace(proxy.config, approvals=ApprovalsConfig("always", {"up__wipe": "never"}))
+        await proxy.reload(replace(proxy.config, approvals=ApprovalsConfig("always", {"up__wipe": "never"})))
         await answer(proxy, NOBODY, "up__wipe")
 
     assert [line for line in noted() if line.startswith("call ")] == ["call wipe"]
@@ -263,7 +265,7 @@ async def test_rule_holds_for_a_tool_and_its_alias_whichever_of_them_it_names(
     async with guarded(obeying(offer={"tools": ["wipe.all"]}), search=search) as proxy:
         (tool,) = proxy.model_tools()
         rule, called = (tool.name if each == "alias" else each for each in (rule, called))
-        proxy.config = replace(proxy.config, approvals=ApprovalsConfig("never", {rule: "always"}), safe_names=True)
+        await proxy.reload(replace(proxy.config, approvals=ApprovalsConfig("never", {rule: "always"}), safe_names=True))
         if search:
             refused = await answer(proxy, caller, "codec_call_tool", {"name": called})
         else:

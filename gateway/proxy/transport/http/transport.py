@@ -9,6 +9,7 @@ methods beyond what the transport needs.
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any, Final
 
 import anyio
@@ -39,6 +40,8 @@ from gateway.proxy.transport.server_requests import Questions
 
 __all__ = ["HttpClient", "open_http", "open_http_client"]
 
+_NAME: Final = 128
+"""Characters of the longest tool's name whose headers are kept."""
 _NOTIFY_TIME: Final = 10.0
 """Seconds a server may take to accept a notification or an answer of ours."""
 _MOST_CANCELLATIONS: Final = 16
@@ -81,8 +84,9 @@ class HttpTransport:
         self._sent += 1
         number = self._sent
         body = encode_or_refuse(number, method, params)
-        fields = {**routing_headers(method, params), **(headers or {})} if self._channel.modern else headers
-        lines = header_lines(fields) if fields else b""
+        lines = _routing_lines(method, params) if self._channel.modern else b""
+        if headers:
+            lines += header_lines(headers)
         opening = method == "initialize"
         asked = self._ask(number, body, lines, exchange or self._pushes, opening=opening)
         try:
@@ -97,7 +101,7 @@ class HttpTransport:
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """See `Transport.notify`. `notifications/initialized` opens the stream of what belongs to no request."""
         modern = self._channel.modern
-        lines = header_lines(routing_headers(method, params or {})) if modern else b""
+        lines = _routing_lines(method, params or {}) if modern else b""
         await self._deliver(encode_notification(method, params), lines)
         if method == "notifications/initialized" and not modern and not self.closed.is_set():
             self._spawn(self._listen())
@@ -271,3 +275,15 @@ async def open_http(
     finally:
         with anyio.CancelScope(shield=True):
             await transport.close()
+
+
+def _routing_lines(method: str, params: Mapping[str, Any]) -> bytes:
+    """Raises as `header_lines`."""
+    if method == "tools/call" and isinstance(tool := params.get("name"), str) and len(tool) <= _NAME:
+        return _call_lines(tool)
+    return header_lines(routing_headers(method, params))
+
+
+@lru_cache(maxsize=256)
+def _call_lines(tool: str) -> bytes:
+    return header_lines(routing_headers("tools/call", {"name": tool}))

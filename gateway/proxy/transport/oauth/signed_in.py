@@ -71,7 +71,7 @@ class SignedIn:
 
     async def headers(self) -> Mapping[str, str]:
         """See `Authorizer.headers`. Empty while nobody has signed in: the server may need no sign-in."""
-        grant = self._look()
+        grant = self._grant if monotonic() - self._looked < _LOOK else self._look()
         if grant is None or grant.access is None:
             return _NOTHING
         if self._due is not None and self._clock() >= self._due and grant.refresh is not None:
@@ -82,7 +82,7 @@ class SignedIn:
     async def refused(self, status: int, www_authenticate: str, sent: Mapping[str, str]) -> bool:
         """See `Authorizer.refused`."""
         challenge = challenge_parameters(www_authenticate)
-        grant = self._look(now=True)
+        grant = self._look()
         if status == 403:
             return await self._refused_scope(grant, challenge)
         if grant is None:
@@ -106,10 +106,8 @@ class SignedIn:
     def _way_out(self) -> str:
         return f"run `codec-gateway login {self._config.name}`"
 
-    def _look(self, *, now: bool = False) -> Grant | None:
-        """The sign-in, read again if it has changed. `now`: even if it was looked at a moment ago."""
-        if not now and monotonic() - self._looked < _LOOK:
-            return self._grant
+    def _look(self) -> Grant | None:
+        """The sign-in, read again if it has changed."""
         self._looked = monotonic()
         try:
             state = self._store.state(self._key)
