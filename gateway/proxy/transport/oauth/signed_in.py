@@ -64,6 +64,8 @@ class SignedIn:
         self._due: float | None = None
         """When its tokens are to be renewed, by `clock`; None: not before the server refuses them."""
         self._state: tuple[int, int] | None = None
+        self._unkept = False
+        """Whether the tokens could not be written; those in the file are spent then."""
         self._looked = -_LOOK
         self._renewing: asyncio.Task[None] | None = None
         self._renewed = -_AGAIN
@@ -113,7 +115,9 @@ class SignedIn:
             state = self._store.state(self._key)
             if state != self._state:
                 self._keep(None if state is None else self._read(), state)
-                self._failure, self._renewed = "", -_AGAIN
+                self._failure, self._renewed, self._unkept = "", -_AGAIN, False
+            elif self._unkept and self._grant is not None:
+                self._write(self._grant)
         except (ConfigError, OSError) as error:
             raise NoAnswer(f"its sign-in can't be read: {error}") from None
         return self._grant
@@ -137,7 +141,7 @@ class SignedIn:
             # Where it can't be kept, the next sign-in asks for less than it could; why this call fails stays the same.
             with suppress(ConfigError, OSError), anyio.move_on_after(FETCH_TIME):
                 async with self._store.alone(self._key):
-                    if (stored := self._store.read(self._key)) is not None:
+                    if (stored := self._newest()) is not None:
                         self._write(replace(stored, missing=missing))
         raise NoAnswer(f"the sign-in lacks scopes that it asks for: {self._way_out}, which asks for them, too")
 
@@ -177,7 +181,7 @@ class SignedIn:
         """Ask for new tokens, unless another process has just got some."""
         from gateway.proxy.transport.oauth.code_flow import refresh_form
 
-        stored = self._store.read(self._key)
+        stored = self._newest()
         if stored is None or stored.access != grant.access or stored.refresh is None:
             self._keep(stored, self._store.state(self._key))
             return
@@ -192,9 +196,23 @@ class SignedIn:
         self._write(stored.renewed(tokens, self._clock()))
         self._log.info("sign-in to upstream renewed", issuer=escape_text(stored.issuer, 200))
 
+    def _newest(self) -> Grant | None:
+        return self._grant if self._unkept else self._store.read(self._key)
+
     def _write(self, grant: Grant) -> None:
-        self._store.write(self._key, grant)
-        self._keep(grant, self._store.state(self._key))
+        try:
+            self._store.write(self._key, grant)
+        except ConfigError as error:
+            # The tokens before these are spent: without these, somebody would have to sign in again.
+            if not self._unkept:
+                self._log.warning(
+                    "sign-in to upstream can't be kept: it lasts as long as this process", cause=str(error)
+                )
+            self._unkept = True
+            self._keep(grant, self._state)
+        else:
+            self._unkept = False
+            self._keep(grant, self._store.state(self._key))
 
     def _keep(self, grant: Grant | None, state: tuple[int, int] | None) -> None:
         self._grant, self._state, self._due = grant, state, None

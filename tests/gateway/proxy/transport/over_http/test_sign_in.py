@@ -436,6 +436,27 @@ async def test_sign_in_that_was_revoked_says_what_to_type_and_is_not_tried_again
     assert await ask(standin, client, signed_in_to(config, client, store)) == 200
 
 
+async def test_renewed_tokens_that_can_not_be_kept_are_used_all_the_same_and_kept_later(
+    standin, client, store, monkeypatch, caplog
+):
+    monkeypatch.setattr(signed_in, "_AGAIN", 0.0)
+    monkeypatch.setattr(signed_in, "_LOOK", 0.0)
+    config = upstream(standin.url)
+    await sign_in(standin, config, client, store)
+    authorizer = signed_in_to(config, client, store)
+    with monkeypatch.context() as full:
+        full.setattr(store, "write", Mock(side_effect=ConfigError("x: can't be written (No space left on device)")))
+        for _ in range(2):
+            standin.expire()
+            assert await ask(standin, client, authorizer) == 200
+        assert caplog.text.count("can't be kept") == 1
+    assert await ask(standin, client, authorizer) == 200
+    standin.expire()
+
+    assert await ask(standin, client, signed_in_to(config, client, GrantStore(store.folder))) == 200
+    assert len(standin.forms) == 4
+
+
 async def test_authorization_server_that_is_away_ends_no_sign_in(standin, client, store, monkeypatch):
     monkeypatch.setattr(signed_in, "_AGAIN", 0.0)
     config = upstream(standin.url)
