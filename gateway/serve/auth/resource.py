@@ -30,7 +30,10 @@ class ProtectedResource:
         path: str = scope.get("path", "")
         if not path.startswith(WELL_KNOWN) or scope.get("method") not in {"GET", "HEAD"}:
             return None
-        if path.removeprefix(WELL_KNOWN).rstrip("/") not in {"", "/mcp", self._path}:
+        place = path.removeprefix(WELL_KNOWN).rstrip("/")
+        endpoints = {"/mcp", self._path} - {""}
+        # A server or view of its own (`/mcp/NAME`) is a part of the one resource, for which its tokens are.
+        if place and place not in endpoints and place.rpartition("/")[0] not in endpoints:
             return None
         # Public, and read by clients in browsers too.
         headers = {"Access-Control-Allow-Origin": "*", "Cache-Control": "max-age=3600"}
