@@ -2,8 +2,7 @@
 
 Turns the object of an `mcpServers` or `servers` file into named entries that `config/servers.py` reads, and sentences
 about what was passed over. These files belong to other programs, which put keys of their own in them: unknown keys are
-one warning for the whole file, never an error. What is known but can't be done (a retired transport) is a warning that
-names the server; what would start the wrong thing is an error. It expands nothing.
+one warning for the whole file, never an error. What would start the wrong thing is an error. It expands nothing.
 """
 
 import math
@@ -20,7 +19,7 @@ _TYPE_KEYS = ("type", "transport")
 _TIMEOUT_KEYS: Final = ("timeout", "tool_timeout_sec")
 _OTHER_KEYS = ("command", "args", "env", "envFile", "cwd", "headers", "disabled", "enabled")
 _KNOWN = {*_OTHER_KEYS, *_URL_KEYS, *_TYPE_KEYS, *_TIMEOUT_KEYS}
-_STDIO, _HTTP, _SSE = {"stdio"}, {"http", "streamablehttp"}, {"sse"}
+_STDIO, _HTTP = {"stdio"}, {"http", "streamablehttp", "sse"}
 _MOST_SECONDS: Final = 3600
 """The largest `timeout` that counts as seconds. Cline and Roo Code write seconds, at most these; Claude Code and Gemini
 CLI write milliseconds. Nobody wants as few milliseconds, so a longer time is the safe reading."""
@@ -90,11 +89,6 @@ def _translate(keys: Mapping[str, Any], where: str, warnings: list[str]) -> dict
     if keys.get("disabled") is True or keys.get("enabled") is False:
         return None
     kind = _transport(keys, where)
-    if kind in _SSE:
-        warnings.append(
-            f"{where} is left out: the transport 'sse' is retired; use the server's Streamable HTTP address"
-        )
-        return None
     url = next((_text(keys[key], f"{where}: key {key!r}") for key in _URL_KEYS if key in keys), None)
     command = _text(keys["command"], f"{where}: key 'command'") if "command" in keys else None
     if (kind in _HTTP and not url) or (kind in _STDIO and not command):
@@ -132,7 +126,7 @@ def _transport(keys: Mapping[str, Any], where: str) -> str | None:
         if key in keys:
             given = _text(keys[key], f"{where}: key {key!r}")
             kind = re.sub(r"[-_]", "", given).lower()
-            if kind not in _STDIO | _HTTP | _SSE:
+            if kind not in _STDIO | _HTTP:
                 raise ConfigError(f"{where}: key {key!r}: expected 'stdio' or 'http', got {given!r}")
             return kind
     return None

@@ -114,8 +114,9 @@ allowed_hosts = ["gateway.lan"]
 ## Files of other programs
 
 - `mcpServers` and VS Code's `servers` are read; comments and trailing commas are fine.
-- `command`, `args`, `env`, `envFile`, `cwd` start a program; `url`, `headers` reach a Streamable HTTP server. The
-  retired `sse` transport is left out with a warning. `"disabled": true` leaves a server out.
+- `command`, `args`, `env`, `envFile`, `cwd` start a program; `url`, `headers` reach a server over HTTP, of type
+  `http` or `sse`: one that refuses Streamable HTTP is asked for the older event stream. `"disabled": true` leaves a
+  server out.
 - `timeout` limits calls, as `upstreams.NAME.timeout` does. Up to 3600 it counts as seconds (Cline, Roo Code), above as
   milliseconds (Claude Code, Gemini CLI). Codex's `tool_timeout_sec` is always seconds.
 - Unknown keys are listed in one warning per file.

@@ -83,7 +83,7 @@ def test_time_limit_that_is_none_is_passed_over_with_a_warning(tmp_path: Path, v
 def test_cursor_file_expands_variables_and_keeps_their_values_as_secrets(tmp_path: Path) -> None:
     config = load(FILES / ".cursor" / "mcp.json", tmp_path, NOTES_TOKEN="n-1234", LINEAR_KEY="lin-5678")
 
-    notes, linear = config.upstreams
+    notes, linear, _ = config.upstreams
     assert notes.args == ("notes-mcp", "--root", str(FILES), "--home", str(Path.home()))
     assert notes.env == {"NOTES_TOKEN": "n-1234", "NOTES_PORT": "4310"}
     assert notes.secrets == {"n-1234"}
@@ -92,11 +92,10 @@ def test_cursor_file_expands_variables_and_keeps_their_values_as_secrets(tmp_pat
     assert linear.secrets == {"lin-5678", "Bearer lin-5678"}
 
 
-def test_retired_transport_is_left_out_with_a_warning_that_names_the_server(tmp_path: Path) -> None:
+def test_server_of_the_old_transport_is_reached_by_its_url(tmp_path: Path) -> None:
     config = load(FILES / ".cursor" / "mcp.json", tmp_path, NOTES_TOKEN="n-1234", LINEAR_KEY="lin-5678")
 
-    assert "retired" not in [upstream.name for upstream in config.upstreams]
-    assert any("'retired' is left out" in w and "Streamable HTTP" in w for w in config.warnings)
+    assert {upstream.name: upstream.url for upstream in config.upstreams}["retired"] == "https://old.example/sse"
 
 
 def test_vscode_file_is_read_with_its_env_file_and_an_answered_input(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Channel:
         self.modern = False
         self.session = ""
         """The id that the server gave our session (handshake era); empty: none."""
-        self._address = address
+        self.address = address
         self._client = client
         self._authorizer = authorizer
         self._base = _base_lines(address, headers)
@@ -64,6 +64,13 @@ class Channel:
         """Connections whose answer has not begun."""
         self._answered = asyncio.Event()
         self._lost = LinkLost("", sent=False)
+
+    def beside(self, address: Address) -> "Channel":
+        """The way to another address of the same server, with the same headers and credentials."""
+        made = Channel(address, {}, self._client, self._authorizer)
+        made._base = self._base
+        made.use_version(self.version)
+        return made
 
     def use_version(self, version: str) -> None:
         """Use this protocol version from now on."""
@@ -209,7 +216,7 @@ class Channel:
 
     async def _send(self, method: str, lines: bytes, body: bytes, *, last: bool = False) -> Connection:
         self._check_open(last)
-        connection = await self._client.take(self._address.origin)
+        connection = await self._client.take(self.address.origin)
         self._busy.add(connection)
         try:
             self._check_open(last)
@@ -224,7 +231,7 @@ class Channel:
     async def _head(self, connection: Connection, method: str, lines: bytes, body: bytes) -> None:
         self._asked.add(connection)
         try:
-            connection.send(method, self._address.path, lines, body)
+            connection.send(method, self.address.path, lines, body)
             await connection.head()
         finally:
             self._asked.discard(connection)
@@ -240,14 +247,14 @@ class Channel:
         """Use the redirect's target from now on, if it is in the same origin; our credentials must go nowhere else.
         Releases the connection."""
         try:
-            target = read_url(urljoin(str(self._address), connection.header("location")))
+            target = read_url(urljoin(str(self.address), connection.header("location")))
         except ValueError:
             target = None
         self.release(connection, drain=True)
-        if target is None or target.origin != self._address.origin:
+        if target is None or target.origin != self.address.origin:
             where = f"to {target.origin}" if target is not None else "without saying where"
             raise NoAnswer(redirect_words(connection.status, where))
-        self._address = Address(target.origin, target.path, self._address.authorization)
+        self.address = Address(target.origin, target.path, self.address.authorization)
 
 
 def _base_lines(address: Address, headers: Mapping[str, str]) -> bytes:

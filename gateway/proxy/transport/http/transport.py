@@ -31,6 +31,7 @@ from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
 from gateway.proxy.transport.http.headers import media_type
+from gateway.proxy.transport.http.old_stream import REFUSALS, OldStream
 from gateway.proxy.transport.http.opening import open_session
 from gateway.proxy.transport.http.streams import follow, listen
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Transport
@@ -61,6 +62,9 @@ class HttpTransport:
         self._questions = Questions(self._answer, self._server_log)
         self._tasks: set[asyncio.Future[Any]] = set()
         self._sent = 0
+        self._old: OldStream | None = None
+        """The stream of a server that speaks only the transport before Streamable HTTP."""
+        self._may_be_old = False
 
     @property
     def closed(self) -> asyncio.Event:
@@ -90,7 +94,7 @@ class HttpTransport:
         opening = method == "initialize"
         asked = self._ask(number, body, lines, exchange or self._pushes, opening=opening)
         try:
-            return await (open_session(asked, self._channel, self._spawn) if opening else asked)
+            return await (self._open(asked, number, body) if opening else asked)
         except asyncio.CancelledError:
             if not self._channel.modern and method not in NEVER_CANCELLED:
                 self._tell_cancelled(number)
@@ -103,7 +107,7 @@ class HttpTransport:
         modern = self._channel.modern
         lines = _routing_lines(method, params or {}) if modern else b""
         await self._deliver(encode_notification(method, params), lines)
-        if method == "notifications/initialized" and not modern and not self.closed.is_set():
+        if method == "notifications/initialized" and not modern and self._old is None and not self.closed.is_set():
             self._spawn(self._listen())
 
     async def close(self) -> None:
@@ -116,10 +120,36 @@ class HttpTransport:
         await self._channel.end_session()
         self._server_log.close()
 
+    async def _open(self, asked: Coroutine[Any, Any, dict[str, Any]], number: int, body: bytes) -> dict[str, Any]:
+        """Begin a session, on the server's old transport if it has no other."""
+        try:
+            return await open_session(asked, self._channel, self._spawn)
+        except (NoAnswer, PeerError):
+            if not self._may_be_old:
+                raise
+            old = OldStream(
+                self._channel,
+                lambda message: self._take_push(message, self._pushes),
+                lambda event: self._take_long(event, None),
+                self._bound,
+            )
+            try:
+                opened = await old.open(lambda lost: self._spawn(self._channel.lose(lost)))
+            except LinkLost:
+                opened = None
+            if opened is None:
+                raise
+        self._channel, reading = opened
+        self._old = old
+        self._spawn(reading)
+        return await old.ask(number, body, self._channel)
+
     async def _ask(
         self, number: int, body: bytes, lines: bytes, exchange: Exchange, *, opening: bool
     ) -> dict[str, Any]:
         channel = self._channel
+        if self._old is not None:
+            return await self._old.ask(number, body, channel)
         resumable, in_session = not channel.modern, channel.in_session and not opening
         connection = await channel.post(body, lines, opening=opening)
         kind = await self._admit(connection, opening=opening, in_session=in_session)
@@ -138,6 +168,7 @@ class HttpTransport:
         try:
             kind = media_type(connection.header("content-type"))
             if connection.status != 200 or kind not in (JSON, EVENTS):
+                self._may_be_old = opening and connection.status in REFUSALS
                 raise await read_refusal(connection, in_session=in_session) or channel.forget()
             if opening:
                 channel.begin_session(connection)

@@ -1,6 +1,7 @@
 """A real mcp server over Streamable HTTP that says and asks things: prints its port, then serves.
 
-`json`: answers are JSON where they can be. `store`: event streams can be resumed, and are closed in mid-call.
+`json`: answers are JSON where they can be. `store`: event streams can be resumed, and are closed in mid-call. `sse`: it
+speaks only the transport before Streamable HTTP, at /sse.
 """
 
 import socket
@@ -77,5 +78,5 @@ listener.listen()
 sys.stdout.write(f"{listener.getsockname()[1]}\n")
 sys.stdout.flush()
 stored = {"event_store": Kept(), "retry_interval": 10} if "store" in sys.argv else {}
-app = server.streamable_http_app(json_response="json" in sys.argv, **stored)
+app = server.sse_app() if "sse" in sys.argv else server.streamable_http_app(json_response="json" in sys.argv, **stored)
 uvicorn.Server(uvicorn.Config(app, log_level="critical", ws="none")).run(sockets=[listener])
