@@ -23,6 +23,10 @@ from gateway.proxy.transport.requests import too_long
 
 REFUSALS: Final = frozenset({400, 404, 405})
 """Statuses with which such a server refuses the POST of Streamable HTTP (2025-11-25, "Backwards Compatibility")."""
+OLD_PATH: Final = "/sse"
+"""How the path of such a server's address ends, as a rule."""
+FIRST: Final = "endpoint"
+"""The kind of the first event."""
 _FIRST_TIME: Final = 5.0
 """Seconds that a server has to name the address."""
 
@@ -113,7 +117,7 @@ class OldStream:
                 self._passed_over(event)
             elif not answer.done():
                 answer.set_exception(Unfit(too_long(self._bound)))
-        elif event.kind == "endpoint" and not self._named.done():
+        elif event.kind == FIRST and not self._named.done():
             self._name(event.data)
         elif event.kind == "message":
             for message in read_messages(event.data, self._channel.version):
@@ -131,7 +135,9 @@ class OldStream:
             named = None
         if named is None or named.origin != own.origin:
             where = escape_text(place.decode("utf-8", "replace"), 200)
-            self._named.set_exception(NoAnswer(f"it wants messages at {where!r}, which is no address of its own"))
+            self._named.set_exception(
+                NoAnswer(f"it wants messages at {where!r}, which is no address of its own: correct its base URL")
+            )
         else:
             self._named.set_result(Address(named.origin, named.path, own.authorization))
 

@@ -31,7 +31,7 @@ from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
 from gateway.proxy.transport.http.headers import media_type
-from gateway.proxy.transport.http.old_stream import REFUSALS, OldStream
+from gateway.proxy.transport.http.old_stream import FIRST, OLD_PATH, REFUSALS, OldStream
 from gateway.proxy.transport.http.opening import open_session
 from gateway.proxy.transport.http.streams import follow, listen
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Transport
@@ -92,9 +92,9 @@ class HttpTransport:
         if headers:
             lines += header_lines(headers)
         opening = method == "initialize"
-        asked = self._ask(number, body, lines, exchange or self._pushes, opening=opening)
+        takes = exchange or self._pushes
         try:
-            return await (self._open(asked, number, body) if opening else asked)
+            return await (self._open(number, body, takes) if opening else self._ask(number, body, lines, takes))
         except asyncio.CancelledError:
             if not self._channel.modern and method not in NEVER_CANCELLED:
                 self._tell_cancelled(number)
@@ -120,32 +120,40 @@ class HttpTransport:
         await self._channel.end_session()
         self._server_log.close()
 
-    async def _open(self, asked: Coroutine[Any, Any, dict[str, Any]], number: int, body: bytes) -> dict[str, Any]:
-        """Begin a session, on the server's old transport if it has no other."""
+    async def _open(self, number: int, body: bytes, exchange: Exchange) -> dict[str, Any]:
+        """Begin a session, on the server's old stream if it takes no POST."""
+        if self._channel.address.path.partition("?")[0].endswith(OLD_PATH):
+            # Some of these servers never answer a POST there.
+            result = await self._open_old(number, body)
+            if result is not None:
+                return result
         try:
+            asked = self._ask(number, body, b"", exchange, opening=True)
             return await open_session(asked, self._channel, self._spawn)
         except (NoAnswer, PeerError):
-            if not self._may_be_old:
+            result = await self._open_old(number, body) if self._may_be_old else None
+            if result is None:
                 raise
-            old = OldStream(
-                self._channel,
-                lambda message: self._take_push(message, self._pushes),
-                lambda event: self._take_long(event, None),
-                self._bound,
-            )
-            try:
-                opened = await old.open(lambda lost: self._spawn(self._channel.lose(lost)))
-            except LinkLost:
-                opened = None
-            if opened is None:
-                raise
+            return result
+
+    async def _open_old(self, number: int, body: bytes) -> dict[str, Any] | None:
+        """Begin a session on the old stream; None: the server has none."""
+        old = OldStream(
+            self._channel,
+            lambda message: self._take_push(message, self._pushes),
+            lambda event: self._take_long(event, None),
+            self._bound,
+        )
+        opened = await old.open(lambda lost: self._spawn(self._channel.lose(lost)))
+        if opened is None:
+            return None
         self._channel, reading = opened
         self._old = old
         self._spawn(reading)
         return await old.ask(number, body, self._channel)
 
     async def _ask(
-        self, number: int, body: bytes, lines: bytes, exchange: Exchange, *, opening: bool
+        self, number: int, body: bytes, lines: bytes, exchange: Exchange, *, opening: bool = False
     ) -> dict[str, Any]:
         channel = self._channel
         if self._old is not None:
@@ -187,6 +195,10 @@ class HttpTransport:
             self._take_long(event, number)
             return None
         if event.kind != "message":
+            if event.kind == FIRST and number is not None:
+                # Some servers of the old transport take a POST for the GET that begins its stream.
+                self._may_be_old = True
+                raise NoAnswer("it speaks only the older HTTP+SSE transport")
             return None
         result = None
         for message in read_messages(event.data, self._channel.version):

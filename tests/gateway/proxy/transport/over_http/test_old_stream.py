@@ -26,7 +26,7 @@ class StandInOld:
         self.held: set[str] = set()
 
     async def __call__(self, asked, reply):
-        if asked.method == "GET":
+        if asked.method == "GET" or (asked.target == "/mcp" and not self.refusal):
             await reply.stream()
             await reply.chunk(f"event: endpoint\ndata: {self.endpoint}\n\n".encode())
             self.stream = reply
@@ -95,6 +95,32 @@ async def test_messages_go_to_the_address_that_the_server_names(opened, refusal,
         assert [asked.method for asked in server.asked] == ["POST", "GET", "POST", "POST", "POST"]
         assert all(asked.headers["x-team"] == "a" for asked in server.asked)
         assert {asked.target.split("?")[0] for asked in server.asked[2:]} == {"/messages"}
+
+
+async def test_server_that_takes_a_post_for_the_start_of_its_stream_is_reached(opened):
+    async with raw_server(StandInOld(refusal=0)) as server, opened(server.url) as transport:
+        transport.use_version("2025-11-25")
+        assert await ask(transport, "initialize") == {"protocolVersion": "2024-11-05"}
+        assert server.methods == ["initialize", "GET", "initialize"]
+
+
+async def test_server_at_the_usual_path_need_not_answer_a_post(opened):
+    async with raw_server(StandInOld()) as server, opened(server.url.replace("/mcp", "/v1/sse?key=a")) as transport:
+        transport.use_version("2025-11-25")
+        assert await ask(transport, "initialize") == {"protocolVersion": "2024-11-05"}
+        assert server.methods == ["GET", "initialize"]
+
+
+async def test_server_of_today_may_live_at_the_old_path(opened):
+    async def answer(asked, reply):
+        if asked.method == "GET":
+            await reply.whole(405)
+        else:
+            await reply.result(asked, {"protocolVersion": "2025-11-25"})
+
+    async with raw_server(answer) as server, opened(server.url.replace("/mcp", "/sse")) as transport:
+        transport.use_version("2025-11-25")
+        assert await ask(transport, "initialize") == {"protocolVersion": "2025-11-25"}
 
 
 @pytest.mark.parametrize(
