@@ -116,11 +116,13 @@ async def test_changed_resource_is_told_to_who_subscribed(meeting):
 
 
 @pytest.fixture
-def strict(meeting, monkeypatch):
+async def strict(meeting):
     """The operator wants every call approved."""
-    monkeypatch.setattr(meeting.proxy, "config", replace(meeting.proxy.config, approvals=ApprovalsConfig("always")))
+    before = meeting.proxy.config
+    await meeting.proxy.reload(replace(before, approvals=ApprovalsConfig("always")))
     meeting.person.questions.clear()
-    return meeting
+    yield meeting
+    await meeting.proxy.reload(before)
 
 
 async def test_person_approves_a_call_before_the_server_hears_of_it(strict):
