@@ -221,6 +221,29 @@ def test_strange_words_break_no_span(method: str, name: str, uri: str) -> None:
     assert len(recorder.one.name) <= 600
 
 
+@given(st.text(max_size=500), st.text(max_size=500))
+def test_strange_words_of_a_model_s_call_are_escaped_and_cut(name: str, call_id: str) -> None:
+    recorder = Recorder()
+    with recorder.tracing.tool_span(name, call_id):
+        pass
+
+    span = recorder.one
+    assert span.name == f"execute_tool {attributes_of(span)['gen_ai.tool.name']}"
+    for words in (span.name, attributes_of(span)["gen_ai.tool.call.id"]):
+        assert words.isprintable()
+        assert len(words) <= 200
+
+
+def test_generation_is_the_parent_of_nothing(recorder: Recorder) -> None:
+    with recorder.tracing.request_span("POST /x", {}, {}), recorder.tracing.generation_span("chat m", {}):
+        with recorder.tracing.tool_span("say", "1"):
+            pass
+
+    tool, generation, request = recorder.spans
+    assert request.context is not None
+    assert [span.parent and span.parent.span_id for span in (tool, generation)] == [request.context.span_id] * 2
+
+
 def test_collector_s_address_alone_gets_the_standard_path() -> None:
     assert traces_url("http://c:4318") == "http://c:4318/v1/traces"
     assert traces_url("http://c:4318/") == "http://c:4318/v1/traces"
@@ -275,6 +298,6 @@ async def test_collector_without_the_extra_is_a_wrong_setting(monkeypatch: pytes
 
 
 def test_gateway_that_traces_nothing_loads_nothing_of_it() -> None:
-    code = "import sys, gateway.observe.telemetry; print(any(name.startswith('opentelemetry') for name in sys.modules))"
+    code = "import sys, gateway.app.process; print(any(name.startswith('opentelemetry') for name in sys.modules))"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"
