@@ -121,7 +121,7 @@ class Tracing:
     @contextmanager
     def generation_span(self, name: str, attributes: Attributes) -> Generator[Traced]:
         """The span of a request to an engine. It is the parent of nothing: tools are called for the request."""
-        with self._span(SpanKind.CLIENT, name, attributes, get_current(), entered=False) as traced:
+        with self._span(SpanKind.CLIENT, name, attributes, _current(), entered=False) as traced:
             yield traced
 
     @contextmanager
@@ -135,12 +135,12 @@ class Tracing:
             # By the conventions: called by the agent, not by its client.
             "gen_ai.tool.type": "extension",
         }
-        with self._span(SpanKind.INTERNAL, f"execute_tool {tool}", attributes, get_current()) as traced:
+        with self._span(SpanKind.INTERNAL, f"execute_tool {tool}", attributes, _current()) as traced:
             yield traced
 
     def wants(self, method: str) -> bool:
         """Whether a request to a server is worth a span: it belongs to a client's request, or somebody waits for it."""
-        return method in CALLS or get_current_span().get_span_context().is_valid
+        return method in CALLS or get_current_span(_current()).get_span_context().is_valid
 
     @contextmanager
     def client_span(
@@ -154,7 +154,7 @@ class Tracing:
     ) -> Generator[Traced]:
         """The span of the gateway's request to an MCP server; the caller sends the `params` of the yielded `Traced`."""
         attributes = {**describe(method, params, transport, version), "codec.server": server}
-        with self._message_span(SpanKind.CLIENT, method, params, attributes, get_current(), []) as traced:
+        with self._message_span(SpanKind.CLIENT, method, params, attributes, _current(), []) as traced:
             traced.params = write_context(params)
             yield traced
 
@@ -196,6 +196,12 @@ class Tracing:
             if token is not None:
                 detach(token)
             span.end()
+
+
+def _current() -> Context:
+    """The context of what runs here; none where its span has ended, since a task may outlive what started it."""
+    ended: object = getattr(get_current_span(), "end_time", None)
+    return get_current() if ended is None else Context()
 
 
 def escape_name(text: str) -> str:

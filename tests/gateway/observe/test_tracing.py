@@ -7,6 +7,7 @@ from asyncio import CancelledError
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -234,10 +235,32 @@ def test_strange_words_of_a_model_s_call_are_escaped_and_cut(name: str, call_id:
         assert len(words) <= 200
 
 
-def test_generation_is_the_parent_of_nothing(recorder: Recorder) -> None:
-    with recorder.tracing.request_span("POST /x", {}, {}), recorder.tracing.generation_span("chat m", {}):
-        with recorder.tracing.tool_span("say", "1"):
+@pytest.mark.anyio
+async def test_task_that_outlives_its_request_adds_nothing_to_the_request_s_trace(recorder: Recorder) -> None:
+    tracing, over = recorder.tracing, anyio.Event()
+    housekeeping: list[bool] = []
+
+    async def outlive() -> None:
+        housekeeping.append(tracing.wants("ping"))
+        await over.wait()
+        housekeeping.append(tracing.wants("ping"))
+        with tracing.generation_span("chat m", {}), tracing.client_span("time", "tools/call", CALL):
             pass
+
+    async with anyio.create_task_group() as tasks:
+        with tracing.request_span("POST /x", {}, {}):
+            tasks.start_soon(outlive)
+            await anyio.wait_all_tasks_blocked()
+        over.set()
+
+    assert housekeeping == [True, False]
+    assert [span.parent for span in recorder.spans] == [None, None, None]
+
+
+def test_generation_is_the_parent_of_nothing(recorder: Recorder) -> None:
+    tracing = recorder.tracing
+    with tracing.request_span("POST /x", {}, {}), tracing.generation_span("chat m", {}), tracing.tool_span("say", "1"):
+        pass
 
     tool, generation, request = recorder.spans
     assert request.context is not None

@@ -7,6 +7,8 @@ logfire#1651 (no usage in streams), litellm pull #27757 (the same span twice in 
 """
 
 import json
+import sys
+from asyncio import CancelledError
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,11 +20,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id, get_current_span
 
+from gateway.config import GatewayConfig, UpstreamConfig
 from gateway.engine.interface import GenerateRequest
-from gateway.errors import EngineUnavailable
+from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.tracing import Tracing
-from gateway.serve.http.traced import TracedRequests
-from tests.gateway.serve.generation.three_apis import CHAT, MESSAGES, RESPONSES, TINY, Apis, running, whole_body
+from gateway.serve.http.drain import EXPIRED
+from gateway.serve.http.traced import TracedRequests, note_failure
+from tests.gateway.serve.generation.three_apis import CHAT, MESSAGES, RESPONSES, SAYS, TINY, Apis, running, whole_body
 
 pytestmark = pytest.mark.anyio
 
@@ -199,14 +203,18 @@ async def test_limit_and_stop_string_say_why_the_model_stopped(apis: Apis, spans
     assert stopped["gen_ai.usage.input_tokens"] > 0
 
 
-async def left(apis: Apis, path: str, *says: str) -> list[dict[str, Any]]:
-    """Ask for a stream, and leave once the engine hangs behind its first ids. Returns what was sent."""
+async def left(apis: Apis, path: str, *says: str, stops: bool = False, ends: bool = False) -> list[dict[str, Any]]:
+    """Ask for a stream, and leave once the engine hangs behind its first ids. Returns what was sent.
+
+    `stops`: the gateway stops then, and its client stays; `ends`: the engine does not hang, and a tool does instead.
+    """
     apis.engine.texts = list(says)
     hangs, sent = anyio.Event(), list[dict[str, Any]]()
 
     async def hang() -> None:
         hangs.set()
-        await anyio.sleep_forever()
+        if not ends:
+            await anyio.sleep_forever()
 
     apis.engine.instead_of_end = hang
     body = json.dumps(whole_body(path, asking(path, stream=True))).encode()
@@ -215,7 +223,8 @@ async def left(apis: Apis, path: str, *says: str) -> list[dict[str, Any]]:
     async def receive() -> Any:
         if (message := next(received, None)) is None:
             await hangs.wait()
-            return {"type": "http.disconnect"}
+            await anyio.wait_all_tasks_blocked()
+            return await anyio.sleep_forever() if stops else {"type": "http.disconnect"}
         return message
 
     async def send(message: Any) -> None:
@@ -223,6 +232,8 @@ async def left(apis: Apis, path: str, *says: str) -> list[dict[str, Any]]:
 
     headers = [(b"content-type", b"application/json"), (b"traceparent", TRACEPARENT.encode())]
     scope = {"type": "http", "method": "POST", "path": path, "scheme": "http", "headers": headers, "query_string": b""}
+    if stops:
+        scope[EXPIRED] = hangs
     with anyio.fail_after(20):
         await apis.app(scope, receive, send)
     return sent
@@ -241,6 +252,25 @@ async def test_client_that_leaves_a_stream_ends_every_span(apis: Apis, spans: Sp
     assert told["gen_ai.usage.input_tokens"] == len(TINY.encode(apis.engine.prompts[0], specials=True))
     assert told["gen_ai.usage.output_tokens"] > 0
     assert not get_current_span().get_span_context().is_valid
+
+
+async def test_gateway_that_stops_within_a_stream_ends_every_span(apis: Apis, spans: Spans) -> None:
+    await left(apis, CHAT, "Hello there.", stops=True)
+
+    assert spans.tree == [(f"POST {CHAT}", None), ("chat any", f"POST {CHAT}")]
+    assert error_of(spans.one("POST")) == (StatusCode.ERROR, "EngineUnavailable")
+    assert error_of(spans.one("chat")) == (StatusCode.ERROR, "cancelled")
+
+
+async def test_client_that_leaves_during_a_call_ends_every_span(spans: Spans) -> None:
+    hangs = UpstreamConfig("up", sys.executable, (str(SAYS.with_name("hangs.py")),))
+    async with running(config=GatewayConfig(upstreams=(hangs,)), tracing=spans.tracing) as apis:
+        await left(apis, CHAT, CALL, ends=True)
+
+    tree = [("chat any", f"POST {CHAT}"), ("execute_tool say", f"POST {CHAT}"), ("tools/call say", "execute_tool say")]
+    assert spans.tree == [(f"POST {CHAT}", None), *tree]
+    assert [error_of(span) for span in spans.all if span.name != "chat any"] == [(StatusCode.ERROR, "cancelled")] * 3
+    assert error_of(spans.one("chat")) == WELL
 
 
 def fails(error: Exception) -> Callable[[], Awaitable[None]]:
@@ -280,6 +310,23 @@ async def test_engine_that_fails_before_an_answer_is_an_error_of_the_server(
     assert attributes_of(spans.one("POST"))["http.response.status_code"] == answer.status_code >= 500
     assert [error_of(span) for span in spans.all] == [(StatusCode.ERROR, "EngineUnavailable")] * 2
     assert not [name for name in attributes_of(spans.one("chat")) if name.startswith("gen_ai.usage")]
+
+
+async def test_request_that_the_engine_finds_wrong_is_no_failure_of_the_server(apis: Apis, spans: Spans) -> None:
+    apis.engine.instead_of_end = fails(RequestInvalid("no"))
+    answer = await apis.post(CHAT, asking(CHAT), "")
+
+    assert answer.status_code == 400
+    assert error_of(spans.one("POST")) == WELL
+    assert error_of(spans.one("chat")) == (StatusCode.ERROR, "RequestInvalid")
+
+
+async def test_answer_in_frames_is_traced_like_any_other(apis: Apis, spans: Spans) -> None:
+    answer = await apis.post(CHAT, asking(CHAT, stream=True, stream_format="msgpack"), "Hello.")
+
+    assert answer.headers["content-type"] != "text/event-stream; charset=utf-8"
+    assert spans.tree == [(f"POST {CHAT}", None), ("chat any", f"POST {CHAT}")]
+    assert attributes_of(spans.one("chat"))["gen_ai.response.finish_reasons"] == ("stop",)
 
 
 @pytest.mark.parametrize("path", APIS)
@@ -363,6 +410,20 @@ async def test_requests_at_the_same_time_are_of_their_own_traces(with_tool: Apis
         assert span.parent is not None
         assert span.context is not None
         assert parents.pop(span.parent.span_id) == span.context.trace_id
+
+
+async def test_client_that_leaves_before_an_answer_begins_is_told_apart_from_a_refusal(spans: Spans) -> None:
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        note_failure(scope, CancelledError())
+        await send({"type": "http.response.start", "status": 499})
+
+    async def send(_message: Any) -> None:
+        """Nobody reads it."""
+
+    scope = {"type": "http", "method": "POST", "path": CHAT, "scheme": "http", "headers": []}
+    await TracedRequests(app, spans.tracing, (CHAT,))(scope, anyio.sleep_forever, send)
+
+    assert error_of(spans.one("POST")) == (StatusCode.ERROR, "cancelled")
 
 
 async def test_replica_that_a_request_is_sent_on_to_gets_the_span_of_the_request(spans: Spans) -> None:
