@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id, get_current_span
 
 from gateway.config import GatewayConfig, UpstreamConfig
-from gateway.engine.interface import GenerateRequest
+from gateway.engine.interface import GenerateRequest, GenerationEnd, Timings
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.tracing import Tracing
 from gateway.serve.http.drain import EXPIRED
@@ -201,6 +201,32 @@ async def test_limit_and_stop_string_say_why_the_model_stopped(apis: Apis, spans
     # The engine was cut off, so it did not say what it had cached; the prompt is known all the same.
     assert "gen_ai.usage.cache_read.input_tokens" not in stopped
     assert stopped["gen_ai.usage.input_tokens"] > 0
+
+
+async def test_ids_of_reasoning_are_part_of_the_output(apis: Apis, spans: Spans) -> None:
+    await apis.post(CHAT, asking(CHAT), "<think>\nhm, well\n</think>\n\nHello.")
+
+    told = attributes_of(spans.one("chat"))
+    assert 0 < told["gen_ai.usage.reasoning.output_tokens"] < told["gen_ai.usage.output_tokens"]
+
+
+async def test_generation_of_no_ids_has_its_usage_and_no_time_to_the_first(
+    apis: Apis, spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ended() -> AsyncGenerator[GenerationEnd]:
+        yield GenerationEnd("stop", None, Timings(9, 0, 0, 0, 0))
+
+    @asynccontextmanager
+    async def generate(_request: GenerateRequest) -> AsyncGenerator[Any]:
+        yield ended()
+
+    monkeypatch.setattr(apis.engine, "generate", generate)
+    await apis.post(CHAT, asking(CHAT))
+
+    told = attributes_of(spans.one("chat"))
+    assert told["gen_ai.usage.input_tokens"] > 0
+    assert told["gen_ai.usage.output_tokens"] == 0
+    assert "gen_ai.response.time_to_first_chunk" not in told
 
 
 async def left(apis: Apis, path: str, *says: str, stops: bool = False, ends: bool = False) -> list[dict[str, Any]]:
@@ -383,13 +409,15 @@ async def test_conversation_keeps_its_id_from_request_to_request(apis: Apis, spa
     continued = [*first, {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "two"}]
     await apis.post(CHAT, {"messages": first}, "Hello.")
     await apis.post(CHAT, {"messages": continued}, "Again.")
+    more = [*continued, {"role": "assistant", "content": "Again."}, {"role": "user", "content": "three"}]
+    await apis.post(CHAT, {"messages": more}, "Still.")
     await apis.post(CHAT, asking(CHAT, "another"), "Hello.")
     begun = [*first, {"role": "assistant", "content": "He"}]
     await apis.post(CHAT, {"messages": begun, "continue_final_message": True, "add_generation_prompt": False}, "llo.")
 
-    one, same, other, none = [attributes_of(span).get("gen_ai.conversation.id") for span in spans.named("chat")]
+    one, two, three, other, none = [attributes_of(span).get("gen_ai.conversation.id") for span in spans.named("chat")]
     assert one is not None
-    assert (one == same, one == other, none) == (True, False, None)
+    assert (one == two == three, one == other, none) == (True, False, None)
 
 
 async def test_requests_at_the_same_time_are_of_their_own_traces(with_tool: Apis, spans: Spans) -> None:
@@ -412,10 +440,17 @@ async def test_requests_at_the_same_time_are_of_their_own_traces(with_tool: Apis
         assert parents.pop(span.parent.span_id) == span.context.trace_id
 
 
-async def test_client_that_leaves_before_an_answer_begins_is_told_apart_from_a_refusal(spans: Spans) -> None:
+@pytest.mark.parametrize(
+    ("error", "status", "kind"), [(CancelledError(), 499, "cancelled"), (None, 503, "503"), (None, None, None)]
+)
+async def test_answer_that_never_began_says_what_is_known_of_it(
+    spans: Spans, error: BaseException | None, status: int | None, kind: str | None
+) -> None:
     async def app(scope: Any, _receive: Any, send: Any) -> None:
-        note_failure(scope, CancelledError())
-        await send({"type": "http.response.start", "status": 499})
+        if error is not None:
+            note_failure(scope, error)
+        if status is not None:
+            await send({"type": "http.response.start", "status": status})
 
     async def send(_message: Any) -> None:
         """Nobody reads it."""
@@ -423,7 +458,8 @@ async def test_client_that_leaves_before_an_answer_begins_is_told_apart_from_a_r
     scope = {"type": "http", "method": "POST", "path": CHAT, "scheme": "http", "headers": []}
     await TracedRequests(app, spans.tracing, (CHAT,))(scope, anyio.sleep_forever, send)
 
-    assert error_of(spans.one("POST")) == (StatusCode.ERROR, "cancelled")
+    assert attributes_of(spans.one("POST")).get("error.type") == kind
+    assert attributes_of(spans.one("POST")).get("http.response.status_code") == status
 
 
 async def test_replica_that_a_request_is_sent_on_to_gets_the_span_of_the_request(spans: Spans) -> None:
