@@ -36,6 +36,7 @@ from gateway.toolcalls import CallClosed, Diagnostic, ToolSpec
 
 if TYPE_CHECKING:
     from gateway.agent.shared_memory import SharedMemory
+    from gateway.observe.tracing import Tracing
 
 
 class Agent:
@@ -52,13 +53,18 @@ class Agent:
         volatile: Sequence[str] = (),
         trajectories: TrajectoryLog | None = None,
         shared: "SharedMemory | None" = None,
+        tracing: "Tracing | None" = None,
     ) -> None:
-        """`volatile`: see `EngineConfig`; `show_calls`: see `AgentConfig`; `shared`: what other replicas remember."""
+        """`volatile`: see `EngineConfig`; `show_calls`: see `AgentConfig`; `shared`: what other replicas remember.
+
+        `tracing`: makes a span for each generation; None: there are none.
+        """
         self._pool = pool
         self._calls = calls
         self._limits = limits
         self._metrics = metrics
         self._show_calls = show_calls
+        self._tracing = tracing
         self._volatile = re.compile("|".join(f"(?:{pattern})" for pattern in volatile)) if volatile else None
         self.recall = Recall(limits, metrics, trajectories, shared)
 
@@ -110,6 +116,7 @@ class Agent:
                 *(ready, fmt, ready.forms.offered(tools), list[int](), names, principal, server_of),
                 may_call=choice.may_call,
                 diagnostics=(*unreadable, *odd),
+                asked_model=model,
             )
             await (begin(conversation, placed) if bare or continues else self.recall.begin(conversation, placed))
             return conversation
@@ -161,6 +168,7 @@ class Agent:
         answer = Answer(
             *(self._calls, self._limits, self._metrics, conversation, options, emit),
             show_calls=shows,
+            tracing=self._tracing,
         )
         ended, shared, figures = "broken", None, None
         before = None if conversation.before is None else conversation.before.engine

@@ -8,9 +8,9 @@ the limit. It does not know the template or the engine's stream.
 import json
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -33,6 +33,9 @@ from gateway.proxy.result_parts import OtherPart, UnreadText, read_parts
 from gateway.proxy.results import CallOutcome, WrittenIds, ending_of
 from gateway.toolcalls import CallClosed, ToolSpec, validate_call
 from leaf_sdk.vocab import TokenMap
+
+if TYPE_CHECKING:
+    from gateway.observe.tracing import Tracing
 
 _UNREAD: Final = 2000
 """Most ids of a result that are left undecoded until somebody wants its text."""
@@ -65,13 +68,15 @@ class CallRunner:
         limits: LimitsConfig,
         audit: Audit | None = None,
         costs: DefinitionCosts | None = None,
+        tracing: "Tracing | None" = None,
     ) -> None:
-        """`costs`: what the tools' definitions cost; estimated when unset."""
+        """`costs`: what the tools' definitions cost; estimated when unset. `tracing`: makes a span for each call."""
         self._proxy = proxy
         self.offers = ToolOffers(proxy, costs or DefinitionCosts(lambda: None))
         self._tokens = tokens
         self._limits = limits
         self.ledger = Ledger(proxy, audit)
+        self.tracing = tracing
 
     @asynccontextmanager
     async def running(
@@ -197,6 +202,11 @@ class Answered:
     outcome: CallOutcome | str
     seconds: float
 
+    @property
+    def ended(self) -> str:
+        """How it ended, in the words of the audit log."""
+        return "refused" if isinstance(self.outcome, str) else self.outcome.ended
+
 
 class RunningCalls:
     """The calls of one generation; `CallRunner.running` makes one."""
@@ -260,13 +270,16 @@ class RunningCalls:
         share = self._runner.share(room, len(answered))
         calls = [self._runner.finish(one, token_map, share) for one in answered]
         for one, call in zip(answered, calls, strict=True):
-            how = "refused" if isinstance(one.outcome, str) else one.outcome.ended
-            self._runner.ledger.told(self._principal, call.finished, token_map.map_id, how)
+            self._runner.ledger.told(self._principal, call.finished, token_map.map_id, one.ended)
         return calls
 
     async def _run(self, n: int, call: CallClosed) -> None:
-        rights = self._offered, self._principal, self._map_id, self._allows
-        self._answered[n] = await self._runner.call(call, *rights, approved=self._approved)
+        rights, tracing = (self._offered, self._principal, self._map_id, self._allows), self._runner.tracing
+        with nullcontext() if tracing is None else tracing.tool_span(call.name, call.id) as span:
+            answered = await self._runner.call(call, *rights, approved=self._approved)
+            if span is not None and answered.ended != "ok":
+                span.erred(answered.ended)
+        self._answered[n] = answered
         self.ended = time.perf_counter()
         self._note_end()
 

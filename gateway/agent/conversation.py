@@ -88,6 +88,8 @@ class Conversation:
     """Where its ids came from; None: nobody asks for it."""
     notes: Notes | None = None
     """How its answer is made; None: nobody is watching."""
+    asked_model: str | None = None
+    """The name by which its client asks for the model; None: it names none."""
     home: bytes = b""
     """The key that decides which of several engines answers it (`engine/homes.py`)."""
     stay: Stay | None = None

@@ -62,6 +62,26 @@ class Generation:
         self._held_by: Hold | None = None
         """The hold in use there: not always the one that was asked for, since an engine may refuse that."""
 
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation that it continues."""
+        return self._conversation
+
+    @property
+    def options(self) -> GenerationOptions:
+        """What it is asked to do."""
+        return self._options
+
+    @property
+    def generated(self) -> int:
+        """How many ids it has generated so far that stay in the context."""
+        return len(self._output.ids)
+
+    @property
+    def ttft(self) -> float | None:
+        """Seconds from its beginning to the first id; None before that."""
+        return self._ttft or None
+
     async def run(self) -> GenerationResult:
         """Generate until the model stops, a stop string appears or a limit is reached.
 

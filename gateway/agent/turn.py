@@ -7,6 +7,8 @@ client. It emits events and knows no HTTP.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls
 from gateway.agent.choice import FREE, Hold, ToolChoice, hold_for
@@ -15,6 +17,7 @@ from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinishe
 from gateway.agent.figures import Reuse, figures_of, reuse_of
 from gateway.agent.generation import Generation, GenerationResult
 from gateway.agent.generation_options import GenerationOptions
+from gateway.agent.generation_span import traced
 from gateway.agent.memory import RequestFigures
 from gateway.agent.prefill import prefill
 from gateway.agent.records import note_call, note_generation
@@ -25,6 +28,9 @@ from gateway.config import LimitsConfig
 from gateway.engine.interface import Sampling
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import AnswerForm, CallClosed
+
+if TYPE_CHECKING:
+    from gateway.observe.tracing import Tracing
 
 NO_MORE = "no more calls may be made for this answer; answer without another"
 """What the model is told about calls beyond `max_calls`."""
@@ -72,6 +78,7 @@ class Answer:
         emit: Emit,
         *,
         show_calls: bool,
+        tracing: "Tracing | None" = None,
     ) -> None:
         self._runner = calls
         self._limits = limits
@@ -80,6 +87,7 @@ class Answer:
         self._options = options
         self._emit = emit
         self._show_calls = show_calls
+        self._tracing = tracing
         self._budget = options.max_tokens or limits.completion_tokens
         self._choice = options.choice
         self._called = 0
@@ -154,7 +162,9 @@ class Answer:
             on_call=start,
             words=self._repeats.are_over,
         )
-        result = await Generation(self._conversation, options, self._emit, self._metrics).run()
+        generation = Generation(self._conversation, options, self._emit, self._metrics)
+        run = generation.run if self._tracing is None else partial(traced, self._tracing, generation)
+        result = await run()
         self._generations.append(result.stats)
         note_generation(self._conversation, result.stats)
         self._called += result.started

@@ -44,6 +44,7 @@ from gateway.serve.http.forwarded import ForwardedClients
 from gateway.serve.http.server import http_server
 from gateway.serve.http.sockets import url_of_socket
 from gateway.serve.http.spelled_paths import SpelledPaths
+from gateway.serve.http.traced import TracedRequests
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.frames import FramedMcp
 from gateway.serve.messages.endpoint import MessagesEndpoint
@@ -53,6 +54,8 @@ from gateway.serve.openai.model import ModelEndpoint
 from gateway.serve.responses.endpoint import ResponsesEndpoint
 
 _MOST_OF_ADMIN: Final = 64
+_GENERATE: Final = ("/v1/chat/completions", "/v1/responses", "/v1/messages")
+"""Paths of requests that are answered by the agent: each is a span, where spans are made."""
 _START_WAIT: Final = 2.0
 """Seconds to wait for the engine. MCP servers are served without it, and a large model takes minutes to load."""
 
@@ -86,6 +89,9 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
         ],
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
+    if (tracing := services.records.tracing) is not None:
+        # Inside the guards: strangers make no spans.
+        app = TracedRequests(app, tracing, _GENERATE)
     if config.worker is not None:
         app = AtHome(app, services.replicas, config.worker.peers, config.limits.body_bytes)
     app = _Shortcut("/mcp", framed, app)

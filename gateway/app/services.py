@@ -87,7 +87,8 @@ async def open_services(config: GatewayConfig, start_wait: float = inf) -> Async
         if pool.several:
             readiness.inform("engines", lambda: {status.name: _show_engine(status) for status in pool.statuses()})
         costs = DefinitionCosts(lambda: pool.maps.session)
-        runner = CallRunner(proxy, inner.tokens, config.limits, inner.records.audit, costs)
+        records = inner.records
+        runner = CallRunner(proxy, inner.tokens, config.limits, records.audit, costs, records.tracing)
         with open_trajectories(config, metrics.access) as trajectories:
             shared = None
             if inner.shared is not None:
@@ -101,6 +102,7 @@ async def open_services(config: GatewayConfig, start_wait: float = inf) -> Async
                 volatile=[*dict.fromkeys(each for engine in config.members.values() for each in engine.volatile)],
                 trajectories=trajectories,
                 shared=shared,
+                tracing=records.tracing,
             )
             status = StatusReport(
                 *(pool, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices, agent.recall),
@@ -112,7 +114,7 @@ async def open_services(config: GatewayConfig, start_wait: float = inf) -> Async
                 inner.tokens,
                 inner.notices,
                 metrics,
-                inner.records,
+                records,
                 inner.replicas,
                 inner.shared,
             )

@@ -75,6 +75,7 @@ def read_facts(
             plain_tokenize=False,
             shows_template=shown.is_source,
         ),
+        api="vllm",
     )
 
 

@@ -5,6 +5,7 @@ generation is cancelled. Errors before the first event are HTTP errors; after it
 that no answer is cut silently. Where the API has a ping event, a silent stream sends it. It knows no endpoint.
 """
 
+from asyncio import CancelledError
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from gateway.agent.events import AgentEvent, Emit
 from gateway.errors import EngineUnavailable
 from gateway.serve.generation.form import ApiForm, Chunk, Reply
 from gateway.serve.http.drain import EXPIRED
+from gateway.serve.http.traced import note_failure
 
 Outcome = Literal["ok", "client_error", "engine_error", "cancelled"]
 
@@ -58,10 +60,13 @@ class Answering:
         finally:
             self._count(outcome)
         if outcome == "cancelled" and expired is not None and expired.is_set():
-            return EngineUnavailable(
+            failure = EngineUnavailable(
                 "the gateway is stopping and could not wait for this answer to finish: send the request again"
             )
-        self.client_left = outcome == "cancelled"
+        else:
+            self.client_left = outcome == "cancelled"
+        if (error := CancelledError() if self.client_left else failure) is not None:
+            note_failure(scope, error)
         return failure
 
     async def _made(

@@ -9,6 +9,10 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 
 from gateway.agent import Agent, AnswerOptions, Completer, CompletionOptions
 from gateway.agent.choice import ToolChoice
@@ -29,6 +33,7 @@ from gateway.errors import (
     MapDiffers,
 )
 from gateway.observe.metrics import Metrics
+from gateway.observe.tracing import Tracing
 from gateway.toolcalls import Content, choose_format
 from leaf_sdk.testing import tiny_map
 
@@ -128,12 +133,12 @@ class LossyRoute:
 
 
 class Stage:
-    def __init__(self, runner: Any, engines: dict[str, Lossy], **route: Any) -> None:
+    def __init__(self, runner: Any, engines: dict[str, Lossy], tracing: Tracing | None = None, **route: Any) -> None:
         self.engines = engines
         self.script = next(iter(engines.values())).script
         self.routes = {name: LossyRoute(engine, **route) for name, engine in engines.items()}
         self.pool = EnginePool(self.routes)
-        self.agent = Agent(self.pool, runner, LimitsConfig(), Metrics())
+        self.agent = Agent(self.pool, runner, LimitsConfig(), Metrics(), tracing=tracing)
         self.events: list[Any] = []
         self.hear: Callable[[Any], Any] | None = None
 
@@ -169,7 +174,7 @@ def all_lossy(script: Script, *losses: int, members: int = 2, error: EngineError
 @pytest.fixture
 async def staged(open_runner: Any) -> AsyncIterator[Callable[..., Stage]]:
     async with open_runner(LimitsConfig(), "It is 42.", tool_search=False) as (runner, _):
-        yield lambda engines, **route: Stage(runner, engines, **route)
+        yield lambda engines, tracing=None, **route: Stage(runner, engines, tracing, **route)
 
 
 @pytest.mark.parametrize("lost", range(len(TINY.encode(STORY)) + 2))
@@ -188,6 +193,21 @@ async def test_an_answer_goes_on_with_the_ids_that_are_there_wherever_it_is_lost
     kept = min(lost, len(whole))
     assert list(second.prompt) == [*first.prompt, *whole[:kept]]
     assert second.max_tokens == first.max_tokens - kept
+
+
+async def test_an_answer_that_moves_is_one_span_that_names_the_engine_that_finished_it(staged: Any) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    stage = staged(all_lossy(Script(STORY), 3), Tracing(provider))
+
+    await stage.answer()
+
+    (span,) = exporter.get_finished_spans()
+    last = max(stage.engines.values(), key=lambda engine: len(engine.asked[0].prompt))
+    told = span.attributes or {}
+    assert (told["codec.engine"], told["gen_ai.response.finish_reasons"]) == (last.name, ("stop",))
+    assert told["gen_ai.usage.output_tokens"] == len(TINY.encode(STORY))
+    assert span.status.status_code is StatusCode.UNSET
 
 
 async def test_a_limit_is_that_of_the_whole_answer_and_nothing_is_asked_for_beyond_it(staged: Any) -> None:

@@ -7,6 +7,7 @@ from asyncio import CancelledError
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -221,6 +222,51 @@ def test_strange_words_break_no_span(method: str, name: str, uri: str) -> None:
     assert len(recorder.one.name) <= 600
 
 
+@given(st.text(max_size=500), st.text(max_size=500))
+def test_strange_words_of_a_model_s_call_are_escaped_and_cut(name: str, call_id: str) -> None:
+    recorder = Recorder()
+    with recorder.tracing.tool_span(name, call_id):
+        pass
+
+    span = recorder.one
+    assert span.name == f"execute_tool {attributes_of(span)['gen_ai.tool.name']}"
+    for words in (span.name, attributes_of(span)["gen_ai.tool.call.id"]):
+        assert words.isprintable()
+        assert len(words) <= 200
+
+
+@pytest.mark.anyio
+async def test_task_that_outlives_its_request_adds_nothing_to_the_request_s_trace(recorder: Recorder) -> None:
+    tracing, over = recorder.tracing, anyio.Event()
+    housekeeping: list[bool] = []
+
+    async def outlive() -> None:
+        housekeeping.append(tracing.wants("ping"))
+        await over.wait()
+        housekeeping.append(tracing.wants("ping"))
+        with tracing.generation_span("chat m", {}), tracing.client_span("time", "tools/call", CALL):
+            pass
+
+    async with anyio.create_task_group() as tasks:
+        with tracing.request_span("POST /x", {}, {}):
+            tasks.start_soon(outlive)
+            await anyio.wait_all_tasks_blocked()
+        over.set()
+
+    assert housekeeping == [True, False]
+    assert [span.parent for span in recorder.spans] == [None, None, None]
+
+
+def test_generation_is_the_parent_of_nothing(recorder: Recorder) -> None:
+    tracing = recorder.tracing
+    with tracing.request_span("POST /x", {}, {}), tracing.generation_span("chat m", {}), tracing.tool_span("say", "1"):
+        pass
+
+    tool, generation, request = recorder.spans
+    assert request.context is not None
+    assert [span.parent and span.parent.span_id for span in (tool, generation)] == [request.context.span_id] * 2
+
+
 def test_collector_s_address_alone_gets_the_standard_path() -> None:
     assert traces_url("http://c:4318") == "http://c:4318/v1/traces"
     assert traces_url("http://c:4318/") == "http://c:4318/v1/traces"
@@ -275,6 +321,6 @@ async def test_collector_without_the_extra_is_a_wrong_setting(monkeypatch: pytes
 
 
 def test_gateway_that_traces_nothing_loads_nothing_of_it() -> None:
-    code = "import sys, gateway.observe.telemetry; print(any(name.startswith('opentelemetry') for name in sys.modules))"
+    code = "import sys, gateway.app.process; print(any(name.startswith('opentelemetry') for name in sys.modules))"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"

@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import httpx2
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from gateway.agent import Agent, CallRunner
 from gateway.config import GatewayConfig, UpstreamConfig
@@ -20,9 +21,11 @@ from gateway.engine.template import ChatTemplate
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
+from gateway.observe.tracing import Tracing
 from gateway.proxy import Proxy, ResultTokens
 from gateway.serve.codec.negotiation import WireOffer
 from gateway.serve.codec.responder import FrameResponder
+from gateway.serve.http.traced import TracedRequests
 from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.responses.endpoint import ResponsesEndpoint
@@ -46,6 +49,8 @@ class Engine:
         self.format = tool_format
         self.texts: list[str] = []
         self.prompts: list[str] = []
+        self.instead_of_end: Callable[[], Awaitable[None]] | None = None
+        """What happens behind the last id, where the generation does not end."""
 
     async def apply_template(self, messages: Sequence[Any], tools: Sequence[Any] = ()) -> str:
         """ChatML with calls as models of the format write them; it asks for the members of arguments, as many do."""
@@ -72,6 +77,8 @@ class Engine:
         ids = [*TINY.encode(self.texts.pop(0), specials=True), END]
         for token_id in ids[:most]:
             yield Generated((token_id,))
+        if self.instead_of_end is not None:
+            await self.instead_of_end()
         stopped = len(ids) <= most
         timings = Timings(prompt_n=prompt, cache_n=0, generated_n=len(ids), prompt_seconds=0, generate_seconds=0)
         yield GenerationEnd("stop" if stopped else "length", END if stopped else None, timings)
@@ -106,16 +113,16 @@ class Route:
 class Apis:
     """The running endpoints, and a client of them."""
 
-    def __init__(self, engine: Engine, http: httpx2.AsyncClient, proxy: Proxy) -> None:
+    def __init__(self, engine: Engine, http: httpx2.AsyncClient, proxy: Proxy, app: ASGIApp) -> None:
         self.engine = engine
         self.proxy = proxy
         self.http = http
+        self.app = app
 
-    async def post(self, path: str, body: dict[str, Any], *says: str) -> httpx2.Response:
+    async def post(self, path: str, body: dict[str, Any], *says: str, **headers: str) -> httpx2.Response:
         """Ask, where the model writes `says`. Each body gets what its API requires."""
         self.engine.texts = list(says)
-        required = {"max_tokens": 2000} if path == MESSAGES else {}
-        return await self.http.post(path, json={"model": "any", **required, **body})
+        return await self.http.post(path, json=whole_body(path, body), headers=headers)
 
     async def ask(self, path: str, body: dict[str, Any], *says: str) -> dict[str, Any]:
         """The answer, which must be one."""
@@ -131,9 +138,19 @@ class Apis:
         return [json.loads(line) for line in lines]
 
 
+def whole_body(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """A body with what its API requires."""
+    return {"model": "any", **({"max_tokens": 2000} if path == MESSAGES else {}), **body}
+
+
 @asynccontextmanager
 async def running(
-    context: int = 8000, tool_format: str = "hermes", *, says: str = "", config: GatewayConfig | None = None
+    context: int = 8000,
+    tool_format: str = "hermes",
+    *,
+    says: str = "",
+    config: GatewayConfig | None = None,
+    tracing: Tracing | None = None,
 ) -> AsyncGenerator[Apis]:
     """The APIs in this process. `says`: what the gateway's only tool, `say`, answers; without it there is none."""
     told = json.dumps([{"type": "text", "text": says}])
@@ -141,16 +158,19 @@ async def running(
     config, metrics, engine = config or GatewayConfig(upstreams=upstreams), Metrics(), Engine(tool_format)
     pool = EnginePool({"engine": Route(engine, context)})
     tokens = ResultTokens({}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens")))
-    async with Proxy(config, metrics) as proxy:
-        agent = Agent(pool, CallRunner(proxy, tokens, config.limits), config.limits, metrics)
+    async with Proxy(config, metrics, tracing) as proxy:
+        runner = CallRunner(proxy, tokens, config.limits, tracing=tracing)
+        agent = Agent(pool, runner, config.limits, metrics, tracing=tracing)
         frames = FrameResponder(WireOffer.of(config.wire), metrics.wire, None)
-        app = Starlette(
+        app: ASGIApp = Starlette(
             routes=[
                 *ChatEndpoint(agent, config.limits, metrics, frames).routes(),
                 *ResponsesEndpoint(agent, config.limits, metrics).routes(),
                 *MessagesEndpoint(agent, pool, config.limits, metrics).routes(),
             ]
         )
+        if tracing is not None:
+            app = TracedRequests(app, tracing, (CHAT, RESPONSES, MESSAGES))
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            yield Apis(engine, http, proxy)
+            yield Apis(engine, http, proxy, app)
