@@ -8,6 +8,7 @@ character, or a word; a region beyond its bound becomes content. For text withou
 from collections.abc import Callable, Sequence
 
 from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.lookalikes import MAX_TRIED
 from gateway.toolcalls.nodes.regions import RegionTooLong
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.calls import CallEvents, new_call_ids
@@ -146,7 +147,7 @@ def machine_for(
         tools={tool.name: tool for tool in tools},
         prompt_tail=prompt_tail,
         forget=forget,
-        lookalikes=lookalikes and bool(tools) and not formed,
+        lookalikes=MAX_TRIED if lookalikes and tools and not formed else 0,
     )
     return (FormedMachine if formed else Machine)(fmt, cursor), cursor
 

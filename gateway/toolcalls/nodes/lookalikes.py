@@ -27,6 +27,9 @@ _TAGS = ("tool_call", "tools", "tool", "function_call")
 OPENERS = ("```", "~~~", "`{", "[{", "{", *(f"<{tag}>" for tag in _TAGS))
 """What such text begins with."""
 
+MAX_TRIED = 1000
+"""Most places of a message that are looked at; JSON with more of them is an answer, and each costs as much as 100
+characters of text."""
 MAX_HELD = 1 << 16
 """Most characters of JSON that are held; a longer object is content."""
 
@@ -72,7 +75,7 @@ def read_lookalike(lead: str, at: Cursor, markers: tuple[str, ...]) -> Steps:
     try:
         ends = yield from _read(at, tuple(map(Lit, markers)), found)
     except RegionTooLong:
-        ends = at.lookalikes = False
+        ends, at.lookalikes = False, 0
     if found and ends and all(_fits(at, call) for call in found):
         for call in found:
             at.begin_call()
@@ -82,6 +85,7 @@ def read_lookalike(lead: str, at: Cursor, markers: tuple[str, ...]) -> Steps:
             at.calls.complete()
         return at.close_region()
     at.withdraw_region()
+    at.lookalikes = max(0, at.lookalikes - 1)
     if named := next((call.name for call in found if call.name in at.tools), ""):
         message = f"the answer looks like a call of {named!r} in another format; if it is one, set `tool_format`"
         at.calls.abandon("lookalike", message)
@@ -151,7 +155,7 @@ def _read_object(at: Cursor, closers: tuple[str, ...], found: list[_Written]) ->
     while True:
         held += reading.read()
         if len(held) > MAX_HELD:
-            at.lookalikes = False
+            at.lookalikes = 0
             return False
         if reading.state is not Scan.MORE or at.ended:
             break

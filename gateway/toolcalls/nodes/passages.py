@@ -39,14 +39,20 @@ class Passage:
         bare = bare if self.channel == "content" and at.lookalikes else ()
         stops = (*markers, *bare)
         text = Until(self.channel, (*stops, *(self.lead + stop for stop in stops)) if self.lead else stops)
+        spelled = [
+            (at.spelling.spell(lead + stop), lead, stop) for lead in dict.fromkeys((self.lead, "")) for stop in stops
+        ]
         guarded = all(map(at.spelling.guarded, stops))
         while True:
+            if bare and not at.lookalikes:
+                # What would begin a call is text like any other from here on.
+                return (yield from self.run(at))
             at.idle = guarded
             yield from text.run(at)
             at.idle = False
             if not at.unread:
                 return False
-            lead, stop = self._stop(at, stops)
+            lead, stop = next(two for text, *two in spelled if at.buffer.startswith(text, at.position))
             if stop in self.ends:
                 return False
             at.take(at.position + len(at.spelling.spell(lead)))
@@ -63,9 +69,6 @@ class Passage:
 
     def _lookalike(self, lead: str, at: Cursor) -> Generator[None, None, None]:
         """Read a call without markers, if one begins here; stray markers of calls may follow it."""
-        if not at.lookalikes:
-            at.calls.content(lead + at.take(at.position + 1))
-            return
         inside = (mark for region in self.regions for mark in region.markers if not mark.startswith(OPENERS))
         strays = tuple(dict.fromkeys((*self.mutes, *inside)))
         if (yield from read_lookalike(lead, at, strays)):
@@ -79,12 +82,6 @@ class Passage:
                 at.calls.reasoning(held)
             elif at.calls.spoken:
                 at.calls.content(held)
-
-    def _stop(self, at: Cursor, stops: tuple[str, ...]) -> tuple[str, str]:
-        """Return the lead and the marker that stand here."""
-        leads = dict.fromkeys((self.lead, ""))
-        found = ((lead, stop) for lead in leads for stop in stops)
-        return next(two for two in found if at.buffer.startswith(at.spelling.spell("".join(two)), at.position))
 
     def _region(self, opener: str) -> Region:
         return next(region for region in self.regions if region.opener.text == opener)

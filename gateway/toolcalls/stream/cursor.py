@@ -36,7 +36,8 @@ class Cursor:
     characters that nodes examined, repeatedly if they are examined again: it shows that the cost per character stays
     constant. `idle`: only a marker that is one special token can change anything. `channel` is where the text of a
     broken region goes; `strays` are closing markers whose passage has already ended; `stops` are the open region's
-    markers, as they stand in the stream; `lookalikes`: calls without the format's markers are read too.
+    markers, as they stand in the stream; `lookalikes`: how many places may still be taken for calls without the
+    format's markers.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Cursor:
         tools: Mapping[str, ToolSpec],
         prompt_tail: str,
         forget: Callable[[int], None],
-        lookalikes: bool = False,
+        lookalikes: int = 0,
     ) -> None:
         self.calls = calls
         self.spelling = spelling

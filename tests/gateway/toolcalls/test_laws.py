@@ -6,6 +6,7 @@ A format joins by its entry in `ALL`; a format without one fails here.
 import itertools
 import json
 import random
+import sys
 
 import pytest
 from hypothesis import assume, given
@@ -207,6 +208,32 @@ def test_the_cost_of_a_character_does_not_grow_with_the_length(name: str, piece:
         short, long = scanned(2_000, kind), scanned(32_000, kind)
         assert long <= 17 * short
         assert long <= 8 * 32_000
+
+
+@pytest.mark.parametrize("piece", ["{", '{"', "[{", "```", '{"name": "f", ', "\n{", "<tools>", '{"name": '])
+@pytest.mark.parametrize("name", ["hermes", "deepseek_v3"])
+def test_what_could_begin_a_call_everywhere_costs_little_more_than_text(name: str, piece: str) -> None:
+    fmt = format_named(name)
+
+    def steps(piece: str, length: int) -> int:
+        parser, taken = parser_for(fmt, PLAIN, TOOLS, new_id=Numbered()), 0
+
+        def count(*_: object) -> None:
+            nonlocal taken
+            taken += 1
+
+        ids = list((piece * length)[:length].encode())
+        sys.setprofile(count)
+        try:
+            for at in range(0, length, 64):
+                parser.feed(ids[at : at + 64])
+            parser.close()
+        finally:
+            sys.setprofile(None)
+        return taken
+
+    text, other = (steps(each, 40_000) - steps(each, 20_000) for each in ("x", piece))
+    assert other <= 1.2 * text
 
 
 @pytest.mark.parametrize("name", ["harmony", "muse_glimmer", "gemma4"])
