@@ -1,24 +1,29 @@
 """What an engine answers, read without trust: JSON objects of bodies and event lines, errors in the engine's own words.
 
-An answer of an unexpected form is reported as the engine's fault (`expecting`). Sans-IO; which fields there are, the
-package of each engine knows.
+An answer of an unexpected form is reported as the engine's fault (`expecting`). What an engine only reports about its
+work is bounded to what is possible, and never costs the work itself. Sans-IO; which fields there are, the package of
+each engine knows.
 """
 
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
-from gateway.engine.interface import GenerationEnd, GenerationEvent
-from gateway.errors import EngineRefused, EngineStarting, EngineUnavailable, GrammarRefused
+from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent
+from gateway.errors import EngineError, EngineRefused, EngineStarting, EngineUnavailable, GrammarRefused
+from leaf_sdk.vocab import TokenMap
 
 EVENT_FIELDS: Final = (b"data", b"error")
 IDS: Final = 2**32
 """No vocabulary has more ids."""
+_SHORTEST: Final = 1e-3
+_LONGEST: Final = 1e10
+"""Milliseconds that a generation may take: a microsecond to four months. No logarithm of a probability is as large."""
 _SAID: Final = 1000
 """Characters of an engine's own words that are passed on."""
 _SLACK: Final = 16
@@ -34,25 +39,79 @@ MISREAD: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, O
 class EventReader(ABC):
     """Reads the lines of one stream of ids; each kind of engine has its own."""
 
-    def __init__(self, max_tokens: int) -> None:
-        """`max_tokens`: ids that were asked for."""
-        self._max_tokens = max_tokens
+    def __init__(self, url: str, token_map: TokenMap | None, request: GenerateRequest) -> None:
+        """Read nothing yet.
+
+        Args:
+            url: the engine's, for errors.
+            token_map: the map whose ids are accepted; None: any id, as long as no map is proven.
+            request: what was asked for.
+        """
+        self._url = url
+        self._has_id = token_map.has_id if token_map is not None else range(IDS).__contains__
+        self._prompt = len(request.prompt)
+        self._max_tokens = request.max_tokens
+        self._gather = request.gather
+        self._logprobs = request.logprobs
+        self._most_tops = request.top_logprobs if request.logprobs else 0
+        self._last: int | None = None
+        """The last id."""
         self._given: int = 0
         self._messages = 0
-        self._max_messages = max_tokens + _SLACK
+        self._max_messages = request.max_tokens + _SLACK
 
     @property
     def is_full(self) -> bool:
-        """Whether all ids that were asked for have arrived, so that only the engine's final message is missing."""
+        """Whether the whole answer has arrived, so that only the engine's account of it is missing."""
         return self._given >= self._max_tokens
 
     def cut(self) -> GenerationEnd:
-        """The end to report for a stream that is abandoned at this point."""
+        """The end to report for a stream that is abandoned at this point. Raises like `feed`."""
         return GenerationEnd.unreported(self._given)
 
-    @abstractmethod
     def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
-        """Yield the events of these lines, those before a fault first. Raises `EngineRefused`."""
+        """Yield the events of these lines, those before a fault first.
+
+        Raises:
+            EngineRefused: the engine reports an error, or its answer has an unexpected form.
+            EngineUnavailable: it has aborted the request.
+        """
+        try:
+            yield from self._read(lines)
+        except EngineError:
+            if not self.is_full:
+                raise
+            # The answer is whole: the fault concerns only the engine's account of it.
+            yield self.cut()
+
+    @abstractmethod
+    def _read(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
+        """See `feed`."""
+
+    def _ids(self, told: object) -> list[int]:
+        """The ids of a message. Raises `EngineRefused` for anything that is not an id of the map."""
+        if told is None:
+            return []
+        if not isinstance(told, list):
+            raise EngineRefused(f"the engine at {self._url!r} sent {told!r:.40} where token ids were expected", 502)
+        ids = cast("list[int]", told)
+        for token_id in ids:
+            if type(token_id) is not int or not self._has_id(token_id):
+                words = f"sent {token_id!r:.40}, which is not an id of the token map"
+                raise EngineRefused(f"the engine at {self._url!r} {words}", 502)
+        return ids
+
+    def _tops(self, places: Iterable[Iterable[tuple[object, object]]]) -> list[tuple[tuple[int, float], ...]]:
+        """The most probable ids at each place with their log-probabilities, without those that can't be."""
+        return [self._likeliest(place) for place in places]
+
+    def _likeliest(self, told: Iterable[tuple[object, object]]) -> tuple[tuple[int, float], ...]:
+        found: list[tuple[int, float]] = []
+        for token_id, value in told:
+            if type(token_id) is int and self._has_id(token_id) and (logprob := logprob_of(value)) is not None:
+                found.append((token_id, logprob))
+        # A server may add the sampled id, even if less probable.
+        return tuple(sorted(found, key=lambda top: -top[1])[: self._most_tops])
 
 
 @contextmanager
@@ -153,6 +212,35 @@ def count_of(value: object, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{value!r:.40} is not an integer from {least} to {most}")
     return value
+
+
+def bounded(value: object, most: int) -> int:
+    """A count that an engine reports of its work, from 0 to `most`; 0 for anything that is not a count."""
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    return min(max(whole, 0), most) if type(whole) is int else 0
+
+
+def seconds_of(milliseconds: object) -> float:
+    """A time in seconds; 0, which counts as not reported, for what no clock shows."""
+    told = milliseconds if type(milliseconds) in (int, float) else 0
+    return cast("float", told) / 1000 if _SHORTEST <= cast("float", told) <= _LONGEST else 0.0
+
+
+def logprob_of(value: object) -> float | None:
+    """A log-probability; None if it is not reported, or is not one. That of a probability of 0 is null in JSON."""
+    if type(value) not in (int, float) or not -_LONGEST <= cast("float", value) <= _LONGEST:
+        return None
+    return min(float(cast("float", value)), 0.0)
+
+
+def table_of(value: object) -> dict[str, Any]:
+    """A JSON object; empty for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[object]:
+    """A JSON list; empty for anything else."""
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def text_of(value: object) -> str | None:
