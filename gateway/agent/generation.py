@@ -218,7 +218,7 @@ class Generation:
     def _count(self, end: GenerationEnd | None, seconds: float) -> None:
         if end is None:
             return
-        timings = end.timings
+        timings = end.timings.within(len(self._conversation.ids))
         self._metrics.ids_repaired(repaired=end.repaired, ambiguous=end.ambiguous, missed=end.missed)
         self._metrics.generation_finished(
             prompt_n=timings.prompt_n,
