@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.engine.http.answers import EventReader
+from gateway.engine.http.questions import JsonQuestions
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent
 from gateway.engine.llama_cpp.completion_stream import CompletionStream
 from gateway.engine.vllm.generate_stream import GenerateStream
@@ -387,3 +388,15 @@ def test_text_of_another_type_is_no_text() -> None:
     odd = line(_llama_ids(A, content=["x" * 100], tokens_predicted=3))
     end = checked(LLAMA.read(odd, *map(line, _llama_last(3))), A)
     assert end.missed == 2
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("usage", [MISSING, None, 7, {"prompt_tokens": -3, "total_tokens": "many"}], ids=repr)
+@pytest.mark.parametrize("kind", ["llama.cpp", "vLLM"])
+async def test_usage_of_embeddings_counts_the_ids_that_were_sent(kind: str, usage: object) -> None:
+    async def ask(method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        assert (method, path) == ("POST", "/v1/embeddings")
+        return 200, json.dumps(put({"data": []}, "usage", usage)).encode()
+
+    answer = await JsonQuestions(URL, kind, ask).embed([[A, B], [C]], None, None)
+    assert answer == {"data": [], "usage": {"prompt_tokens": 3, "total_tokens": 3}}

@@ -1,6 +1,7 @@
 """What an engine sends and no engine should, through the three APIs: what came stays, and errors name the engine."""
 
 import json
+import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -11,6 +12,7 @@ from gateway.engine.http.answers import EventReader
 from gateway.engine.interface import GenerateRequest, GenerationEvent
 from gateway.engine.llama_cpp.completion_stream import CompletionStream
 from gateway.engine.vllm.generate_stream import GenerateStream
+from gateway.serve.openai.form import openai_form
 from tests.gateway.serve.generation.three_apis import CHAT, END, MESSAGES, RESPONSES, TINY, Apis, Engine, running
 
 pytestmark = pytest.mark.anyio
@@ -173,3 +175,7 @@ async def test_stop_string_that_names_a_control_token_ends_the_answer_there() ->
         answer = await apis.ask(CHAT, {**ASK[CHAT], "stop": ["<|im_start|>"]})
         assert text_of(CHAT, answer) == "hello"
         assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+def test_number_that_json_cannot_say_is_null() -> None:
+    assert openai_form().whole({"embedding": [0.5, math.nan, math.inf]}).body == b'{"embedding":[0.5,null,null]}'
