@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic
 
-from gateway.engine.http.answers import EVENT_FIELDS, EventReader, error_of_answer
+from gateway.engine.http.answers import EVENT_FIELDS, error_of_answer
 from gateway.engine.http.connections import Connections
+from gateway.engine.http.event_reader import EventReader
 from gateway.engine.http.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
 from gateway.engine.http.questions import Ask
 from gateway.engine.interface import (

@@ -7,7 +7,8 @@ events out, all those of one read at once.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gateway.engine.http.answers import MISREAD, EventReader, bounded, logprob_of, messages_of, misread
+from gateway.engine.http.answers import MISREAD, bounded, logprob_of, messages_of, misread
+from gateway.engine.http.event_reader import EventReader
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent
 from gateway.engine.llama_cpp.json import KIND, probabilities_of, slot_of, timings_of, tops_of
 from gateway.engine.llama_cpp.repair import IdRepair

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from gateway.engine.http.answers import MISREAD, EventReader, bounded, messages_of, misread, table_of
+from gateway.engine.http.answers import MISREAD, bounded, messages_of, misread, table_of
+from gateway.engine.http.event_reader import EventReader
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.vllm.json import KIND, logprobs_of, tops_of
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused

@@ -6,15 +6,17 @@ Each case goes through the readers of both kinds of engine. The oddities under `
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
 
-from gateway.engine.http.answers import EventReader
+from gateway.engine.http.event_reader import EventReader
 from gateway.engine.http.questions import JsonQuestions
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent
 from gateway.engine.llama_cpp.completion_stream import CompletionStream
+from gateway.engine.llama_cpp.questions import Questions
 from gateway.engine.vllm.generate_stream import GenerateStream
 from gateway.errors import EngineRefused
 from leaf_sdk.testing import tiny_map
@@ -400,3 +402,34 @@ async def test_usage_of_embeddings_counts_the_ids_that_were_sent(kind: str, usag
 
     answer = await JsonQuestions(URL, kind, ask).embed([[A, B], [C]], None, None)
     assert answer == {"data": [], "usage": {"prompt_tokens": 3, "total_tokens": 3}}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("value", NO_COUNTS, ids=lambda value: "missing" if value is MISSING else repr(value))
+@pytest.mark.parametrize("path", ["timings", "timings.prompt_n", "timings.prompt_ms"])
+async def test_report_of_a_filled_slot_is_bounded(path: str, value: object) -> None:
+    told = put({"timings": {"prompt_n": 2, "prompt_ms": 5.0}}, path, value)
+
+    async def ask(method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        return 200, json.dumps(told).encode()
+
+    filled = await Questions(URL, ask).fill_slot(0, [A, B, C])
+    assert 0 <= filled.ids <= 3
+    assert 0 <= filled.seconds < math.inf
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("value", NO_COUNTS, ids=lambda value: "missing" if value is MISSING else repr(value))
+@pytest.mark.parametrize("path", ["n_saved", "n_written", "timings.save_ms"])
+async def test_report_of_a_saved_slot_is_bounded_or_refused(path: str, value: object) -> None:
+    """A file of which it is not known what it holds is no use."""
+    told = put({"n_saved": 3, "n_written": 300, "timings": {"save_ms": 5.0}}, path, value)
+
+    async def ask(method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        return 200, json.dumps(told).encode()
+
+    refused = path != "timings.save_ms" or value is MISSING
+    with pytest.raises(EngineRefused, match=URL) if refused else nullcontext():
+        moved = await Questions(URL, ask).save_slot(0, "file")
+        assert (moved.ids, moved.size) == (3, 300)
+        assert 0 <= moved.seconds < math.inf

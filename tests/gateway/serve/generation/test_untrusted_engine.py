@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.engine.http.answers import EventReader
+from gateway.engine.http.event_reader import EventReader
 from gateway.engine.interface import GenerateRequest, GenerationEvent
 from gateway.engine.llama_cpp.completion_stream import CompletionStream
 from gateway.engine.vllm.generate_stream import GenerateStream
