@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges families faults fmt fuzz grammar-seeds help help-all lock mutants oauth-check oauth-install pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-approvals test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: advisories advisories-install agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges families faults fmt fuzz grammar-seeds help help-all lock mutants oauth-check oauth-install pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-approvals test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -218,6 +218,13 @@ bare-check: $(READY) ## type README's first commands on bare Debian trixie and b
 
 bare-check-install: ## install what bare-check uses from Debian's packages (root)
 	apt-get install --yes --no-install-recommends debootstrap iproute2 util-linux
+
+advisories: advisories-install ## look up known advisories for the packages of every lock: SERVICE=pypi, osv (needs the network)
+	@$(BIN)/python -m tests.advisories $(if $(SERVICE),--service $(SERVICE))
+
+advisories-install: $(READY) ## fetch pip-audit into .tools/advisories, at its locked version (downloads)
+	@$(UV) venv --quiet --allow-existing .tools/advisories/venv
+	@VIRTUAL_ENV=.tools/advisories/venv $(UV) pip sync --quiet --require-hashes --no-build tests/advisories/requirements.lock
 
 oauth-check: $(READY) ## sign in at a real authorization server to real MCP servers, and attack it: two minutes
 	@[ -x .tools/oauth/venv/bin/python -a -d .tools/oauth/node/node_modules ] || { echo "the servers are missing: make oauth-install"; exit 1; }

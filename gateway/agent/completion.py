@@ -13,6 +13,7 @@ from typing import Final
 from gateway.agent.context_advice import larger_context
 from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
+from gateway.agent.hidden_ids import hidden_ids
 from gateway.agent.history import check_length
 from gateway.agent.replay import replayed
 from gateway.agent.stop import StopFilter
@@ -135,6 +136,7 @@ class _Completion:
         self._most = most
         self._stop = StopFilter(options.stops)
         self._text = Detokenizer(prompt.ready.token_map) if options.text or options.stops else None
+        self._hidden = hidden_ids(prompt.ready.token_map, options.stops)
         self._hold = EndHold(prompt.ready.token_map.special_ids)
         self._ids: list[int] = []
         self._guessed = False
@@ -227,7 +229,7 @@ class _Completion:
         if self._options.ids:
             await self._emit(IdsGenerated(tuple(ids)))
         if self._text is not None:
-            await self._show(self._stop.feed(self._text.feed(ids)))
+            await self._show(self._stop.feed(self._text.feed([each for each in ids if each not in self._hidden])))
 
     async def _show(self, text: str) -> None:
         if text and self._options.text:

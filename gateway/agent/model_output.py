@@ -15,6 +15,7 @@ from gateway.agent.conversation import Conversation
 from gateway.agent.end_hold import EndHold
 from gateway.agent.events import AgentEvent, ContentSampled, IdsGenerated, TokenLogprob
 from gateway.agent.generation_options import GenerationOptions
+from gateway.agent.hidden_ids import hidden_ids
 from gateway.agent.memory import Call, LivedTurn
 from gateway.agent.memory.cut import cut_turn
 from gateway.agent.stop import StopFilter
@@ -23,7 +24,16 @@ from gateway.engine.left_behind import shared_prefix
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Sampled
 from gateway.proxy.tool_search import called
-from gateway.toolcalls import CallClosed, CallStarted, Content, Diagnostic, Event, Policy, Reasoning, parser_for
+from gateway.toolcalls import (
+    CallClosed,
+    CallStarted,
+    Content,
+    Diagnostic,
+    Event,
+    Policy,
+    Reasoning,
+    parser_for,
+)
 
 log = get_logger("agent")
 
@@ -36,6 +46,7 @@ class ModelOutput:
         self._options = options
         ready = conversation.ready
         self._call_ids = CallIds()
+        self._hidden = hidden_ids(ready.token_map, (*conversation.format.markers, *options.stops))
         self._parser = parser_for(
             conversation.format,
             ready.token_map,
@@ -46,6 +57,7 @@ class ModelOutput:
             policy=_policy(conversation, options),
             formed=options.hold is not None and options.hold.formed,
             new_id=self._call_ids.make,
+            hidden=self._hidden,
         )
         # The parser reads the begun text too, so that it reads what the model writes as its continuation; no events
         # are emitted for it.
@@ -241,7 +253,7 @@ class ModelOutput:
                 lived.calls.append(Call(call.id, *called(call.name, call.arguments)))
         ids: Sequence[int] | None = self.ids
         if cut:
-            ids = cut_turn(self.ids, content, told, conversation.ready.token_map)
+            ids = cut_turn(self.ids, content, told, conversation.ready.token_map, self._hidden)
             content = told
         turn = conversation.turn
         if turn.broken and self.calls and not cut:

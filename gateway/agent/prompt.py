@@ -15,6 +15,7 @@ from typing import Final
 from gateway.agent.call_ids import with_model_ids
 from gateway.agent.conversation import Conversation, Spliced, calls_of_turns
 from gateway.agent.definitions import Definitions
+from gateway.agent.hidden_ids import hidden_ids
 from gateway.agent.history import tool_definitions, with_preamble
 from gateway.agent.memory import Lived, LivedTurn, Miss, Recalled, Turn, retold
 from gateway.agent.sources import DefinitionsIn, spans_of_new, spans_of_rendering
@@ -53,13 +54,15 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
     taught, token_map = ready.tool_format.preamble, ready.token_map
     known: dict[int, Known] = {}
     messages: list[Message] = []
+    # As in the client's copy of a turn, which the template shows.
+    hidden = hidden_ids(token_map, fmt.markers)
     cut = any(turn.lived is not None and _is_cut_behind_calls(turn.lived.turn) for turn in turns)
     closing = await _closing(conversation) if cut else ""
     for number, turn in enumerate(turns):
         if turn.lived is None:
             messages.append(turn.message)
             continue
-        text = token_map.decode(turn.lived.ids)
+        text = token_map.decode(token_id for token_id in turn.lived.ids if token_id not in hidden)
         messages.append(_message(turn.lived, text, fmt, taught=taught))
         known[number] = _known(turn.lived, text, conversation, closing)
     messages = with_model_ids(messages, turns)

@@ -169,7 +169,7 @@ class GenerationEnd:
     slot: int | None = None
     """The slot in which it ran, as reported by the engine."""
     reported: bool = True
-    """Whether the engine reported the end; False: it did not stop after `max_tokens`, and the connection was closed."""
+    """Whether the engine reported the end and its timings; False: it sent the whole answer, but not that."""
     repaired: int = 0
     """Ids that the stream lost and that were recovered from the bytes."""
     ambiguous: int = 0

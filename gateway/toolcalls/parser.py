@@ -5,7 +5,7 @@ events (`calls`). Nothing that a model writes makes it raise. It holds back at m
 character, or a word; a region beyond its bound becomes content. For text without ids see `message`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.lookalikes import MAX_TRIED
@@ -163,6 +163,7 @@ def parser_for(
     text_wanted: bool = True,
     policy: Policy | None = None,
     formed: bool = False,
+    hidden: Container[int] = (),
 ) -> StreamParser:
     """Make the parser for one generation.
 
@@ -172,10 +173,10 @@ def parser_for(
     the ids of calls, by default `call_` and 24 hex digits. Without `text_wanted` no content and no reasoning is
     reported, calls need the format's markers, and while only a guarded marker matters, an id costs one look-up.
     `policy` says what becomes of faulty calls. `formed`: for a generation under `answer_grammar`, whose answer is text
-    from its first character on.
+    from its first character on. `hidden`: the ids of special tokens whose text is not shown.
     """
     found = {} if by_text else stand_ins(vocabulary, fmt.markers)
-    reader = TokenReader(vocabulary, dict(found.values()))
+    reader = TokenReader(vocabulary, dict(found.values()), hidden)
     calls = CallEvents(new_id or new_call_ids(), reader.take, policy)
     spelling = Spelling({marker: stand_in for marker, (_, stand_in) in found.items()})
     machine, cursor = machine_for(

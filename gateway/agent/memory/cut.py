@@ -4,17 +4,20 @@ The client was shown less than the model wrote, and often the cut lies inside a 
 and the rest of what was shown is tokenized. Pure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from leaf_sdk.vocab import TokenMap
 
 
-def cut_turn(ids: Sequence[int], content: str, told: str, token_map: TokenMap) -> list[int] | None:
+def cut_turn(
+    ids: Sequence[int], content: str, told: str, token_map: TokenMap, hidden: Container[int] = ()
+) -> list[int] | None:
     """Return the ids of a turn up to where its client saw it end; None where that place can't be determined.
 
-    `content`: the whole text of the turn; `told`: the beginning of it that was shown.
+    `content`: the whole text of the turn; `told`: the beginning of it that was shown; `hidden`: ids of which
+    neither has a text.
     """
-    pieces = [token_map.token_bytes(token_id) for token_id in ids]
+    pieces = [b"" if token_id in hidden else token_map.token_bytes(token_id) for token_id in ids]
     written, shown = b"".join(pieces), told.encode("utf-8", "replace")
     # The whole content is searched for, since what was shown may occur again after it.
     at = written.rfind(content.encode("utf-8", "replace"))

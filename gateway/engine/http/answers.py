@@ -1,58 +1,34 @@
 """What an engine answers, read without trust: JSON objects of bodies and event lines, errors in the engine's own words.
 
-An answer of an unexpected form is reported as the engine's fault (`expecting`). Sans-IO; which fields there are, the
-package of each engine knows.
+An answer of an unexpected form is reported as the engine's fault (`expecting`). What an engine only reports about its
+work is bounded to what is possible, and never costs the work itself. Sans-IO; which fields there are, the package of
+each engine knows.
 """
 
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
-from gateway.engine.interface import GenerationEnd, GenerationEvent
 from gateway.errors import EngineRefused, EngineStarting, EngineUnavailable, GrammarRefused
 
 EVENT_FIELDS: Final = (b"data", b"error")
 IDS: Final = 2**32
 """No vocabulary has more ids."""
+_SHORTEST: Final = 1e-3
+_LONGEST: Final = 1e10
+"""Milliseconds that a generation may take: a microsecond to four months. No logarithm of a probability is as large."""
 _SAID: Final = 1000
 """Characters of an engine's own words that are passed on."""
-_SLACK: Final = 16
-"""Messages that may arrive beyond the requested ids, so that a stream of messages without ids ends too."""
 
 _GRAMMAR: Final = re.compile(r"grammar|structur(?:al|ed)[ _](?:tag|output)", re.IGNORECASE)
 """Words in an engine's error that blame the grammar; for vLLM one that waits for a token is a structural tag."""
 
 MISREAD: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 """What reading an answer of an unexpected form raises."""
-
-
-class EventReader(ABC):
-    """Reads the lines of one stream of ids; each kind of engine has its own."""
-
-    def __init__(self, max_tokens: int) -> None:
-        """`max_tokens`: ids that were asked for."""
-        self._max_tokens = max_tokens
-        self._given: int = 0
-        self._messages = 0
-        self._max_messages = max_tokens + _SLACK
-
-    @property
-    def is_full(self) -> bool:
-        """Whether all ids that were asked for have arrived, so that only the engine's final message is missing."""
-        return self._given >= self._max_tokens
-
-    def cut(self) -> GenerationEnd:
-        """The end to report for a stream that is abandoned at this point."""
-        return GenerationEnd.unreported(self._given)
-
-    @abstractmethod
-    def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
-        """Yield the events of these lines, those before a fault first. Raises `EngineRefused`."""
 
 
 @contextmanager
@@ -153,6 +129,35 @@ def count_of(value: object, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{value!r:.40} is not an integer from {least} to {most}")
     return value
+
+
+def bounded(value: object, most: int) -> int:
+    """A count that an engine reports of its work, from 0 to `most`; 0 for anything that is not a count."""
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    return min(max(whole, 0), most) if type(whole) is int else 0
+
+
+def seconds_of(milliseconds: object) -> float:
+    """A time in seconds; 0, which counts as not reported, for what no clock shows."""
+    told = milliseconds if type(milliseconds) in (int, float) else 0
+    return cast("float", told) / 1000 if _SHORTEST <= cast("float", told) <= _LONGEST else 0.0
+
+
+def logprob_of(value: object) -> float | None:
+    """A log-probability; None if it is not reported, or is not one. That of a probability of 0 is null in JSON."""
+    if type(value) not in (int, float) or not -_LONGEST <= cast("float", value) <= _LONGEST:
+        return None
+    return min(float(cast("float", value)), 0.0)
+
+
+def table_of(value: object) -> dict[str, Any]:
+    """A JSON object; empty for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[object]:
+    """A JSON list; empty for anything else."""
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def text_of(value: object) -> str | None:

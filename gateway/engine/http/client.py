@@ -9,13 +9,14 @@ is checked against it before it is used, and after a connection has ended unexpe
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic
 
-from gateway.engine.http.answers import EVENT_FIELDS, EventReader, error_of_answer
+from gateway.engine.http.answers import EVENT_FIELDS, error_of_answer
 from gateway.engine.http.connections import Connections
+from gateway.engine.http.event_reader import EventReader
 from gateway.engine.http.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
 from gateway.engine.http.questions import Ask
 from gateway.engine.interface import (
@@ -146,18 +147,18 @@ class EngineClient(Engine, ABC):
     @asynccontextmanager
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
         """Generate, streamed. Leaving the context before the end stops the engine's work on it."""
-        sent = self._sent(request)
+        sent, asked = self._sent(request), monotonic()
         with self._errors():
             async with self._connections.streamed("POST", sent.path, sent.body, sent.headers) as answer:
                 if answer.status != 200:
                     raise error_of_answer(answer.status, await answer.body())
-                events = self._events(answer, sent.stream)
+                events = self._events(answer, sent.stream, asked)
                 try:
                     yield events
                 finally:
                     await events.aclose()
 
-    async def _events(self, answer: Answer, stream: EventReader) -> AsyncGenerator[GenerationEvent]:
+    async def _events(self, answer: Answer, stream: EventReader, asked: float) -> AsyncGenerator[GenerationEvent]:
         begun = heard = monotonic()
         first: float | None = None
         while lines := await (self._last_lines(answer) if stream.is_full else answer.lines()):
@@ -170,7 +171,7 @@ class EngineClient(Engine, ABC):
                         answer.saw_end()
                     else:
                         log.warning("the engine exceeded max_tokens, so the connection was closed", url=self.url)
-                    end = _timed(event, begun, first)
+                    end = _timed(event, asked, begun, first)
                     self._on_end(end.timings)
                     yield end
                     return
@@ -189,15 +190,14 @@ class EngineClient(Engine, ABC):
         raise EngineUnavailable(f"the engine at {self.url!r} stopped in the middle of its answer; try again")
 
     async def _last_lines(self, answer: Answer) -> list[bytes]:
-        """The lines after all ids that were asked for; none if the engine does not end its answer."""
-        try:
+        """The lines after the whole answer; none if the engine does not end it, or breaks off."""
+        # What is only an account of the answer must not cost it.
+        with suppress(TimeoutError, LinkLost, NoAnswer, StreamSilent, LineOverLimit):
             async with asyncio.timeout(_ACCOUNT_TIME):
                 # Comments, which keep a connection alive, are skipped.
                 while lines := await answer.lines():
                     if any(line.startswith(EVENT_FIELDS) for line in lines):
                         return lines
-        except TimeoutError:
-            pass
         return []
 
     async def _admit(self, connection: Connection, *, doubted: bool) -> None:
@@ -264,10 +264,11 @@ def transport_errors(url: str) -> Generator[None]:
         raise EngineRefused(f"the engine sent a line of more than {MAX_LINE} bytes", 502) from error
 
 
-def _timed(end: GenerationEnd, begun: float, first: float | None) -> GenerationEnd:
-    """The end with times by our clock, if the engine reports none."""
-    told = end.timings
-    if first is None or told.prompt_seconds or told.generate_seconds:
-        return end
-    seconds = replace(told, prompt_seconds=first - begun, generate_seconds=monotonic() - first)
-    return replace(end, timings=seconds)
+def _timed(end: GenerationEnd, asked: float, begun: float, first: float | None) -> GenerationEnd:
+    """The end with times by our clock, if the engine reports none, or longer ones than have passed."""
+    told, now = end.timings, monotonic()
+    prompt, generate = told.prompt_seconds, told.generate_seconds
+    if first is not None and not prompt and not generate:
+        prompt, generate = first - begun, now - first
+    most = now - asked
+    return replace(end, timings=replace(told, prompt_seconds=min(prompt, most), generate_seconds=min(generate, most)))

@@ -29,7 +29,9 @@ class JsonQuestions:
         """`POST /v1/embeddings` with ids; a server that was not started for embeddings refuses."""
         body: dict[str, Any] = {"input": [list(ids) for ids in inputs]}
         said = {"encoding_format": encoding_format, "dimensions": dimensions}
-        return await self._post("/v1/embeddings", {**body, **{key: value for key, value in said.items() if value}})
+        answer = await self._post("/v1/embeddings", {**body, **{key: value for key, value in said.items() if value}})
+        sent = sum(map(len, inputs))
+        return {**answer, "usage": {"prompt_tokens": sent, "total_tokens": sent}}
 
     async def _get(self, path: str) -> dict[str, Any]:
         return object_of(self._url, self._kind, path, *await self._ask("GET", path, b""))

@@ -35,8 +35,8 @@ class LlamaCpp(Questions, EngineClient):
 
         Args:
             url, api_key, idle_timeout, on_loss, on_end: see `EngineClient`.
-            token_map: the map by which lost ids are recovered, until `prove` finds one; without a map they are only
-                counted.
+            token_map: the map whose ids are accepted and by which lost ones are recovered, until `prove` finds one;
+                without a map they are only counted.
             keep_reasoning: see `Questions`.
         """
         EngineClient.__init__(
@@ -58,11 +58,5 @@ class LlamaCpp(Questions, EngineClient):
         return Questions(self.url, ask, keep_reasoning=self._keep_reasoning)
 
     def _sent(self, request: GenerateRequest) -> Sent:
-        stream = CompletionStream(
-            *(self.url, self._token_map),
-            max_tokens=request.max_tokens,
-            gather=request.gather,
-            logprobs=request.logprobs,
-            tops=request.top_logprobs if request.logprobs else 0,
-        )
+        stream = CompletionStream(self.url, self._token_map, request)
         return Sent("/completion", json.dumps(completion_body(request)).encode(), stream)

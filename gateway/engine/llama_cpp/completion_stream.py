@@ -7,9 +7,10 @@ events out, all those of one read at once.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gateway.engine.http.answers import IDS, MISREAD, EventReader, messages_of, misread
-from gateway.engine.interface import Generated, GenerationEnd, GenerationEvent
-from gateway.engine.llama_cpp.json import KIND, logprobs_of, read_end, repaired, tops_of
+from gateway.engine.http.answers import MISREAD, bounded, logprob_of, messages_of, misread
+from gateway.engine.http.event_reader import EventReader
+from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent
+from gateway.engine.llama_cpp.json import KIND, probabilities_of, slot_of, timings_of, tops_of
 from gateway.engine.llama_cpp.repair import IdRepair
 from gateway.errors import EngineRefused
 from leaf_sdk.vocab import TokenMap
@@ -18,41 +19,13 @@ from leaf_sdk.vocab import TokenMap
 class CompletionStream(EventReader):
     """Reads one stream."""
 
-    def __init__(
-        self,
-        url: str,
-        token_map: TokenMap | None,
-        *,
-        max_tokens: int,
-        gather: bool,
-        logprobs: bool = False,
-        tops: int = 0,
-    ) -> None:
-        """Read nothing yet.
-
-        Args:
-            url: the engine's, for errors.
-            token_map: the map by which lost ids are recovered; without one they are only counted.
-            max_tokens: ids that were asked for; reading stops there if the engine goes on.
-            gather: whether the ids of one read may be reported as one event.
-            logprobs: whether to report how probable the ids were.
-            tops: how many of the most probable ids to report at each place.
-        """
-        super().__init__(max_tokens)
-        self._url = url
+    def __init__(self, url: str, token_map: TokenMap | None, request: GenerateRequest) -> None:
+        """See `EventReader`. `token_map`: lost ids are recovered by it; without one they are only counted."""
+        super().__init__(url, token_map, request)
         self._repair = IdRepair(token_map) if token_map is not None else None
-        self._gather = gather
-        self._logprobs = logprobs
-        self._tops = tops
         self._counts = [0, 0, 0]
-        self._last: int | None = None
 
-    def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
-        """Yield the events of these lines, those before a fault first.
-
-        Raises:
-            EngineRefused: the engine reports an error, or its answer has an unexpected form.
-        """
+    def _read(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
         ids: list[int] = []
         logprobs: list[float | None] = []
         tops: list[tuple[tuple[int, float], ...]] = []
@@ -61,14 +34,15 @@ class CompletionStream(EventReader):
         try:
             for message in messages_of(lines):
                 new, doubtful = self._take(message)
+                self._given += len(new)
+                self._messages += 1
                 end = self._end(message) if message.get("stop") else None
                 ids += new
                 if self._logprobs:
-                    logprobs += logprobs_of(message, new)
-                    tops += tops_of(message, new, self._tops) if self._tops else ()
+                    told = probabilities_of(message, new)
+                    logprobs += [logprob_of(each.get("logprob")) for each in told]
+                    tops += self._tops(map(tops_of, told)) if self._most_tops else ()
                 guessed |= doubtful
-                self._given += len(new)
-                self._messages += 1
                 if self._given > self._max_tokens or self._messages > self._max_messages:
                     del ids[len(ids) - max(self._given - self._max_tokens, 0) :]
                     self._given = min(self._given, self._max_tokens)
@@ -90,15 +64,15 @@ class CompletionStream(EventReader):
 
     def _take(self, message: dict[str, Any]) -> tuple[Sequence[int], bool]:
         """The ids of a message, and whether any is a guess."""
-        ids: Sequence[int] | None = message.get("tokens")
-        for token_id in ids or ():
-            if type(token_id) is not int or not 0 <= token_id < IDS:
-                raise TypeError(f"{token_id!r:.40} is not a token id")
-        # The usual case. Calling `repaired` would cost as much as reading the JSON.
-        if ids and (self._repair is None or self._repair.follows(len(ids), message["tokens_predicted"])):
+        ids, predicted = self._ids(message.get("tokens")), message.get("tokens_predicted")
+        # The usual case. Calling `feed` would cost as much as reading the JSON.
+        if ids and (self._repair is None or self._repair.follows(len(ids), predicted)):
             self._last = ids[-1]
             return ids, False
-        fixed = repaired(message, self._repair)
+        if self._repair is None or (message.get("stop") and not ids):
+            return ids, False
+        text = message.get("content")
+        fixed = self._repair.feed(ids, text if isinstance(text, str) else "", bounded(predicted, self._max_tokens))
         counts = self._counts
         self._counts = [counts[0] + fixed.found, counts[1] + fixed.guessed, counts[2] + fixed.missed]
         if fixed.ids:
@@ -106,6 +80,16 @@ class CompletionStream(EventReader):
         return fixed.ids, fixed.guessed or fixed.missed > 0
 
     def _end(self, message: dict[str, Any]) -> GenerationEnd:
+        found, guessed, missed = self._counts
         if self._repair is not None:
-            self._counts[2] += self._repair.missing(int(message["tokens_predicted"]))
-        return read_end(message, self._last, self._counts)
+            missed += self._repair.missing(bounded(message.get("tokens_predicted"), self._max_tokens))
+        ended = message.get("stop_type") == "eos"
+        return GenerationEnd(
+            reason="stop" if ended else "length",
+            ended_by=self._last if ended else None,
+            timings=timings_of(message, self._prompt, self._given, self._max_tokens),
+            slot=slot_of(message),
+            repaired=found,
+            ambiguous=guessed,
+            missed=min(missed, max(self._max_tokens - self._given, 0)),
+        )

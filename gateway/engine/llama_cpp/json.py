@@ -1,21 +1,17 @@
 """The JSON of a llama.cpp server, read and written.
 
-Turns our requests into bodies, and answers into facts and ends; `http/answers.py` reads errors. It sends nothing.
+Turns our requests into bodies, and answers into facts and figures; `http/answers.py` reads errors. It sends nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from gateway.engine.http.answers import IDS, count_of, model_name, text_of
-from gateway.engine.interface import EngineFacts, GenerateRequest, GenerationEnd, Sampling, Timings
-from gateway.engine.llama_cpp.repair import IdRepair, Repaired
+from gateway.engine.http.answers import bounded, count_of, list_of, model_name, seconds_of, table_of, text_of
+from gateway.engine.interface import EngineFacts, GenerateRequest, Sampling, Timings
 
 _SLOTS: Final = 4096
 """Most slots of one engine: a larger number is not believed."""
 _CONTEXT: Final = 2**31
-_SHORTEST: Final = 1e-3
-_LONGEST: Final = 1e10
-"""Milliseconds that a generation may take: a microsecond to four months."""
 KIND: Final = "llama.cpp"
 _TOKEN_TRIGGER = 0
 """llama.cpp's number for a trigger that is a token (`common_grammar_trigger_type`); an unknown number crashes its
@@ -84,62 +80,43 @@ def _sampling(sampling: Sampling) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def repaired(message: dict[str, Any], repair: IdRepair | None) -> Repaired:
-    """The ids of one stream message, including those that it lost, if there is a map by which to recover them."""
-    if message.get("stop") and not message.get("tokens"):
-        return Repaired(())
-    ids: list[int] = message.get("tokens") or []
-    if repair is None:
-        return Repaired(tuple(ids))
-    return repair.feed(ids, str(message.get("content") or ""), int(message["tokens_predicted"]))
-
-
-def logprobs_of(message: dict[str, Any], ids: Sequence[int]) -> list[float | None]:
-    """The log-probabilities of the ids of one stream message; None for ids that the message lost."""
-    found: list[float | None] = [None] * len(ids)
-    told: list[dict[str, Any]] = message.get("completion_probabilities") or []
+def probabilities_of(message: dict[str, Any], ids: Sequence[int]) -> list[dict[str, Any]]:
+    """What one stream message says about the probability of each of its ids; empty for ids that the message lost."""
+    found: list[dict[str, Any]] = [{} for _ in ids]
+    told = list_of(message.get("completion_probabilities"))
     for place, each in zip(range(len(ids) - 1, -1, -1), reversed(told), strict=False):
-        if each["id"] != ids[place]:
+        entry = table_of(each)
+        if entry.get("id") != ids[place]:
             break
-        # The logarithm of a probability of 0 is null in JSON.
-        found[place] = None if each["logprob"] is None else float(each["logprob"])
+        found[place] = entry
     return found
 
 
-def tops_of(message: dict[str, Any], ids: Sequence[int], most: int) -> list[tuple[tuple[int, float], ...]]:
-    """The most probable ids at the places of the ids of one stream message; empty for ids that the message lost."""
-    found: list[tuple[tuple[int, float], ...]] = [()] * len(ids)
-    told: list[dict[str, Any]] = message.get("completion_probabilities") or []
-    for place, each in zip(range(len(ids) - 1, -1, -1), reversed(told), strict=False):
-        if each["id"] != ids[place]:
-            break
-        tops = [(int(top["id"]), top["logprob"]) for top in each.get("top_logprobs") or ()]
-        found[place] = tuple((token_id, float(logprob)) for token_id, logprob in tops if logprob is not None)[:most]
-    return found
+def tops_of(entry: dict[str, Any]) -> Iterator[tuple[object, object]]:
+    """The ids and log-probabilities of the alternatives at one place, as the engine reports them."""
+    for each in map(table_of, list_of(entry.get("top_logprobs"))):
+        yield each.get("id"), each.get("logprob")
 
 
-def _seconds(milliseconds: Any) -> float:
-    """A time in seconds; 0, which counts as not reported, for what no clock shows."""
-    told = float(milliseconds or 0)
-    return told / 1000 if _SHORTEST <= told <= _LONGEST else 0.0
+def slot_of(message: dict[str, Any]) -> int | None:
+    """The slot in which a generation ran; None if that is not reported."""
+    slot = message.get("id_slot")
+    return slot if type(slot) is int and 0 <= slot < _SLOTS else None
 
 
-def read_end(message: dict[str, Any], last: int | None, counts: list[int]) -> GenerationEnd:
-    """The end in the final message. `last`: the last id before it; `counts`: ids repaired, ambiguous and missed."""
-    timings: dict[str, Any] = message.get("timings") or {}
-    ended = message.get("stop_type") == "eos"
-    return GenerationEnd(
-        reason="stop" if ended else "length",
-        ended_by=last if ended else None,
-        timings=Timings(
-            prompt_n=int(timings.get("prompt_n") or 0),
-            cache_n=int(timings.get("cache_n") or 0),
-            generated_n=min(max(int(message["tokens_predicted"]), 0), IDS),
-            prompt_seconds=_seconds(timings.get("prompt_ms")),
-            generate_seconds=_seconds(timings.get("predicted_ms")),
-        ),
-        slot=message.get("id_slot"),
-        repaired=counts[0],
-        ambiguous=counts[1],
-        missed=counts[2],
-    )
+def timings_of(message: dict[str, Any], prompt: int, generated: int, most: int) -> Timings:
+    """The timings in the final message.
+
+    Args:
+        message: the message.
+        prompt, generated: ids that were sent, and that arrived.
+        most: ids that were asked for: more than arrived were generated if the stream lost some.
+    """
+    told = table_of(message.get("timings"))
+    return Timings(
+        prompt_n=bounded(told.get("prompt_n"), prompt),
+        cache_n=bounded(told.get("cache_n"), prompt),
+        generated_n=max(bounded(message.get("tokens_predicted"), most), generated),
+        prompt_seconds=seconds_of(told.get("prompt_ms")),
+        generate_seconds=seconds_of(told.get("predicted_ms")),
+    ).within(prompt)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from gateway.engine.http.answers import error_of_answer, expecting
+from gateway.engine.http.answers import IDS, bounded, count_of, error_of_answer, expecting, seconds_of, table_of
 from gateway.engine.http.questions import Ask, JsonQuestions
 from gateway.engine.interface import EngineFacts, Filled, Message, Moved, Options
 from gateway.engine.llama_cpp.json import KIND, read_facts
@@ -17,6 +17,8 @@ from gateway.errors import EngineRefused
 
 _BETWEEN: Final = -1
 """What stands between two texts in a list of them: no token has this id."""
+_FILE: Final = 2**50
+"""Most bytes of a slot file: a larger number is not believed."""
 
 
 class Questions(JsonQuestions):
@@ -57,7 +59,7 @@ class Questions(JsonQuestions):
     async def _tokens(self, content: str | list[str | int], *, specials: bool) -> list[int]:
         answer = await self._post("/tokenize", {"content": content, "add_special": False, "parse_special": specials})
         with expecting(self._url, KIND):
-            return [int(token) for token in answer["tokens"]]
+            return [count_of(token, _BETWEEN, IDS - 1) for token in answer["tokens"]]
 
     async def apply_template(
         self,
@@ -100,15 +102,13 @@ class Questions(JsonQuestions):
         """`POST /slots/{id}?action=save`: write what a slot at rest holds to a file in the server's directory."""
         answer = await self._post(f"/slots/{slot}?action=save", {"filename": name})
         with expecting(self._url, KIND):
-            return Moved(int(answer["n_saved"]), int(answer["n_written"]), float(answer["timings"]["save_ms"]) / 1000)
+            return _moved(answer["n_saved"], answer["n_written"], answer["timings"]["save_ms"])
 
     async def restore_slot(self, slot: int, name: str) -> Moved:
         """`POST /slots/{id}?action=restore`. The server checks nothing; if it refuses a file, the slot is empty."""
         answer = await self._post(f"/slots/{slot}?action=restore", {"filename": name})
         with expecting(self._url, KIND):
-            return Moved(
-                int(answer["n_restored"]), int(answer["n_read"]), float(answer["timings"]["restore_ms"]) / 1000
-            )
+            return _moved(answer["n_restored"], answer["n_read"], answer["timings"]["restore_ms"])
 
     async def erase_slot(self, slot: int) -> None:
         """`POST /slots/{id}?action=erase`: forget what a slot at rest holds."""
@@ -120,9 +120,8 @@ class Questions(JsonQuestions):
         Returns how many of them had to be processed, and the time.
         """
         body = {"prompt": list(ids), "id_slot": slot, "n_predict": 0, "cache_prompt": True}
-        answer = await self._post("/completion", body)
-        with expecting(self._url, KIND):
-            return Filled(int(answer["timings"]["prompt_n"]), float(answer["timings"]["prompt_ms"]) / 1000)
+        told = table_of((await self._post("/completion", body)).get("timings"))
+        return Filled(bounded(told.get("prompt_n"), len(ids)), seconds_of(told.get("prompt_ms")))
 
     async def _slots(self) -> list[dict[str, Any]]:
         status, body = await self._ask("GET", "/slots", b"")
@@ -130,3 +129,7 @@ class Questions(JsonQuestions):
             raise error_of_answer(status, body)
         with expecting(self._url, KIND):
             return cast("list[dict[str, Any]]", json.loads(body))
+
+
+def _moved(ids: object, size: object, milliseconds: object) -> Moved:
+    return Moved(count_of(ids, 0, IDS), count_of(size, 0, _FILE), seconds_of(milliseconds))

@@ -44,19 +44,21 @@ class IdRepair:
     def feed(self, ids: Sequence[int], text: str, predicted: int) -> Repaired:
         """Complete one message.
 
-        `ids`: those in the message; `text`: its `content`; `predicted`: the engine's count of all ids so far.
+        `ids`: those in the message; `text`: its `content`; `predicted`: the engine's count of all ids so far, which
+        is not believed if it is less than have arrived.
         """
-        lost = predicted - self._received - len(ids)
-        self._received = predicted
-        if lost <= 0 or not ids:
-            return Repaired(tuple(ids), missed=max(lost, 0))
+        arrived = self._received + len(ids)
+        lost = max(predicted - arrived, 0)
+        self._received = arrived + lost
+        if not lost or not ids:
+            return Repaired(tuple(ids), missed=lost)
         return self._complete(ids, text, lost)
 
-    def follows(self, count: int, predicted: int) -> bool:
+    def follows(self, count: int, predicted: object) -> bool:
         """Whether a message of `count` ids lost none. If so, it is counted, and need not be fed."""
-        if count != predicted - self._received:
+        if predicted != self._received + count:
             return False
-        self._received = predicted
+        self._received += count
         return True
 
     def missing(self, predicted: int) -> int:
@@ -66,6 +68,9 @@ class IdRepair:
     def _complete(self, ids: Sequence[int], text: str, lost: int) -> Repaired:
         tail = b"".join(self._visible(i) for i in ids)
         whole = text.encode()
+        if not 0 < len(whole) - len(tail) <= lost * _LONGEST_PIECE:
+            # The engine has counted wrong: nothing in the text is from a lost id, or more than such ids can have.
+            return Repaired(tuple(ids), missed=lost)
         if not whole.endswith(tail):
             return Repaired(tuple(self._map.encode(text)), missed=lost)
         splits: list[tuple[int, ...]] = []
@@ -81,9 +86,7 @@ class IdRepair:
 
     def _visible(self, token_id: int) -> bytes:
         """The bytes of an id as the server's text shows them: it leaves control tokens out."""
-        if not self._map.has_id(token_id) or token_id in self._map.special_ids:
-            return b""
-        return self._map.token_bytes(token_id)
+        return b"" if token_id in self._map.special_ids else self._map.token_bytes(token_id)
 
     def _splits(self, data: bytes, count: int, start: int = 0) -> Iterator[tuple[int, ...]]:
         """Every split of `data[start:]` into `count` tokens whose cuts lie inside characters, longest first."""

@@ -88,14 +88,7 @@ class Vllm(Questions, EngineClient):
         )
 
     def _sent(self, request: GenerateRequest) -> Sent:
-        stream = GenerateStream(
-            *(self.url, self._token_map),
-            prompt=len(request.prompt),
-            max_tokens=request.max_tokens,
-            gather=request.gather,
-            logprobs=request.logprobs,
-            tops=request.top_logprobs if request.logprobs else 0,
-        )
+        stream = GenerateStream(self.url, self._token_map, request)
         headers = {SESSION_HEADER: request.session.hex()} if request.session else {}
         path, body = (IDS_PATH, ids_body) if self._takes_ids else (COMPLETIONS_PATH, completion_body)
         return Sent(path, json.dumps(body(request, self._served)).encode(), stream, headers)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.engine.http.answers import count_of, model_name, text_of
+from gateway.engine.http.answers import count_of, list_of, logprob_of, model_name, table_of, text_of
 from gateway.engine.interface import Capabilities, EngineFacts, GenerateRequest, Sampling
 from gateway.engine.vllm.structural_tag import structured_outputs
 from gateway.errors import EngineUnavailable
@@ -28,6 +28,8 @@ _NAME: Final = 100
 _NAMES: Final = 20
 """Most characters of a name, and most names, in an error."""
 _CONTEXT: Final = 2**31
+_DIGITS: Final = 10
+"""Most digits of an id."""
 _BLOCK: Final = 128
 """Ids of a block if the server does not report it: the largest usual size."""
 _BLOCK_SIZE: Final = re.compile(r'^vllm:cache_config_info\{[^}\n]*\bblock_size="(\d{1,6})"', re.MULTILINE)
@@ -140,26 +142,35 @@ def _sampling(sampling: Sampling) -> dict[str, Any]:
 
 def logprobs_of(choice: dict[str, Any], ids: Sequence[int]) -> list[float | None]:
     """The log-probabilities of the ids of one message, from either endpoint."""
-    told: dict[str, Any] = choice.get("logprobs") or {}
+    told = table_of(choice.get("logprobs"))
     if "token_logprobs" in told:
-        return [None if each is None else float(each) for each in told["token_logprobs"]][: len(ids)]
-    content: list[dict[str, Any]] = told.get("content") or []
-    found = {place: float(each["logprob"]) for place, each in enumerate(content) if each["token_id"] == ids[place]}
-    return [found.get(place) for place in range(len(ids))]
-
-
-def tops_of(choice: dict[str, Any], ids: Sequence[int], most: int) -> list[tuple[tuple[int, float], ...]]:
-    """The most probable ids at the places of a message's ids. The server adds the sampled id, even if less probable."""
-    told: dict[str, Any] = choice.get("logprobs") or {}
-    places: list[list[tuple[int, float]]] = []
-    if "top_logprobs" in told:
-        by_name: list[dict[str, float] | None] = told["top_logprobs"]
-        places = [
-            [(int(name.removeprefix("token_id:")), float(logprob)) for name, logprob in (each or {}).items()]
-            for each in by_name
-        ]
+        values: list[object] = list_of(told["token_logprobs"])
     else:
-        content: list[dict[str, Any]] = told.get("content") or []
-        places = [[(int(t["token_id"]), float(t["logprob"])) for t in each["top_logprobs"]] for each in content]
+        entries = [*map(table_of, list_of(told.get("content")))]
+        values = [
+            each.get("logprob") if each.get("token_id") == token_id else None
+            for each, token_id in zip(entries, ids, strict=False)
+        ]
+    found = [logprob_of(value) for value in values[: len(ids)]]
+    return found + [None] * (len(ids) - len(found))
+
+
+def tops_of(choice: dict[str, Any], ids: Sequence[int]) -> list[list[tuple[object, object]]]:
+    """The ids and log-probabilities of the alternatives at each place of a message's ids, as they are reported."""
+    told = table_of(choice.get("logprobs"))
+    places: list[list[tuple[object, object]]] = []
+    if "top_logprobs" in told:
+        by_name = map(table_of, list_of(told["top_logprobs"]))
+        places = [[(_named_id(name), logprob) for name, logprob in each.items()] for each in by_name]
+    else:
+        entries = map(table_of, list_of(told.get("content")))
+        tops = ([*map(table_of, list_of(each.get("top_logprobs")))] for each in entries)
+        places = [[(top.get("token_id"), top.get("logprob")) for top in each] for each in tops]
     places += [[] for _ in range(len(ids) - len(places))]
-    return [tuple(sorted(each, key=lambda top: -top[1])[:most]) for each in places[: len(ids)]]
+    return places[: len(ids)]
+
+
+def _named_id(name: str) -> int | None:
+    """The id in a name such as `token_id:7`."""
+    digits = name.removeprefix("token_id:")
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 from pydantic_core import to_json
@@ -19,6 +20,8 @@ _STREAM_HEADERS: Final = [
 ]
 _AGAIN: Final = frozenset({503, 529})
 """Statuses that ask the client to try again later (529 is Anthropic's)."""
+_json: Final = partial(to_json, inf_nan_mode="null")
+"""An engine's vectors may hold numbers that JSON does not have."""
 
 
 class Reply(Protocol):
@@ -53,7 +56,7 @@ class ApiForm:
     """Bytes that end a stream, after all chunks."""
     ping: Chunk | None = None
     """Event that a silent stream sends to show that it is alive; None where the API has none."""
-    write: Callable[[Chunk], bytes] = to_json
+    write: Callable[[Chunk], bytes] = _json
     """Returns the JSON of a whole answer."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers of every answer."""

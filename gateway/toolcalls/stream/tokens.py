@@ -7,7 +7,7 @@ that a region can name its ids. Holds back an unfinished character. Knows nothin
 
 import codecs
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Protocol
 
 _REPLACEMENT = "�".encode()
@@ -47,9 +47,11 @@ def _spells(vocabulary: Vocabulary, token_id: int, marker: str) -> bool:
 class TokenReader:
     """Decodes one stream of ids. Offsets count characters of the text that it returned; a stand-in counts as one."""
 
-    def __init__(self, vocabulary: Vocabulary, guards: Mapping[int, str]) -> None:
+    def __init__(self, vocabulary: Vocabulary, guards: Mapping[int, str], hidden: Container[int] = ()) -> None:
+        """`guards`: stand-ins by the ids of markers; `hidden`: ids of special tokens whose text is not shown."""
         self._bytes_of = vocabulary.token_bytes
         self._guards = guards
+        self._hidden = hidden
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._between = True
         """Whether the text so far ends with a whole character."""
@@ -89,7 +91,9 @@ class TokenReader:
 
     def _read(self, token_id: int) -> str:
         if token_id in self._guards:
-            return self._read_guard(token_id)
+            return self._read_special(token_id, self._guards[token_id])
+        if token_id in self._hidden:
+            return self._read_special(token_id, "")
         try:
             data = self._bytes_of(token_id)
         except KeyError:
@@ -102,14 +106,14 @@ class TokenReader:
         self._pieces.append((token_id, start, self._offset))
         return text
 
-    def _read_guard(self, token_id: int) -> str:
+    def _read_special(self, token_id: int, text: str) -> str:
         # A character that a special token interrupts was never finished.
         broken = self._decoder.decode(b"", final=True)
         self._between = True
         start = self._offset + len(broken)
-        self._offset = start + 1
+        self._offset = start + len(text)
         self._pieces.append((token_id, start, self._offset))
-        return broken + self._guards[token_id]
+        return broken + text
 
     def _decode(self, data: bytes) -> str:
         text = self._decoder.decode(data)

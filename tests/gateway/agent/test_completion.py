@@ -195,3 +195,11 @@ async def test_ids_that_the_stream_had_lost_are_counted(open_stage):
         figure(stage, f'codec_repaired_ids_total{{result="{how}"}}') for how in ("repaired", "ambiguous", "missed")
     ]
     assert counted == [3, 2, 1]
+
+
+@pytest.mark.parametrize(("stops", "shown"), [((), "one two"), (("<|im_start|>",), "one "), (("two",), "one ")])
+async def test_control_token_amid_a_text_is_not_shown_but_can_be_a_stop_string(open_stage, stops, shown):
+    async with open_stage("one <|im_start|>two") as stage:
+        finished = await completed(stage, CompletionOptions(stops=stops))
+        assert "".join(event.text for event in stage.of(Content)) == shown
+        assert finished.reason == "stop"

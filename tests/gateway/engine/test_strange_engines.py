@@ -12,11 +12,11 @@ import pytest
 from anyio.abc import SocketStream
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.interface import GenerateRequest
+from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd
 from gateway.engine.readiness import EngineRoute, ReadyEngine
 from gateway.errors import EngineError, EngineUnavailable
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
-from tests.gateway.engine.engines import FakeEngine, Watch, address_of
+from tests.gateway.engine.engines import HEAD, FakeEngine, Watch, address_of
 
 pytestmark = pytest.mark.anyio
 
@@ -298,3 +298,44 @@ async def test_engine_is_lost_only_if_the_longest_of_several_health_checks_finds
     async with address_of(hung) as address, routed(address.url, map_file, watch):
         # Up, lost, and up again.
         await watch.until(3)
+
+
+@dataclass
+class BreakingEngine(FakeEngine):
+    """Sends a whole answer, and then something that is not the account of it."""
+
+    then: bytes = b""
+
+    async def serve(self, stream: SocketStream) -> None:
+        await super().serve(_Breaking(stream, self))  # type: ignore[arg-type]
+
+
+class _Breaking(_Altered[BreakingEngine]):
+    async def send(self, data: bytes) -> None:
+        if self._engine.asked[-1][1] != "/completion":
+            await self._stream.send(data)
+            return
+        head = HEAD.format(kind="text/event-stream") + "transfer-encoding: chunked\r\n\r\n"
+        await self._stream.send(head.encode())
+        event = b'data: {"content": "a", "tokens": [5], "stop": false, "tokens_predicted": 1}\n\n'
+        for part in (event, self._engine.then):
+            await self._stream.send(b"%x\r\n%s\r\n" % (len(part), part) if part else b"")
+
+
+@pytest.mark.parametrize(
+    "then",
+    [b"", b"x" * (2 << 20), b"data: {\n\n", b'data: {"error": {"message": "no"}}\n\n'],
+    ids=["nothing", "endless line", "half a message", "error"],
+)
+async def test_fault_after_all_ids_costs_no_answer(map_file: Path, then: bytes) -> None:
+    engine = BreakingEngine(TINY, then=then)
+    with anyio.fail_after(30):
+        async with (
+            address_of(engine) as address,
+            routed(address.url, map_file, Watch()) as route,
+            route.ready().engine.generate(GenerateRequest([1], 0, 1)) as events,
+        ):
+            *given, end = [event async for event in events]
+    assert given == [Generated((5,))]
+    assert isinstance(end, GenerationEnd)
+    assert (end.reason, end.reported) == ("length", False)

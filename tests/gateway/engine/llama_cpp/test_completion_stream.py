@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from gateway.engine.interface import Generated, GenerationEnd
+from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd
 from gateway.engine.llama_cpp.completion_stream import CompletionStream
 from gateway.errors import EngineRefused
 from leaf_sdk.testing import tiny_map
+from leaf_sdk.vocab import TokenMap
 
 TINY = tiny_map()
 LAST = {"content": "", "tokens": [], "stop": True, "tokens_predicted": 3, "stop_type": "limit", "timings": {}}
@@ -29,7 +30,7 @@ def ids_of(text: str) -> list[int]:
 
 
 def fed(lines: list[bytes], *, gather: bool) -> list[object]:
-    return list(CompletionStream("http://engine", TINY, max_tokens=64, gather=gather).feed(lines))
+    return list(stream_of(64, gather=gather).feed(lines))
 
 
 def test_ids_of_one_read_are_one_event_where_they_may_be_gathered_and_one_each_where_not():
@@ -47,7 +48,7 @@ def test_ids_of_one_read_are_one_event_where_they_may_be_gathered_and_one_each_w
 
 def test_ids_come_over_several_reads_and_the_end_knows_the_last_of_them():
     a, b, c = ids_of("one two three")
-    stream = CompletionStream("http://engine", TINY, max_tokens=64, gather=True)
+    stream = stream_of(64, gather=True)
     assert list(stream.feed([event(a, 1)])) == [Generated((a,))]
     assert list(stream.feed([b"", b": keep-alive"])) == []
     *ids, end = stream.feed([event(b, 2), event(c, 3), line({**LAST, "stop_type": "eos"})])
@@ -64,14 +65,12 @@ def test_ids_come_over_several_reads_and_the_end_knows_the_last_of_them():
         (b"data: 7", "not a JSON object"),
         (line({"error": {"message": "out of memory"}}), "out of memory"),
         (b'error: {"message": "old servers say it so"}', "old servers"),
-        (line({"content": "x", "tokens": [1], "stop": False}), "did not answer like llama"),
+        (line({"content": "x", "tokens": 7, "stop": False}), "sent 7 where token ids were expected"),
     ],
 )
 def test_ids_before_a_fault_are_given_before_it_is_raised(gather, fault, words):
     a, b, _ = ids_of("one two three")
-    events = CompletionStream("http://engine", TINY, max_tokens=64, gather=gather).feed(
-        [event(a, 1), event(b, 2), fault]
-    )
+    events = stream_of(64, gather=gather).feed([event(a, 1), event(b, 2), fault])
     given: list[int] = []
     while len(given) < 2:
         given += next(events).ids
@@ -104,16 +103,16 @@ def test_ids_that_the_stream_lost_are_found_and_counted_in_gathered_events_too()
 def test_engine_whose_ids_are_no_numbers_is_named(strange: object, repaired: bool):
     first = ids_of("one two three")[0]
     bad = line({"content": "", "tokens": [strange], "stop": False, "tokens_predicted": 2})
-    stream = CompletionStream("http://engine", TINY if repaired else None, max_tokens=64, gather=True)
-    words = r"'http://engine' did not answer like llama\.cpp.*not a token id"
+    stream = stream_of(64, TINY if repaired else None, gather=True)
+    words = r"the engine at 'http://engine' sent .*, which is not an id of the token map"
 
     assert list(stream.feed([event(first, 1)])) == [Generated((first,))]
     with pytest.raises(EngineRefused, match=words):
         list(stream.feed([bad]))
 
 
-def stream_of(most: int, *, gather: bool = False) -> CompletionStream:
-    return CompletionStream("http://engine", TINY, max_tokens=most, gather=gather)
+def stream_of(most: int, token_map: TokenMap | None = TINY, *, gather: bool = False) -> CompletionStream:
+    return CompletionStream("http://engine", token_map, GenerateRequest([1], None, most, gather=gather))
 
 
 @pytest.mark.parametrize("gather", [True, False])

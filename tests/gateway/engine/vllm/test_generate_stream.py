@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.engine.http.answers import error_of_answer
-from gateway.engine.interface import Generated, GenerationEnd, GenerationEvent
+from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent
 from gateway.engine.vllm.generate_stream import GenerateStream
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 from leaf_sdk.testing import tiny_map
@@ -16,7 +16,7 @@ DONE = b"data: [DONE]"
 
 
 def stream(most: int = 4, *, gather: bool = False) -> GenerateStream:
-    return GenerateStream("http://engine", TINY, prompt=10, max_tokens=most, gather=gather)
+    return GenerateStream("http://engine", TINY, GenerateRequest(range(10), None, most, gather=gather))
 
 
 def line(message: object) -> bytes:
@@ -84,23 +84,21 @@ def test_more_cached_ids_than_the_prompt_has_are_not_believed() -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ((ids(1), ids(10**6)), "the id 1000000, which the map does not have"),
+        ((ids(1), ids(10**6)), "'http://engine' sent 1000000, which is not an id of the token map"),
         ((ids(1), ids(2, 3, 4, 5)), "more than the 4 ids"),
-        ((ids(1), ids(2, reason="stop"), ids(3)), "more ids after the end"),
         ((ids(1), DONE), "without giving a reason"),
-        ((ids(1), ids(2, reason="tool_calls"), DONE), "an unknown reason: 'tool_calls'"),
+        ((ids(1), ids(2, reason="error"), DONE), "failed in the middle of its answer"),
         ((ids(1), ids(2, reason="abort"), DONE), "aborted the request"),
-        ((ids(1), ids("2")), "not a token id"),
-        ((ids(1), ids(-2)), "not a token id"),
-        ((ids(1), ids(True)), "not a token id"),
-        ((ids(1), ids(2.0)), "not a token id"),
+        ((ids(1), ids("2")), "not an id of the token map"),
+        ((ids(1), ids(-2)), "not an id of the token map"),
+        ((ids(1), ids(True)), "not an id of the token map"),
+        ((ids(1), ids(2.0)), "not an id of the token map"),
         ((ids(1), line({"choices": [{}, {}]})), "did not answer like vLLM"),
         ((ids(1), line({"choices": 7})), "did not answer like vLLM"),
         ((ids(1), line({})), "did not answer like vLLM"),
         ((ids(1), line([])), "not a JSON object"),
         ((ids(1), b"data: {"), "not JSON"),
         ((ids(1), line({"error": {"message": "out of memory", "code": 500}})), "out of memory"),
-        ((ids(1), ids(2, reason="stop"), line({"choices": [], "usage": 7}), DONE), "did not answer like vLLM"),
     ],
 )
 def test_fault_has_a_name_and_what_came_before_it_stands(lines: tuple[bytes, ...], words: str) -> None:
@@ -109,6 +107,22 @@ def test_fault_has_a_name_and_what_came_before_it_stands(lines: tuple[bytes, ...
     assert words in error.message
     assert given[0] == Generated((1,))
     assert not any(isinstance(event, GenerationEnd) for event in given)
+
+
+def test_nothing_after_the_end_of_the_answer_counts_but_its_account() -> None:
+    generated, end = read(ids(1, reason="stop"), ids(3), line({"choices": 7}), usage(), b"data: {", DONE)
+
+    assert generated == Generated((1,))
+    assert isinstance(end, GenerationEnd)
+    assert (end.ended_by, end.timings.cache_n) == (1, 8)
+
+
+def test_stream_that_breaks_off_after_the_end_of_the_answer_has_ended() -> None:
+    reader = stream()
+    list(reader.feed([ids(1, 2, reason="stop")]))
+
+    assert reader.is_full
+    assert (reader.cut().reason, reader.cut().ended_by) == ("stop", 2)
 
 
 def test_messages_without_ids_have_a_bound() -> None:
