@@ -5,14 +5,14 @@ frames text (`mutes`) is dropped, and the passage continues.
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.until import text_without
 from gateway.toolcalls.nodes.combinators import Seq, maybe, pick
-from gateway.toolcalls.nodes.lookalikes import OPENERS, read_lookalike
+from gateway.toolcalls.nodes.lookalikes import MAX_TRIED, OPENERS, read_lookalike
 from gateway.toolcalls.nodes.readers import MAX_WORD, Marker, Node, Reasoned, Space, Steps, Until, read_space
-from gateway.toolcalls.nodes.regions import Region
+from gateway.toolcalls.nodes.regions import Bare, Region
 from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor
 
 
@@ -43,6 +43,7 @@ class Passage:
             (at.spelling.spell(lead + stop), lead, stop) for lead in dict.fromkeys((self.lead, "")) for stop in stops
         ]
         guarded = all(map(at.spelling.guarded, stops))
+        tries = MAX_TRIED
         while True:
             if bare and not at.lookalikes:
                 # What would begin a call is text like any other from here on.
@@ -66,6 +67,15 @@ class Passage:
                     yield from Space().run(at)
                     return True
                 yield from self._part(at, stops)
+            else:
+                tries -= isinstance(self._region(stop), Bare)
+            if not tries:
+                return (yield from self._without_bare(at).run(at))
+
+    def _without_bare(self, at: Cursor) -> "Passage":
+        """As for `lookalikes`: text with so many beginnings of calls that are none is an answer."""
+        at.lookalikes = 0
+        return replace(self, regions=tuple(region for region in self.regions if not isinstance(region, Bare)))
 
     def _lookalike(self, lead: str, at: Cursor) -> Generator[None, None, None]:
         """Read a call without markers, if one begins here; stray markers of calls may follow it."""

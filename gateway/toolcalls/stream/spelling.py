@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+_NOTHING = "(?!)"
+
 
 class Delimiters:
     """Finds the first of several texts, or the place from which one of them may still come."""
@@ -18,8 +20,8 @@ class Delimiters:
         starts = {text[:length] for text in texts for length in range(1, len(text))} - self._texts
         wholes = [re.escape(text) for text in _longest_first(self._texts)]
         partial = [re.escape(start) + r"\Z" for start in _longest_first(starts)]
-        self._whole = re.compile("|".join(wholes))
-        self._either = re.compile("|".join([*wholes, *partial]))
+        self._whole = re.compile("|".join(wholes) or _NOTHING)
+        self._either = re.compile("|".join([*wholes, *partial]) or _NOTHING)
 
     def find(self, text: str, start: int, *, ended: bool) -> tuple[int, bool]:
         """Return where the text before the first delimiter ends, and whether a whole delimiter stands there.

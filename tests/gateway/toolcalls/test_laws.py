@@ -210,8 +210,10 @@ def test_the_cost_of_a_character_does_not_grow_with_the_length(name: str, piece:
         assert long <= 8 * 32_000
 
 
-@pytest.mark.parametrize("piece", ["{", '{"', "[{", "```", '{"name": "f", ', "\n{", "<tools>", '{"name": '])
-@pytest.mark.parametrize("name", ["hermes", "deepseek_v3"])
+@pytest.mark.parametrize(
+    "piece", ["{", "[", '{"', "[{", "```json\n{", "```", '{"name": "f", ', "\n{", "<tools>", '{"name": ']
+)
+@pytest.mark.parametrize("name", ["hermes", "deepseek_v3", "json", "llama_3"])
 def test_what_could_begin_a_call_everywhere_costs_little_more_than_text(name: str, piece: str) -> None:
     fmt = format_named(name)
 
