@@ -1,4 +1,4 @@
-"""The bytes that remembered conversations may take: whose are dropped, and which of a principal's, once they are full."""
+"""The bytes that remembered conversations may take: whose are dropped, and which of a principal's, if they are full."""
 
 from array import array
 from typing import Any
