@@ -223,6 +223,7 @@ async def test_metadata_of_another_or_to_nowhere_is_not_believed(
         await keys_of(issuer, clock, discover=True).key("rsa", "RS256")
 
     assert issuer.fetches == 0
+    assert ("it names another issuer" if "issuer" in wrong else "no usable jwks_uri") in caplog.text
     assert "can't be fetched" in caplog.text
 
 
