@@ -71,7 +71,6 @@ SECURITY: Final[Mapping[str, Held]] = {
         "tests/gateway/proxy/test_proxy.py::test_result_over_the_limit_is_an_error_result_and_the_connection_lives",
         "tests/gateway/proxy/test_proxy.py::test_definitions_over_the_limit_in_all_are_given_up_though_each_page_is_within_it",
         "tests/gateway/engine/llama_cpp/test_completion_stream.py::test_stream_of_messages_without_ids_has_an_end",
-        "tests/gateway/engine/test_strange_engines.py::test_engine_whose_answer_never_ends_is_given_up",
     ),
     "Nobody chooses addresses for the gateway.": "a heading: what follows says it",
     "Clients name token maps by hash, never by URL.": (
