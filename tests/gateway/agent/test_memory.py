@@ -152,6 +152,29 @@ async def test_answer_that_a_stop_string_ended_goes_on_where_its_client_saw_it_e
     assert TINY.decode(second[len(first) :]).startswith("One two <|im_end|>")
 
 
+async def test_ids_behind_a_stop_string_are_not_missed_in_the_cache(open_stage):
+    async with open_stage("One two END three", "Four.") as stage:
+        answer = await answered(stage, QUESTION, stops=("END",))
+        history = [*QUESTION, answer, {"role": "user", "content": "And?"}]
+        conversation = await stage.agent.open(history, principal=Principal("a"))
+        told = reuse_of(conversation, conversation.kept, conversation.kept)
+
+    assert (told.reason, told.held) == (None, conversation.kept)
+
+
+async def test_conversation_under_an_option_of_the_template_continues_none_without_it(open_stage):
+    async with open_stage("One.", tools_template="{{ enable_thinking }}") as stage:
+        answer = await answered(stage, QUESTION)
+        history = [*QUESTION, answer, {"role": "user", "content": "And?"}]
+        apply = stage.engine.apply_template
+        stage.engine.apply_template = lambda messages, tools=(), options=None: apply(messages, tools)
+        plain = await stage.agent.open(history, principal=Principal("a"))
+        other = await stage.agent.open(history, principal=Principal("a"), options={"enable_thinking": True})
+
+    assert plain.before is not None
+    assert other.before is None
+
+
 async def test_answer_whose_stream_broke_goes_on_from_what_came(open_stage):
     async with open_stage("One two three", "Four.", breaks=True) as stage:
         with pytest.raises(EngineUnavailable):

@@ -1,5 +1,6 @@
 """When a server that does not answer is left alone, when it is tried again, and whose outcome decides."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,6 +86,33 @@ def test_breaker_of_a_server_that_was_replaced_is_closed_and_hears_nothing_more_
     breaker.failed(older, 0.0)
 
     assert (breaker.state(0.0), breaker.failures) == ("closed", 0)
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_breaker_that_is_reset_hears_nothing_of_calls_that_run_closed_or_trying(failures: int):
+    breaker = Breaker(1, 5.0)
+    for _ in range(failures):
+        breaker.failed(breaker.admit(0.0), 0.0)
+    running = breaker.admit(6.0)
+    assert running is not None
+    breaker.reset()
+    breaker.failed(running, 7.0)
+
+    assert (breaker.state(7.0), breaker.failures) == ("closed", 0)
+
+
+@pytest.mark.parametrize("late", ["failed", "succeeded", "inconclusive"])
+def test_one_that_tried_without_a_verdict_decides_nothing_for_the_next_one_that_tries(late: str):
+    breaker, _ = opened()
+    first = breaker.admit(6.0)
+    breaker.inconclusive(first)
+    assert breaker.admit(6.0) is not None
+    if late == "failed":
+        breaker.failed(first, 6.0)
+    else:
+        getattr(breaker, late)(first)
+
+    assert (breaker.state(6.0), breaker.admit(6.0)) == ("half_open", None)
 
 
 @given(st.lists(st.sampled_from(["failed", "succeeded", "inconclusive"]), max_size=8), st.booleans())

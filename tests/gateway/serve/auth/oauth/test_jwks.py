@@ -1,9 +1,12 @@
 """The issuer's keys, fetched over real HTTP."""
 
 import base64
+import json
 
 import anyio
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from gateway.config.access import OAuthConfig
 from gateway.serve.auth.identity import CannotTell, CredentialRefused
@@ -220,6 +223,7 @@ async def test_metadata_of_another_or_to_nowhere_is_not_believed(
         await keys_of(issuer, clock, discover=True).key("rsa", "RS256")
 
     assert issuer.fetches == 0
+    assert ("it names another issuer" if "issuer" in wrong else "no usable jwks_uri") in caplog.text
     assert "can't be fetched" in caplog.text
 
 
@@ -254,6 +258,22 @@ def test_only_public_keys_that_check_signatures_count() -> None:
     known = read_keys({"keys": [*bad, good]}, ["RS256", "ES256"])
 
     assert set(known) == {("rsa", "RS256"), (None, "RS256")}
+
+
+@pytest.mark.parametrize(
+    ("private", "algorithm"),
+    [
+        (RSAAlgorithm.to_jwk(rsa.generate_private_key(65537, 2048)), "RS256"),
+        (ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1())), "ES256"),
+        (OKPAlgorithm.to_jwk(ed25519.Ed25519PrivateKey.generate()), "EdDSA"),
+    ],
+)
+def test_private_key_that_anybody_can_sign_with_once_it_is_published_is_not_used(private: str, algorithm: str) -> None:
+    jwk = {**json.loads(private), "kid": "leaked"}
+    public = {name: value for name, value in jwk.items() if name in {"kty", "kid", "n", "e", "crv", "x", "y"}}
+
+    assert read_keys({"keys": [jwk]}, [algorithm]) == {}
+    assert ("leaked", algorithm) in read_keys({"keys": [public]}, [algorithm])
 
 
 def test_key_without_an_algorithm_serves_all_of_its_kind() -> None:

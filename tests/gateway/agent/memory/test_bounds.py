@@ -1,0 +1,109 @@
+"""The bytes that remembered conversations may take: whose are dropped, and which of a principal's, if they are full."""
+
+from array import array
+from typing import Any
+
+from gateway.agent.memory import ConversationMemory, History, Lived, LivedTurn, Recalled, Remembered, Shown, root_digest
+
+SCHEMAS: dict[str, Any] = {}
+IDS = 2_000
+"""Ids of an answer: most of its size."""
+
+
+class Client:
+    """Continues and recalls conversations of one principal; each conversation is named by its first question."""
+
+    def __init__(self, memory: ConversationMemory, owner: str) -> None:
+        self.memory = memory
+        self.owner = owner
+        self.messages: dict[str, list[dict[str, Any]]] = {}
+
+    def _history(self, question: str) -> History:
+        return History(root_digest(b"key", self.owner), self.messages.setdefault(question, []))
+
+    def ask(self, question: str) -> Recalled | None:
+        """What a request that continues the conversation finds."""
+        return self.memory.recall(self.owner, self._history(question), SCHEMAS)
+
+    def answers(self, question: str) -> int:
+        """How many answers of the conversation are remembered, from its beginning. Does not use any of them."""
+        conversations = [node for node in self.memory.conversations(100) if node.owner == self.owner]
+        texts = {each.shown.content for node in conversations for each in node.chain()}
+        return sum(message["content"] in texts for message in self.messages[question][1::2])
+
+    def continue_(self, *questions: str) -> None:
+        """Each conversation gets a question and an answer."""
+        for question in questions:
+            recalled = self.ask(question)
+            messages = self.messages[question]
+            messages.append({"role": "user", "content": question})
+            shown = Shown(f"{question} {len(messages)}")
+            history = self._history(question)
+            before = recalled.last if recalled is not None else None
+            added = array("I", range(IDS))
+            kept = before.kept + len(before.added) if before is not None else 0
+            lived = (Lived({"role": "assistant", "content": shown.content}, added, LivedTurn()),)
+            node = Remembered(self.owner, before, len(messages), shown, lived, kept, added, 0, 0, 0)
+            messages.append(dict(shown.message))
+            self.memory.remember(node, history.with_answer(shown))
+
+
+def size_of_an_answer() -> int:
+    memory = ConversationMemory(10**9)
+    Client(memory, "a").continue_("a1")
+    return memory.size
+
+
+def room_for(answers: int, share: float = 1.0) -> ConversationMemory:
+    return ConversationMemory(answers * size_of_an_answer() + 500, share)
+
+
+def test_principal_has_no_more_than_its_share_beside_others():
+    memory = room_for(8, share=0.5)
+    alice, bob = Client(memory, "alice"), Client(memory, "bob")
+    bob.continue_("b1")
+    questions = [f"a{n}" for n in range(1, 7)]
+    alice.continue_(*questions)
+
+    assert [question for question in questions if alice.answers(question)] == questions[2:]
+    assert bob.answers("b1") == 1
+
+
+def test_principal_that_is_alone_has_all_of_it():
+    alice = Client(room_for(8, share=0.5), "alice")
+    questions = [f"a{n}" for n in range(1, 9)]
+    alice.continue_(*questions)
+
+    assert all(alice.answers(question) for question in questions)
+
+
+def test_principal_that_has_the_most_makes_room_for_the_others():
+    memory = room_for(4)
+    bob, alice = Client(memory, "bob"), Client(memory, "alice")
+    bob.continue_("b1")
+    alice.continue_("a1", "a2", "a3")
+    bob.continue_("b2")
+
+    assert [bob.answers("b1"), bob.answers("b2")] == [1, 1]
+    assert [alice.answers(question) for question in ("a1", "a2", "a3")] == [0, 1, 1]
+
+
+def test_conversation_that_was_used_least_recently_is_dropped_first():
+    alice = Client(room_for(3), "alice")
+    alice.continue_("a1", "a2", "a3")
+    # A request that continues the oldest makes it the latest.
+    assert alice.ask("a1") is not None
+    alice.continue_("a4")
+    assert [alice.answers(question) for question in ("a1", "a2", "a3", "a4")] == [1, 0, 1, 1]
+
+    alice.continue_("a5")
+    assert [alice.answers(question) for question in ("a1", "a2", "a3", "a4", "a5")] == [1, 0, 0, 1, 1]
+
+
+def test_rest_of_a_conversation_that_lost_its_end_goes_before_those_used_after_it():
+    alice = Client(room_for(4), "alice")
+    alice.continue_("a1", "a1", "a2", "a3")
+    alice.continue_("a4", "a5")
+
+    # Both answers of the oldest, from its end, and nothing of the others.
+    assert [alice.answers(question) for question in ("a1", "a2", "a3", "a4", "a5")] == [0, 1, 1, 1, 1]
