@@ -98,24 +98,6 @@ def test_ids_that_the_stream_lost_are_found_and_counted_in_gathered_events_too()
     assert (end.repaired, end.missed) == (1, 0)
 
 
-def test_id_that_the_map_does_not_have_neither_stops_the_stream_nor_the_search_for_lost_ids():
-    # An engine may have more ids than its tokenizer: what it samples of them is its own.
-    unknown, ids = 10**6, TINY.encode("é")
-    held = line({"content": "é", "tokens": [ids[-1], unknown], "stop": False, "tokens_predicted": 3})
-    *generated, end = fed(
-        [
-            held,
-            line({"content": "", "tokens": [unknown], "stop": False, "tokens_predicted": 4}),
-            line({**LAST, "tokens_predicted": 4}),
-        ],
-        gather=False,
-    )
-
-    assert generated == [Generated((*ids, unknown)), Generated((unknown,))]
-    assert isinstance(end, GenerationEnd)
-    assert (end.repaired, end.missed) == (1, 0)
-
-
 @pytest.mark.parametrize("strange", ["7", "x", 1.0, 1.5, None, True, [1], {}, -1, 2**32, 10**30])
 @pytest.mark.parametrize("repaired", [True, False])
 def test_engine_whose_ids_are_no_numbers_is_named(strange: object, repaired: bool):
