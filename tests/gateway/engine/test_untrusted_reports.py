@@ -49,6 +49,10 @@ NO_IDS: Final = [
 ]
 
 
+def _shown(value: object) -> str:
+    return "missing" if value is MISSING else repr(value)
+
+
 def put(message: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     """The message with another value at a path of keys; without it if the value is `MISSING`."""
     key, _, rest = path.partition(".")
@@ -174,7 +178,7 @@ FIELDS: Final = [
 ]
 
 
-@pytest.mark.parametrize("value", NO_COUNTS, ids=lambda value: "missing" if value is MISSING else repr(value))
+@pytest.mark.parametrize("value", NO_COUNTS, ids=_shown)
 @pytest.mark.parametrize(("wire", "number", "path"), FIELDS, ids=lambda each: getattr(each, "kind", str(each)))
 def test_no_value_in_the_final_message_costs_the_answer(wire: Wire, number: int, path: str, value: object) -> None:
     last = [*wire.last(3)]
@@ -197,9 +201,7 @@ def test_unknown_reason_for_the_end_costs_no_answer(value: object) -> None:
     assert (end.reason, end.ended_by) == ("stop", None)
 
 
-@pytest.mark.parametrize(
-    "value", [*NO_COUNTS, 0, 7, 100], ids=lambda value: "missing" if value is MISSING else repr(value)
-)
+@pytest.mark.parametrize("value", [*NO_COUNTS, 0, 7, 100], ids=_shown)
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_wrong_count_within_the_stream_costs_no_id(value: object, place: int) -> None:
     messages = [_llama_ids(each, before=before) for before, each in enumerate((A, B, C))]
@@ -393,7 +395,7 @@ def test_text_of_another_type_is_no_text() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("usage", [MISSING, None, 7, {"prompt_tokens": -3, "total_tokens": "many"}], ids=repr)
+@pytest.mark.parametrize("usage", [MISSING, None, 7, {"prompt_tokens": -3, "total_tokens": "many"}], ids=_shown)
 @pytest.mark.parametrize("kind", ["llama.cpp", "vLLM"])
 async def test_usage_of_embeddings_counts_the_ids_that_were_sent(kind: str, usage: object) -> None:
     async def ask(method: str, path: str, body: bytes) -> tuple[int, bytes]:
@@ -405,7 +407,7 @@ async def test_usage_of_embeddings_counts_the_ids_that_were_sent(kind: str, usag
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("value", NO_COUNTS, ids=lambda value: "missing" if value is MISSING else repr(value))
+@pytest.mark.parametrize("value", NO_COUNTS, ids=_shown)
 @pytest.mark.parametrize("path", ["timings", "timings.prompt_n", "timings.prompt_ms"])
 async def test_report_of_a_filled_slot_is_bounded(path: str, value: object) -> None:
     told = put({"timings": {"prompt_n": 2, "prompt_ms": 5.0}}, path, value)
@@ -419,7 +421,7 @@ async def test_report_of_a_filled_slot_is_bounded(path: str, value: object) -> N
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("value", NO_COUNTS, ids=lambda value: "missing" if value is MISSING else repr(value))
+@pytest.mark.parametrize("value", NO_COUNTS, ids=_shown)
 @pytest.mark.parametrize("path", ["n_saved", "n_written", "timings.save_ms"])
 async def test_report_of_a_saved_slot_is_bounded_or_refused(path: str, value: object) -> None:
     """A file of which it is not known what it holds is no use."""
