@@ -181,7 +181,9 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, ro
         async with anyio.create_task_group() as following:
             following.start_soon(LoopWatch(services.metrics.loop_held).run)
             following.start_soon(reloader.follow, services.proxy.reload, {PinFile().path: services.proxy.list_again})
-            following.start_soon(services.costs.follow, services.proxy, services.metrics.servers)
+            following.start_soon(
+                services.costs.follow, services.proxy, services.metrics.servers, _Advice(services).give
+            )
             async with anyio.create_task_group() as serving:
                 for server, listener in zip(servers, (sockets.faces, sockets.admin), strict=True):
                     serving.start_soon(server.serve, [listener])
@@ -202,8 +204,20 @@ async def _announce(
     )
     if console is not None and (once := console.start_url(admin)) is not None:
         log.info("sign in to the console at this address, once, within ten minutes", url=once)
-    if (advice := (await services.status.make())["definition_advice"]) is not None:
-        log.warning(advice)
+
+
+class _Advice:
+    """Logs once that definitions take much of the context, when an engine that tells its context is there."""
+
+    def __init__(self, services: Services) -> None:
+        self._services: Services | None = services
+
+    async def give(self) -> None:
+        if self._services is not None:
+            advice = (await self._services.status.make())["definition_advice"]
+            if advice is not None:
+                self._services = None
+                log.warning(advice)
 
 
 def _engine_words(config: GatewayConfig, engines: EnginePool) -> str:

@@ -5,7 +5,7 @@ the tool exists. It shows nothing and sends nothing.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -67,12 +67,13 @@ class DefinitionCosts:
         """Have `follow` count again, because the tools or the map changed."""
         self._changed.set()
 
-    async def follow(self, proxy: Proxy, metrics: ServerMetrics) -> None:
-        """Count after every change, in a thread, and set the metric; runs until cancelled."""
+    async def follow(self, proxy: Proxy, metrics: ServerMetrics, counted: Callable[[], Awaitable[None]]) -> None:
+        """Count after every change, in a thread, set the metric and call `counted`; runs until cancelled."""
         proxy.on_tools_changed(self.again)
         while True:
             self._changed = anyio.Event()
             metrics.defined(await anyio.to_thread.run_sync(self.count, proxy.tools()))
+            await counted()
             await self._changed.wait()
 
     def _key(self, text: str) -> tuple[str, str]:

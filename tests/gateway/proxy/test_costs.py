@@ -105,14 +105,20 @@ async def test_metric_follows_the_tools(upstream, proxy_of, model_map) -> None:
     def told() -> float | None:
         return metrics.registry.get_sample_value("codec_tool_definition_tokens", {"server": "up"})
 
+    counted: list[int] = []
+
+    async def note() -> None:
+        counted.append(sum(costs.sums.values()))
+
     async with proxy_of(upstream("echo")) as proxy, anyio.create_task_group() as tasks:
-        tasks.start_soon(costs.follow, proxy, metrics.servers)
+        tasks.start_soon(costs.follow, proxy, metrics.servers, note)
         expected = len(model_map.encode(definition_text(proxy.tools()[0])))
         with anyio.fail_after(20):
             while told() != expected:
                 await anyio.lowlevel.checkpoint()
         proxy.stop()
         with anyio.fail_after(20):
-            while told() is not None:
+            while told() is not None or counted[-1]:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
+    assert (counted[0], counted[-1]) == (expected, 0)

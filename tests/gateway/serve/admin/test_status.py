@@ -208,7 +208,7 @@ async def test_metric_of_where_servers_stand_is_on_the_page() -> None:
 
 async def test_cost_of_definitions_is_told_while_the_gateway_runs() -> None:
     async with open_services(config_of(clock())) as services, anyio.create_task_group() as tasks:
-        tasks.start_soon(services.costs.follow, services.proxy, services.metrics.servers)
+        tasks.start_soon(services.costs.follow, services.proxy, services.metrics.servers, anyio.lowlevel.checkpoint)
         with anyio.fail_after(20):
             while "codec_tool_definition_tokens{" not in services.metrics.render().decode():
                 await anyio.lowlevel.checkpoint()
