@@ -144,15 +144,23 @@ async def test_request_before_the_handshake_is_refused(command):
 
 def test_standard_output_carries_the_protocol_and_nothing_else(command):
     lines = json.dumps(INITIALIZE) + "\n" + '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=240, check=False)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        process.stdin.write(lines)
+        process.stdin.flush()
+        # A client that leaves earlier may leave before the server is up.
+        said = ""
+        while "upstream is up" not in said and (line := process.stderr.readline()):
+            said += line
+        stdout, rest = process.communicate(timeout=240)
 
-    assert done.returncode == 0
-    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    assert process.returncode == 0
+    messages = [json.loads(line) for line in stdout.splitlines()]
     # A server that was slower than the greeting is announced by a notification.
     assert [message["id"] for message in messages if "id" in message] == [1]
     assert {message["jsonrpc"] for message in messages} == {"2.0"}
-    assert "upstream is up" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "upstream is up" in said
+    assert "Traceback" not in said + rest
 
 
 def test_wrong_configuration_ends_with_three_and_one_sentence(tmp_path):
