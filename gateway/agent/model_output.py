@@ -24,16 +24,7 @@ from gateway.engine.left_behind import shared_prefix
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Sampled
 from gateway.proxy.tool_search import called
-from gateway.toolcalls import (
-    CallClosed,
-    CallStarted,
-    Content,
-    Diagnostic,
-    Event,
-    Policy,
-    Reasoning,
-    parser_for,
-)
+from gateway.toolcalls import CallClosed, CallStarted, Content, Diagnostic, Event, Policy, Reasoning, parser_for
 
 log = get_logger("agent")
 

@@ -6,7 +6,7 @@ Turns a URL into what a connection and a request line need. It opens nothing, an
 from base64 import b64encode
 from dataclasses import dataclass
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from gateway.config.address import ascii_host
 
@@ -52,6 +52,16 @@ class Address:
 
     def __str__(self) -> str:
         return f"{self.origin}{self.path}"
+
+    def joined(self, reference: str) -> "Address":
+        """The address that a server at this one means by a reference; it has our credentials only at the same origin.
+
+        Raises:
+            ValueError: see `read_url`.
+        """
+        target = read_url(urljoin(str(self), reference))
+        kept = self.authorization if target.origin == self.origin else None
+        return Address(target.origin, target.path, kept)
 
 
 def read_url(url: str) -> Address:

@@ -9,13 +9,12 @@ import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import urljoin
 
 import anyio
 
 from gateway.http1.connection import Connection
 from gateway.http1.lines import header_lines
-from gateway.http1.origin import Address, read_url
+from gateway.http1.origin import Address
 from gateway.protocol.eras import MODERN_VERSIONS, NEWEST_HANDSHAKE
 from gateway.protocol.headers import VERSION_HEADER
 from gateway.proxy.transport.http.answers import EVENTS, JSON, redirect_words
@@ -247,14 +246,14 @@ class Channel:
         """Use the redirect's target from now on, if it is in the same origin; our credentials must go nowhere else.
         Releases the connection."""
         try:
-            target = read_url(urljoin(str(self.address), connection.header("location")))
+            target = self.address.joined(connection.header("location"))
         except ValueError:
             target = None
         self.release(connection, drain=True)
         if target is None or target.origin != self.address.origin:
             where = f"to {target.origin}" if target is not None else "without saying where"
             raise NoAnswer(redirect_words(connection.status, where))
-        self.address = Address(target.origin, target.path, self.address.authorization)
+        self.address = target
 
 
 def _base_lines(address: Address, headers: Mapping[str, str]) -> bytes:

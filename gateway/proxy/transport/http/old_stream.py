@@ -6,11 +6,9 @@ everything that waits fails. It knows no method.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
-from urllib.parse import urljoin
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.http1.connection import Connection
-from gateway.http1.origin import Address, read_url
 from gateway.observe.escape import escape_text
 from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Malformed, Notification, Request, Response
@@ -20,6 +18,9 @@ from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.http.streams import Position
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Unfit
 from gateway.proxy.transport.requests import too_long
+
+if TYPE_CHECKING:
+    from gateway.http1.origin import Address
 
 REFUSALS: Final = frozenset({400, 404, 405})
 """Statuses with which such a server refuses the POST of Streamable HTTP (2025-11-25, "Backwards Compatibility")."""
@@ -130,7 +131,7 @@ class OldStream:
         """Read the address for messages: one of the server's own, since our credentials must go nowhere else."""
         own = self._channel.address
         try:
-            named = read_url(urljoin(str(own), place.decode().strip()))
+            named = own.joined(place.decode().strip())
         except ValueError:
             named = None
         if named is None or named.origin != own.origin:
@@ -139,7 +140,7 @@ class OldStream:
                 NoAnswer(f"it wants messages at {where!r}, which is no address of its own: correct its base URL")
             )
         else:
-            self._named.set_result(Address(named.origin, named.path, own.authorization))
+            self._named.set_result(named)
 
     def _answer(self, message: Response | Failure | BrokenAnswer) -> None:
         number = number_of(message.id)

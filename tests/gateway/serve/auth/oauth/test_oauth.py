@@ -289,7 +289,7 @@ async def test_request_without_a_token_is_told_where_to_get_one(gateway: Gateway
 async def test_metadata_names_the_issuer_and_asks_no_token(gateway: Gateway, issuer: Issuer) -> None:
     async with httpx2.AsyncClient(base_url=gateway.url) as client:
         # The last one is where a client of `/mcp/NAME` looks, whether or not there is such a view.
-        for path in ("", "/mcp", "/mcp/work"):
+        for path in ("", "/mcp", "/mcp/notes"):
             response = await client.get(f"/.well-known/oauth-protected-resource{path}")
             assert response.status_code == 200
             assert response.json() == {
@@ -299,7 +299,7 @@ async def test_metadata_names_the_issuer_and_asks_no_token(gateway: Gateway, iss
                 "bearer_methods_supported": ["header"],
                 "resource_name": "codec-gateway",
             }
-        for path in ("/other", "/mcp/work/more", "/mcpwork"):
+        for path in ("/other", "/mcp/notes/more", "/mcpnotes"):
             assert (await client.get(f"/.well-known/oauth-protected-resource{path}")).status_code == 401
         assert (await client.post("/.well-known/oauth-protected-resource")).status_code == 401
 
