@@ -38,6 +38,7 @@ _SERVERS: Final = (
 )
 _TOOLS: Final = (Column("tool"), Column("tokens", 1, "right"), Column("ids", 3), Column("why", 2))
 _WIDER: Final = "(a wider terminal or --json shows more)"
+_UNKNOWN: Final = "(ids unknown: the tool was not called, or its result tells nothing; --tools says why)"
 _STYLES: Final = {"leaf": "green", "shim": "yellow", "refused": "red", "unknown": "dim"}
 
 
@@ -99,12 +100,21 @@ def print_checkup(console: Console, found: Checkup, *, tools: bool) -> None:
     else:
         say(console, "no servers", "yellow")
     bolt_ons = [asdict(each) for server in found.servers for each in server.bolt_ons]
+    if not tools and any(tool.ids.word == "unknown" for server in found.servers for tool in server.tools):
+        say(console, _UNKNOWN, "dim")
     if not print_bolt_ons(console, bolt_ons):
         say(console, _WIDER, "dim")
     if tools:
         console.print()
         _print_table(console, _TOOLS, [_tool_row(tool) for server in found.servers for tool in server.tools])
     console.print()
+    _print_advice(console, found)
+    say(
+        console, "all is well" if found.is_well else "something is wrong", "bold green" if found.is_well else "bold red"
+    )
+
+
+def _print_advice(console: Console, found: Checkup) -> None:
     for server in found.servers:
         for problem in server.problems:
             say(console, f"✗ {server.name}: {problem}", "red")
@@ -116,9 +126,6 @@ def print_checkup(console: Console, found: Checkup, *, tools: bool) -> None:
         say(console, f"✗ {problem}", "red")
     for warning in found.warnings:
         say(console, f"! {warning}", "yellow")
-    say(
-        console, "all is well" if found.is_well else "something is wrong", "bold green" if found.is_well else "bold red"
-    )
 
 
 def _print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:

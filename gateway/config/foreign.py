@@ -7,8 +7,9 @@ one warning for the whole file, never an error. What would start the wrong thing
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Final, cast
 
 from gateway.errors import ConfigError
@@ -50,7 +51,7 @@ def read_foreign(document: Mapping[str, Any], origin: str, separator: str) -> Fo
     document = _unwrap(document)
     lists = [key for key in LISTS if key in document]
     if not lists:
-        keys = ", ".join(repr(key) for key in list(document)[:8]) or "nothing"
+        keys = _names(list(document)[:8], LISTS) or "nothing"
         raise ConfigError(f"{origin}: has neither 'mcpServers' nor 'servers' (it has {keys}): add one of them")
     if others := [key for key in document if key not in LISTS]:
         unknown["the file"] = others
@@ -64,9 +65,15 @@ def read_foreign(document: Mapping[str, Any], origin: str, separator: str) -> Fo
             if translated is not None:
                 _add(found, _safe_name(name, separator, where, found.warnings), translated, where)
     if unknown:
-        listed = "; ".join(f"{where}: {', '.join(repr(k) for k in keys)}" for where, keys in unknown.items())
+        listed = "; ".join(f"{where}: {_names(keys, sorted(_KNOWN))}" for where, keys in unknown.items())
         found.warnings.append(f"{origin}: keys that the gateway does not know are ignored ({listed})")
     return found
+
+
+def _names(keys: Sequence[str], known: Sequence[str]) -> str:
+    """Keys for a sentence, each with the known key that may have been meant."""
+    near = {key: get_close_matches(key, known, n=1, cutoff=0.7) for key in keys}
+    return ", ".join(f"{key!r}, did you mean {near[key][0]!r}?" if near[key] else repr(key) for key in keys)
 
 
 def _unwrap(document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -148,7 +148,7 @@ def _load(
         safe_names=layer.get("safe_names", GatewayConfig().safe_names),
         files=(*(path for path in (toml_file, list_file) if path is not None), *manifest_paths(upstreams)),
     )
-    return replace(config, warnings=(*warnings, *_notice(config)))
+    return replace(config, warnings=(*warnings, *_notice(config, left_out=bool(broken))))
 
 
 def _find_files(config_file: Path | None, cwd: Path) -> _Files:
@@ -213,9 +213,10 @@ def _read_origin(text: str) -> str:
     return origin
 
 
-def _notice(config: GatewayConfig) -> list[str]:
+def _notice(config: GatewayConfig, *, left_out: bool) -> list[str]:
+    """What a person should know. `left_out`: there are entries of servers that can't be read."""
     found: list[str] = []
-    if not config.upstreams and not config.has_engine:
+    if not config.upstreams and not config.has_engine and not left_out:
         found.append("no MCP server and no engine is configured: there is nothing to serve")
     names = {each.name for each in config.upstreams}
     for name, view in config.views.items():

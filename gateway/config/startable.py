@@ -1,14 +1,31 @@
-"""Whether the program of a stdio server can be started: its entry to a reason why not, from the file system alone.
+"""Where the program of a stdio server is: its entry to a path, or to a reason why it can't be started.
 
-Looks for it as the transport will: on the PATH that the server gets, or relative to its folder. Starts nothing.
+Looks on the PATH that the server gets, or relative to its folder. Reads the file system alone, and starts nothing.
 """
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from gateway.config.model import UpstreamConfig
+
+_OURS: Final = "codec-"
+"""How the names of the programs begin that come with the gateway."""
+
+
+def find_program(command: str, search: str) -> str | None:
+    """The path of a program that is named without a folder; None if there is none.
+
+    One of ours is also found beside the Python that runs this, because a client that starts the gateway by its path
+    seldom gives it a PATH with that folder. `search`: the PATH that the server gets.
+    """
+    found = shutil.which(command, path=search)
+    if found is None and command.startswith(_OURS):
+        found = shutil.which(command, path=str(Path(sys.executable).parent))
+    return found
 
 
 def why_not_startable(upstream: UpstreamConfig, environ: Mapping[str, str] = os.environ) -> str | None:
@@ -18,8 +35,11 @@ def why_not_startable(upstream: UpstreamConfig, environ: Mapping[str, str] = os.
         return None
     if "/" not in command:
         search = upstream.env.get("PATH", environ.get("PATH", os.defpath))
-        found = shutil.which(command, path=search)
-        return None if found else f"its command {command!r} is not on PATH: install it, or give its whole path"
+        return (
+            None
+            if find_program(command, search)
+            else f"its command {command!r} is not on PATH: install it, or give its whole path"
+        )
     path = (upstream.cwd or Path.cwd()) / command
     if path.is_dir():
         return f"its command {command!r} is a folder: name the program in it"

@@ -258,13 +258,13 @@ async def _check_tools(
 ) -> tuple[ToolCheck, ...]:
     costs = DefinitionCosts(lambda: maps.session)
     entries = proxy.tools()
+    # Counted under the names that `serve` gives them, so that both say the same.
+    served = [replace(each, name=naming.tool(each.server, each.tool) or each.name) for each in entries]
     (status,) = proxy.statuses()
     bolt_ons = {each.tool: _judge_bolt_on(each) for each in status.bolt_ons}
-    await anyio.to_thread.run_sync(costs.count, entries)
+    await anyio.to_thread.run_sync(costs.count, served)
     checks: list[ToolCheck] = []
-    for entry in entries:
-        cost = costs.of(entry)
-        name = naming.tool(entry.server, entry.tool) or entry.name
+    for entry, name, cost in zip(entries, (each.name for each in served), map(costs.of, served), strict=True):
         tried = bolt_ons.get(entry.tool) or await _try(proxy, entry, maps, may_call=may_call)
         ids = replace(tried, detail=mask_text(tried.detail, secrets))
         checks.append(ToolCheck(escape_text(name, _NAME), cost.tokens, cost.estimated, ids))

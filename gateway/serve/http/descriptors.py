@@ -32,7 +32,8 @@ def raise_file_limit(connections: int) -> FileLimit:
     """Raise the limit of this process as far as allowed. `connections`: how many clients are configured to have."""
     soft, hard = raise_soft_limit()
     limit = file_limit(hard)
-    log.info("limit of open files", limit=limit.files, raised_from=soft, reserved=limit.reserve)
+    if soft != hard:
+        log.info("limit of open files raised", limit=limit.files, raised_from=soft, reserved=limit.reserve)
     if limit.for_clients < connections:
         log.warning(
             "the limit of open files allows fewer connections than serve.connections.total: raise it (ulimit -n, "

@@ -135,6 +135,22 @@ def test_commands_of_servers_are_looked_for_and_each_that_is_missing_is_named(fo
     assert run("check", "--config", "mcp.json").exit_code == 1
 
 
+def test_key_that_is_nearly_one_is_named_with_it_and_nothing_else_is_said(folder: Path) -> None:
+    (folder / "mcp.json").write_text('{"mcpServers": {"time": {"comand": "codec-plain-time"}}}')
+
+    said = run("check", "--config", "mcp.json").stdout
+
+    assert "'time': 'comand', did you mean 'command'?" in said
+    assert "nothing to serve" not in said
+
+
+def test_program_of_ours_counts_as_found_without_a_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "mcp.json").write_text('{"mcpServers": {"time": {"command": "codec-plain-time"}}}')
+    monkeypatch.setenv("PATH", "/no/such/folder")
+
+    assert run("check", "--config", "mcp.json").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("name", "text", "line"),
     [

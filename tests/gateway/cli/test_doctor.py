@@ -319,6 +319,22 @@ def test_pipe_gets_one_line_a_server(servers, tool, command) -> None:
     assert lines[-1] == "all is well"
 
 
+def test_definition_costs_what_it_costs_under_the_name_that_clients_see(servers, tool, found) -> None:
+    alone = found(servers(a_long_name={"tools": [tool()], "result": text()}))["servers"][0]
+    beside = found(servers(a_long_name={"tools": [tool()], "result": text()}, b={"tools": [], "result": text()}))
+
+    (named,) = alone["tools"]
+    (prefixed,) = beside["servers"][0]["tools"]
+    assert prefixed["tokens"] - named["tokens"] == pytest.approx(len("a_long_name__") / 4, abs=1)
+
+
+def test_page_says_what_unknown_ids_are_and_where_the_reason_stands(servers, tool, command) -> None:
+    file = servers(up={"tools": [tool(annotations=None)], "result": text()})
+
+    assert "--tools says why" in command("doctor", "-c", file).out
+    assert "--tools says why" not in command("doctor", "-c", file, "--tools").out
+
+
 @pytest.mark.parametrize("words", [(), ("-c", "empty.toml"), ("--json",)])
 def test_nothing_to_examine_is_no_success_and_says_what_to_do(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -18,6 +18,7 @@ from structlog.typing import FilteringBoundLogger
 from gateway.config.inherited import inherited
 from gateway.config.model import UpstreamConfig
 from gateway.config.nesting import DEPTH_VARIABLE, nesting_depth
+from gateway.config.startable import find_program
 from gateway.proxy.transport.server_log import ServerLog
 from gateway.proxy.transport.stdio.gathered import Gathered
 from gateway.proxy.transport.stdio.output import Output
@@ -212,13 +213,16 @@ async def run_child(config: UpstreamConfig, child: Child, watchdog: Watchdog | N
     Raises:
         OSError: the program can't be started.
     """
+    command, env = config.command or "", child_environment(config)
+    if "/" not in command:
+        command = find_program(command, env.get("PATH", os.defpath)) or command
     # Shielded because asyncio, if cancelled here, would leave open the pipes that it has not connected yet.
     with anyio.CancelScope(shield=True):
         await asyncio.get_running_loop().subprocess_exec(
             lambda: child,
-            config.command or "",
+            command,
             *config.args,
-            env=child_environment(config),
+            env=env,
             cwd=config.cwd,
             start_new_session=True,
         )

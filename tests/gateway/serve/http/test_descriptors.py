@@ -35,6 +35,10 @@ def test_soft_limit_is_raised_to_the_hard_one_and_the_log_says_so() -> None:
     assert "LimitNOFILE" not in done.stderr
 
 
+def test_limit_that_is_the_highest_already_is_not_worth_a_word() -> None:
+    assert raised(64, 8).stderr == ""
+
+
 def test_limit_that_is_too_low_for_the_connections_is_a_warning() -> None:
     assert "LimitNOFILE" in raised(1000, 4096).stderr
 

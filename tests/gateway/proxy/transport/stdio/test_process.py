@@ -59,6 +59,22 @@ async def test_program_that_does_not_exist_is_still_an_error() -> None:
             pass
 
 
+async def test_program_of_ours_is_found_beside_us_whatever_path_the_server_gets() -> None:
+    ear = Ear(1)
+    child = child_of(ear)
+    config = UpstreamConfig("it", command="codec-plain-time", env={"PATH": "/no/such/folder"})
+
+    async with run_child(config, child):
+        child.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        await ear.enough.wait()
+
+
+async def test_program_of_others_is_looked_for_on_the_path_alone() -> None:
+    with pytest.raises(FileNotFoundError):
+        async with run_child(UpstreamConfig("it", command="pip", env={"PATH": "/no/such/folder"}), child_of(Ear(1))):
+            pass
+
+
 class PipesOfOneThatIsGone:
     """Of a process that has exited: its output is not read to its end."""
 
