@@ -55,6 +55,12 @@ def test_one_question_goes_through_a_leaf_and_one_through_the_shim(story):
     assert [(call["source"], call["is_error"]) for call in story["tool_calls"]] == [("leaf", False), ("shim", False)]
 
 
+def test_ids_of_each_result_are_shown_and_are_those_that_were_added(story):
+    added = [sum(turn["reinjected"].values()) for turn in story["turns"]]
+
+    assert [len(call["ids"]) for call in story["tool_calls"]] == [count for count in added if count]
+
+
 def test_each_answer_tells_the_time_that_its_tool_told(story):
     # Once in a while this small model writes 09:57 as 9:57.
     told = [CLOCK.search(call["result"])[0].removeprefix("0") for call in story["tool_calls"]]

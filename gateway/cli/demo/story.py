@@ -50,6 +50,8 @@ class Answered:
     question: Question
     answer: str = ""
     call: ToolFinished | None = None
+    ids: list[int] = field(default_factory=list[int])
+    """The ids of the result, as the conversation holds them."""
     turns: list[GenerationFinished] = field(default_factory=list[GenerationFinished])
     text_answer: str = ""
 
@@ -81,7 +83,7 @@ async def tell(progress: Callable[[str], None]) -> Story:
         text = TextPath(ready, services.proxy, conversation.format, conversation.tools, slot=ready.slots.reserve())
         answered = [Answered(question) for question in QUESTIONS]
         for n, one in enumerate(answered):
-            question = one.question
+            question, before = one.question, len(conversation.ids)
             progress(f"asking: {question.text}")
             if n:
                 await conversation.ask(question.text)
@@ -92,6 +94,8 @@ async def tell(progress: Callable[[str], None]) -> Story:
             else:
                 await _answer(services, conversation, one)
                 one.text_answer = await text.ask(question.text, grammar, _MAX_TOKENS)
+            if one.call is not None:
+                one.ids = _find(ready.token_map.encode(one.call.text), conversation.ids[before:])
         return Story(
             ready.facts.model, ready.token_map.map_id, answered, text, dict(services.metrics.get_shim_metrics())
         )
@@ -116,6 +120,12 @@ async def _answer(services: Services, conversation: Conversation, one: Answered)
     choice = ToolChoice.named(one.question.tool)
     await services.agent.answer(conversation, AnswerOptions(choice, _MAX_TOKENS, _GREEDY), listen)
     one.answer = "".join(words).strip()
+
+
+def _find(ids: list[int], within: list[int]) -> list[int]:
+    """These ids, if they stand there one after the other; else none."""
+    starts = range(len(within) - len(ids) + 1)
+    return ids if any(within[start : start + len(ids)] == ids for start in starts) else []
 
 
 @asynccontextmanager

@@ -46,9 +46,11 @@ def _show_answered(one: Answered, console: Console) -> None:
     if one.call is not None:
         word, style, meaning = _SOURCES[one.call.source]
         _line(console, "model", f"calls {one.call.name} {one.call.arguments}", "cyan")
-        ids = one.call.leaf_ids + one.call.shim_ids
+        count = one.call.leaf_ids + one.call.shim_ids
         _line(console, "tool", one.call.text, "")
-        _line(console, "", f"{ids} ids · {word}: {meaning}", style)
+        if one.ids:
+            _line(console, "ids", " ".join(map(str, one.ids)), style)
+        _line(console, "", f"{count} ids · {word}: {meaning}", style)
     _line(console, "model", one.answer or "(no answer)", "bold green")
 
 
@@ -153,9 +155,16 @@ def story_as_json(story: Story) -> dict[str, Any]:
         "answer": story.answered[-1].answer,
         "answers": [{"question": one.question.text, "answer": one.answer} for one in story.answered],
         "tool_calls": [
-            {"name": c.name, "arguments": c.arguments, "source": c.source, "result": c.text, "is_error": c.is_error}
-            for c in (one.call for one in story.answered)
-            if c is not None
+            {
+                "name": one.call.name,
+                "arguments": one.call.arguments,
+                "source": one.call.source,
+                "result": one.call.text,
+                "ids": one.ids,
+                "is_error": one.call.is_error,
+            }
+            for one in story.answered
+            if one.call is not None
         ],
         "turns": [turn_numbers(turn) for turn in story.turns],
         "text_path": {
