@@ -8,13 +8,14 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.agent.context_advice import larger_context
 from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
 from gateway.agent.hidden_ids import hidden_ids
 from gateway.agent.history import check_length
+from gateway.agent.plain_span import plain_span, sampling_attributes
 from gateway.agent.replay import replayed
 from gateway.agent.stop import StopFilter
 from gateway.config import LimitsConfig
@@ -30,6 +31,9 @@ from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import Content
 from leaf_sdk.vocab import Detokenizer
 
+if TYPE_CHECKING:
+    from gateway.observe.tracing import Tracing
+
 _BEGINNING: Final = 64
 """Ids at the start of a prompt that decide which engine is its home (`engine/homes.py`)."""
 
@@ -43,6 +47,8 @@ class Prompt:
     """A list, since slots hold lists, and a tuple never equals a list."""
     principal: Principal = ANYBODY
     """Who is asking."""
+    model: str | None = None
+    """The name that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +67,13 @@ class CompletionOptions:
 class Completer:
     """Continues prompts with the engines of one pool."""
 
-    def __init__(self, pool: EnginePool, limits: LimitsConfig, metrics: Metrics) -> None:
+    def __init__(
+        self, pool: EnginePool, limits: LimitsConfig, metrics: Metrics, tracing: "Tracing | None" = None
+    ) -> None:
         self._pool = pool
         self._limits = limits
         self._metrics = metrics
+        self._tracing = tracing
 
     def open(self, prompt: str | Sequence[int], principal: Principal = ANYBODY, model: str | None = None) -> Prompt:
         """Return the prompt's ids, with those that the engine itself puts before a text. `model`: see `Agent.open`.
@@ -87,7 +96,7 @@ class Completer:
                 f"{larger_context(ready)}",
                 param="prompt",
             )
-        return Prompt(ready, ids, principal)
+        return Prompt(ready, ids, principal, model)
 
     async def answer(self, prompt: Prompt, options: CompletionOptions, emit: Emit) -> Finished:
         """Generate until the model ends, a stop string appears or a limit is reached; `Finished` is emitted last.
@@ -98,9 +107,20 @@ class Completer:
         most = min(options.max_tokens or self._limits.completion_tokens, room)
         told = self._pool.several or prompt.ready.facts.can.sessions
         home = key_of(prompt.principal.name, prompt.ids[:_BEGINNING]) if told else b""
-        with self._pool.stay(prompt.ready, home) as stay:
+        asked = {"gen_ai.request.max_tokens": most, **sampling_attributes(options.sampling)}
+        with (
+            self._pool.stay(prompt.ready, home) as stay,
+            plain_span(self._tracing, "text_completion", prompt.ready, prompt.model, asked) as told,
+        ):
             run = _Completion(prompt, options, emit, most, stay, home)
+            told["gen_ai.response.finish_reasons"] = ["error"]
             finished = await run.run()
+            told |= {
+                "gen_ai.response.finish_reasons": [finished.reason],
+                "gen_ai.usage.input_tokens": finished.prompt_ids,
+                "gen_ai.usage.output_tokens": run.generated,
+                "gen_ai.usage.cache_read.input_tokens": finished.cached_ids,
+            }
         if run.end is not None and run.end.reported:
             self._metrics.request_answered(prompt=finished.prompt_ids, cached=finished.cached_ids)
         self._count(run)

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 from gateway.agent.conversation import Conversation
 from gateway.agent.generation import Generation, GenerationResult
 from gateway.agent.generation_options import GenerationOptions
+from gateway.agent.plain_span import NAME_CUT, sampling_attributes
 from gateway.observe.escape import escape_text
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
 
-_NAME_CUT = 128
-
 
 async def traced(tracing: "Tracing", generation: Generation) -> GenerationResult:
     """Run a generation inside its span."""
     conversation = generation.conversation
-    model = escape_text(conversation.asked_model or conversation.ready.facts.model, _NAME_CUT)
+    model = escape_text(conversation.asked_model or conversation.ready.facts.model, NAME_CUT)
     asked = {"gen_ai.request.model": model, **_asked(conversation, generation.options)}
     prompt = len(conversation.ids)
     with tracing.generation_span(f"chat {model}", asked) as span:
@@ -46,23 +45,13 @@ async def traced(tracing: "Tracing", generation: Generation) -> GenerationResult
 
 def _asked(conversation: Conversation, options: GenerationOptions) -> dict[str, Any]:
     """What the engine is asked for."""
-    sampling = options.sampling
-    numbers = {
-        "gen_ai.conversation.id": conversation_id(conversation),
-        "gen_ai.request.temperature": sampling.temperature,
-        "gen_ai.request.top_p": sampling.top_p,
-        "gen_ai.request.presence_penalty": sampling.presence_penalty,
-        "gen_ai.request.frequency_penalty": sampling.frequency_penalty,
-        "gen_ai.request.top_k": sampling.top_k,
-        "gen_ai.request.seed": sampling.seed,
-    }
+    conversation_of = conversation_id(conversation)
     return {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": conversation.ready.facts.api,
         "gen_ai.request.max_tokens": options.max_tokens,
-        # Engines always stream to the gateway, whatever its client asks for.
-        "gen_ai.request.stream": True,
-        **{name: number for name, number in numbers.items() if number is not None},
+        **({} if conversation_of is None else {"gen_ai.conversation.id": conversation_of}),
+        **sampling_attributes(options.sampling),
     }
 
 

@@ -54,8 +54,15 @@ from gateway.serve.openai.model import ModelEndpoint
 from gateway.serve.responses.endpoint import ResponsesEndpoint
 
 _MOST_OF_ADMIN: Final = 64
-_GENERATE: Final = ("/v1/chat/completions", "/v1/responses", "/v1/messages")
-"""Paths of requests that are answered by the agent: each is a span, where spans are made."""
+_GENERATE: Final = (
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/completions",
+    "/v1/completions/codec",
+    "/v1/embeddings",
+)
+"""Paths of requests that an engine computes for: each is a span, where spans are made."""
 _START_WAIT: Final = 2.0
 """Seconds to wait for the engine. MCP servers are served without it, and a large model takes minutes to load."""
 
@@ -71,8 +78,9 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     bolt_ons = any(upstream.transport == "bolt-on" for upstream in config.upstreams)
     documents = Documents(services.engines.maps, offer, config.wire, runs_bolt_ons=bolt_ons)
     openai = ChatEndpoint(services.agent, config.limits, services.metrics, frames)
-    model = ModelEndpoint(services.agent, services.engines, config.limits)
-    completions = CompletionsEndpoint(services.engines, config.limits, services.metrics, frames)
+    tracing = services.records.tracing
+    model = ModelEndpoint(services.agent, services.engines, config.limits, tracing)
+    completions = CompletionsEndpoint(services.engines, config.limits, services.metrics, frames, tracing)
     messages = MessagesEndpoint(services.agent, services.engines, config.limits, services.metrics)
     responses = ResponsesEndpoint(services.agent, config.limits, services.metrics, services.replicas, services.shared)
     framed = FramedMcp(mcp, services.engines.maps.accepted, config.limits.body_bytes, services.metrics.shim_detokenized)
@@ -89,7 +97,7 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
         ],
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
-    if (tracing := services.records.tracing) is not None:
+    if tracing is not None:
         # Inside the guards: strangers make no spans.
         app = TracedRequests(app, tracing, _GENERATE)
     if config.worker is not None:

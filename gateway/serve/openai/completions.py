@@ -7,6 +7,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,12 +29,23 @@ from gateway.serve.openai.completion_reply import CompletionReply
 from gateway.serve.openai.completion_request import CompletionRequest
 from gateway.serve.openai.form import event_bytes, openai_form
 
+if TYPE_CHECKING:
+    from gateway.observe.tracing import Tracing
+
 
 class CompletionsEndpoint:
     """The routes of plain completions."""
 
-    def __init__(self, engines: EnginePool, limits: LimitsConfig, metrics: Metrics, frames: FrameResponder) -> None:
-        self._completer = Completer(engines, limits, metrics)
+    def __init__(
+        self,
+        engines: EnginePool,
+        limits: LimitsConfig,
+        metrics: Metrics,
+        frames: FrameResponder,
+        tracing: "Tracing | None" = None,
+    ) -> None:
+        """`tracing`: makes a span for each completion."""
+        self._completer = Completer(engines, limits, metrics, tracing)
         self._limits = limits
         self._metrics = metrics
         self._frames = frames

@@ -6,7 +6,7 @@ unless the request says otherwise.
 """
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from anyio.lowlevel import checkpoint
 from pydantic import Field
@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from gateway.agent import Agent
 from gateway.agent.history import check_length
+from gateway.agent.plain_span import plain_span
 from gateway.config import LimitsConfig
 from gateway.engine.homes import key_of
 from gateway.engine.pool import EnginePool
@@ -29,6 +30,9 @@ from gateway.serve.http.errors import error_body
 from gateway.serve.openai.chat import open_chat
 from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.openai.form import openai_form
+
+if TYPE_CHECKING:
+    from gateway.observe.tracing import Tracing
 
 _INPUTS = 2048
 """Maximum number of texts in one request for embeddings; OpenAI's limit."""
@@ -81,7 +85,11 @@ class EmbeddingsRequest(RequestModel):
 class ModelEndpoint:
     """The routes of requests about the model."""
 
-    def __init__(self, agent: Agent, engines: EnginePool, limits: LimitsConfig) -> None:
+    def __init__(
+        self, agent: Agent, engines: EnginePool, limits: LimitsConfig, tracing: "Tracing | None" = None
+    ) -> None:
+        """`tracing`: makes a span for each request for embeddings."""
+        self._tracing = tracing
         self._agent = agent
         self._engines = engines
         self._limits = limits
@@ -166,10 +174,12 @@ class ModelEndpoint:
             asked = EmbeddingsRequest.of_body(await read_body(request, self._limits.body_bytes))
             ready = self._engines.ready(asked.model)
             inputs = await _input(ready, asked)
-            answer = await self._engines.open(
-                *(ready, key_of(principal_of(request.scope).name)),
-                lambda each: each.engine.embed(inputs, asked.encoding_format, asked.dimensions),
-            )
+            with plain_span(self._tracing, "embeddings", ready, asked.model, {}) as told:
+                answer = await self._engines.open(
+                    *(ready, key_of(principal_of(request.scope).name)),
+                    lambda each: each.engine.embed(inputs, asked.encoding_format, asked.dimensions),
+                )
+                told["gen_ai.usage.input_tokens"] = sum(map(len, inputs))
         except EngineRefused as error:
             if error.status != 501:
                 return form.refused(error)

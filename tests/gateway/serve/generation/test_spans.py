@@ -26,7 +26,18 @@ from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.tracing import Tracing
 from gateway.serve.http.drain import EXPIRED
 from gateway.serve.http.traced import TracedRequests, note_failure
-from tests.gateway.serve.generation.three_apis import CHAT, MESSAGES, RESPONSES, SAYS, TINY, Apis, running, whole_body
+from tests.gateway.serve.generation.three_apis import (
+    CHAT,
+    COMPLETIONS,
+    EMBEDDINGS,
+    MESSAGES,
+    RESPONSES,
+    SAYS,
+    TINY,
+    Apis,
+    running,
+    whole_body,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -483,3 +494,43 @@ async def test_replica_that_a_request_is_sent_on_to_gets_the_span_of_the_request
     }
     assert len(told) == 4
     assert scope["headers"] == headers
+
+
+async def test_completion_is_a_span_with_its_figures_and_without_its_text(apis: Apis, spans: Spans) -> None:
+    asked = {"prompt": "Once upon a secret", "max_tokens": 900, "temperature": 0.5}
+    answer = await apis.post(COMPLETIONS, asked, "time there was a secret", traceparent=TRACEPARENT)
+
+    assert answer.status_code == 200
+    assert spans.tree == [(f"POST {COMPLETIONS}", None), ("text_completion any", f"POST {COMPLETIONS}")]
+    span = spans.one("text_completion")
+    usage, found = answer.json()["usage"], attributes_of(span)
+    assert span.kind is SpanKind.CLIENT
+    assert found["gen_ai.operation.name"] == "text_completion"
+    assert found["gen_ai.usage.input_tokens"] == usage["prompt_tokens"]
+    assert found["gen_ai.usage.output_tokens"] == usage["completion_tokens"]
+    assert found["gen_ai.usage.cache_read.input_tokens"] == 0
+    assert found["gen_ai.response.finish_reasons"] == ("stop",)
+    assert (found["gen_ai.request.max_tokens"], found["gen_ai.request.temperature"]) == (900, 0.5)
+    assert "secret" not in str(found)
+
+
+async def test_completion_that_breaks_off_is_a_failed_span(apis: Apis, spans: Spans) -> None:
+    apis.engine.instead_of_end = fails(EngineUnavailable("it broke off"))
+    await apis.post(COMPLETIONS, {"prompt": "Once", "max_tokens": 900}, "upon")
+
+    found = attributes_of(spans.one("text_completion"))
+    assert error_of(spans.one("text_completion")) == (StatusCode.ERROR, "EngineUnavailable")
+    assert found["gen_ai.response.finish_reasons"] == ("error",)
+    assert "gen_ai.usage.input_tokens" not in found
+
+
+@pytest.mark.parametrize(("says", "status", "ended"), [("x", 200, WELL), ("", 503, (StatusCode.ERROR, "503"))])
+async def test_embeddings_are_a_span(apis: Apis, spans: Spans, says: str, status: int, ended: Any) -> None:
+    answer = await apis.post(EMBEDDINGS, {"input": ["a secret", "b"]}, *([says] if says else []))
+
+    assert answer.status_code == status
+    assert spans.tree == [(f"POST {EMBEDDINGS}", None), ("embeddings any", f"POST {EMBEDDINGS}")]
+    found = attributes_of(spans.one("embeddings"))
+    assert ("gen_ai.usage.input_tokens" in found) == (status == 200)
+    assert "secret" not in str(found)
+    assert error_of(spans.one("POST")) == ended

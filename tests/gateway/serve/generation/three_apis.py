@@ -18,6 +18,7 @@ from gateway.engine.pool import EnginePool
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
+from gateway.errors import EngineUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
@@ -28,6 +29,8 @@ from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.http.traced import TracedRequests
 from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
+from gateway.serve.openai.completions import CompletionsEndpoint
+from gateway.serve.openai.model import ModelEndpoint
 from gateway.serve.responses.endpoint import ResponsesEndpoint
 from gateway.toolcalls import choose_format
 from leaf_sdk.testing import tiny_map
@@ -40,6 +43,8 @@ SCHEMA: Final = {"type": "object", "properties": {"path": {"type": "string"}, "t
 CHAT: Final = "/v1/chat/completions"
 RESPONSES: Final = "/v1/responses"
 MESSAGES: Final = "/v1/messages"
+COMPLETIONS: Final = "/v1/completions"
+EMBEDDINGS: Final = "/v1/embeddings"
 
 
 class Engine:
@@ -72,6 +77,12 @@ class Engine:
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
         self.prompts.append(TINY.decode(request.prompt))
         yield self._events(len(request.prompt), request.max_tokens)
+
+    async def embed(self, inputs: Sequence[Sequence[int]], *_how: Any) -> dict[str, Any]:
+        """A vector for each input; refused where a test gave no text."""
+        if not self.texts:
+            raise EngineUnavailable("the engine went away")
+        return {"object": "list", "data": [{"embedding": [1.0], "index": n} for n in range(len(inputs))]}
 
     async def _events(self, prompt: int, most: int) -> AsyncIterator[GenerationEvent]:
         ids = [*TINY.encode(self.texts.pop(0), specials=True), END]
@@ -167,10 +178,12 @@ async def running(
                 *ChatEndpoint(agent, config.limits, metrics, frames).routes(),
                 *ResponsesEndpoint(agent, config.limits, metrics).routes(),
                 *MessagesEndpoint(agent, pool, config.limits, metrics).routes(),
+                *CompletionsEndpoint(pool, config.limits, metrics, frames, tracing).routes(),
+                *ModelEndpoint(agent, pool, config.limits, tracing).routes(),
             ]
         )
         if tracing is not None:
-            app = TracedRequests(app, tracing, (CHAT, RESPONSES, MESSAGES))
+            app = TracedRequests(app, tracing, (CHAT, RESPONSES, MESSAGES, COMPLETIONS, EMBEDDINGS))
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
             yield Apis(engine, http, proxy, app)
