@@ -5,10 +5,11 @@ definition that is not kept here (too large, too many) can't be shown, but nothi
 """
 
 import json
-import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
+
+from gateway.config.private_file import replace_file
 
 _MOST: Final = 4 * 1024 * 1024
 """Bytes of all definitions, at most."""
@@ -43,6 +44,4 @@ class PinnedDefinitions:
             else:
                 left -= size
         if kept.keys() != before.keys():
-            draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-            draft.write_text(json.dumps(kept), encoding="utf-8")
-            draft.replace(self._path)
+            replace_file(self._path, json.dumps(kept).encode())

@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from platformdirs import user_cache_path
 
 from gateway.config.model import UpstreamConfig
+from gateway.config.private_file import replace_file
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.item_forms import Kind
 from gateway.proxy.upstream.item_reader import ItemReader
@@ -99,10 +100,7 @@ class ListFile:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not self._path.exists():
             _make_room(folder)
-        draft = folder / f".{self._path.name}.{os.getpid()}"
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(data)
-        draft.replace(self._path)
+        replace_file(self._path, data)
 
 
 def _fields_of(member: Member) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from gateway.config.model import UpstreamConfig
+from gateway.config.private_file import replace_file
 from gateway.config.state import state_folder
 from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
@@ -68,11 +69,9 @@ class PinFile:
 
     def write(self, pins: dict[str, dict[str, Digests]]) -> None:
         """Replace the whole file. Raises `ConfigError` if it can't be written."""
-        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
             self._make_folder()
-            draft.write_text(json.dumps(pins, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-            draft.replace(self.path)
+            replace_file(self.path, (json.dumps(pins, indent=1, sort_keys=True) + "\n").encode())
         except OSError as error:
             raise self._unwritten(error) from None
 
