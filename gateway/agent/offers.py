@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gateway.proxy import Proxy, ToolEntry
 from gateway.proxy import tool_search as finder
-from gateway.proxy.approvals import why_asked
+from gateway.proxy.approvals import level_of, why_asked
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.costs import DefinitionCosts
 from gateway.toolcalls import ToolSpec
@@ -74,8 +74,8 @@ class ToolOffers:
 
     def approval_rule(self) -> Callable[[ToolEntry], bool]:
         """Return what says whether the operator wants calls of a tool approved, by the settings in force now."""
-        settings = self._proxy.config.approvals
-        return lambda entry: why_asked(settings, entry.alias_of or entry.name, entry.definition) is not None
+        proxy, settings = self._proxy, self._proxy.config.approvals
+        return lambda entry: why_asked(level_of(settings, *proxy.names_of(entry)), entry.definition) is not None
 
     def aliases(self, principal: Principal, besides: Collection[str] = ()) -> Mapping[str, str]:
         """By public name, the aliases of those tools that are offered under one. `besides`: names of other tools."""

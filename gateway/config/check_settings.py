@@ -7,14 +7,13 @@ which key may have been meant. It knows no file.
 import difflib
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.config.masking import MASK, sounds_secret
-from gateway.config.settings import EngineSection, Settings, ViewSection
-from gateway.config.upstream_section import UpstreamSection
+from gateway.config.settings import Settings
 from gateway.errors import ConfigError
 
 _EXPECTED: Final = {
@@ -38,12 +37,6 @@ _EXPECTED: Final = {
 }
 """Descriptions for errors where the library's message names Python's types instead of the file's."""
 _ENGINE_FORMS: Final = "'embedded', 'none', the URL of a server or a table of settings"
-_NAMED: Final[dict[str, type[BaseModel]]] = {
-    "upstreams": UpstreamSection,
-    "engines": EngineSection,
-    "views": ViewSection,
-}
-"""Tables of tables that a person names."""
 _LONGEST: Final = 60
 """Characters of a wrong value that a message shows."""
 
@@ -107,17 +100,15 @@ def _shown(value: object) -> str:
 def valid_keys(path: tuple[str, ...] = ()) -> list[str]:
     """The keys that the table at `path` may have, for suggestions."""
     section: type[BaseModel] = Settings
-    for key in path:
-        if section is UpstreamSection or key not in section.model_fields:
-            return []
-        section = _NAMED.get(key) or _section_of(section, key)
-        if key in _NAMED:
-            break
+    rest = iter(path)
+    for key in rest:
+        annotation: Any = section.model_fields[key].annotation
+        kinds = (*get_args(annotation), annotation)
+        section = next(each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel))
+        if get_origin(annotation) is dict:
+            # A name that a person chose.
+            next(rest, None)
     return list(section.model_fields)
-
-
-def _section_of(section: type[BaseModel], key: str) -> type[BaseModel]:
-    return cast("type[BaseModel]", section.model_fields[key].annotation)
 
 
 def suggest_key(key: str, path: tuple[str, ...] = ()) -> str:

@@ -104,13 +104,16 @@ def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, li
 
 
 def layer_from_toml(tables: Mapping[str, Any], origin: str, expander: Expander) -> Layer:
-    """Turn the tables of codec-gateway.toml into a layer, in which `upstreams` is not expanded yet.
+    """Turn the tables of codec-gateway.toml into a layer, in which of `upstreams` only overrides are expanded.
 
     Raises:
         ConfigError: an unknown key, a wrong value, or a variable that is not set.
     """
     layer = check_settings(_spell_out(tables), origin, strict=True)
     upstreams = layer.pop("upstreams", {})
+    for name, entry in upstreams.items():
+        if "overrides" in entry and not entry.get("disabled"):
+            entry["overrides"] = _expand(entry["overrides"], ("upstreams", name, "overrides"), origin, expander)
     expanded = cast("Layer", _expand(layer, (), origin, expander))
     return {**_settle(expanded, expander.workspace), "upstreams": upstreams}
 

@@ -36,6 +36,7 @@ from gateway.config.model import (
     TokensConfig,
     ViewConfig,
 )
+from gateway.config.overrides import build_overrides, refuse_shared_names
 from gateway.config.replicas import build_replicas
 from gateway.config.server_files import Broken, foreign_servers, join_servers, own_servers
 from gateway.config.servers import NAME
@@ -121,6 +122,8 @@ def _load(
         sources.append(foreign_servers(list_file, separator, environ, broken))
     warnings += [warning for source in sources for warning in source.warnings]
     upstreams = join_servers(upstream for source in sources for upstream in source.upstreams)
+    views = _build_views(layer.get("views", {}))
+    refuse_shared_names({each.name: each.overrides for each in upstreams}, {k: v.overrides for k, v in views.items()})
     engine, engines = build_engines(layer["engine"], layer.get("engines", {}))
     serve = _build_serve(layer.get("serve", {}), (toml_file or json_file or cwd / OWN_FILE).parent)
     refuse_own_ports(engines or {"engine": engine}, serve)
@@ -141,7 +144,7 @@ def _load(
         replicas=replicas,
         shared=build_shared(layer.get("shared", {}), alone=replicas.address is None and serve.workers == 1),
         console=replace(ConsoleConfig(), **layer.get("console", {})),
-        views=_build_views(layer.get("views", {})),
+        views=views,
         separator=separator,
         prefix=layer.get("prefix", GatewayConfig().prefix),
         tool_search=layer.get("tool_search", GatewayConfig().tool_search),
@@ -199,8 +202,12 @@ def _build_views(written: Layer) -> Mapping[str, ViewConfig]:
     for name in written:
         if NAME.fullmatch(name) is None:
             raise ConfigError(f"views.{name[:_SHOWN]}: a view's name must have 1 to 64 letters, digits, '_' and '-'")
-    views = {name: {key: tuple(each) for key, each in view.items()} for name, view in written.items()}
-    return MappingProxyType({name: ViewConfig(**view) for name, view in views.items()})
+    return MappingProxyType({name: _build_view(view) for name, view in written.items()})
+
+
+def _build_view(view: Layer) -> ViewConfig:
+    servers, tools = (tuple(view.get(key, ())) for key in ("servers", "tools"))
+    return ViewConfig(servers, tools, build_overrides(view.get("overrides", {})))
 
 
 def _read_origin(text: str) -> str:

@@ -7,7 +7,7 @@ environment.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
@@ -16,6 +16,7 @@ from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig, Tra
 from gateway.config.approvals import ApprovalsConfig
 from gateway.config.connections import ConnectionsConfig
 from gateway.config.console import ConsoleConfig
+from gateway.config.overrides import Overrides, ToolOverride
 from gateway.config.replicas import ReplicasConfig
 from gateway.config.shared import SharedConfig
 from gateway.config.wire import WireConfig
@@ -122,10 +123,8 @@ class UpstreamConfig:
     """Patterns of its own names (tools, prompts) and resource URIs that are offered; empty: all."""
     exclude: tuple[str, ...] = ()
     """Patterns that are not offered, even if included."""
-    rename: Mapping[str, str] = field(default_factory=_no_strings)
-    """Public names by its own tool names. A public name gets no prefix then."""
-    describe: Mapping[str, str] = field(default_factory=_no_strings)
-    """Descriptions that clients see instead of its own, by its own tool names."""
+    overrides: Overrides = field(default_factory=dict[str, ToolOverride])
+    """What clients see of its tools instead of what it says, by its own tool names."""
     pin: PinPolicy = "warn"
     """What happens when a tool's definition is not the one first seen."""
     ids: WantedIds = "any"
@@ -135,6 +134,10 @@ class UpstreamConfig:
     client_sessions: int | None = None
     """Sessions besides the main one, for clients that can be asked something or have state there; None: 64 if each is
     a process, else 1,000."""
+
+    def runs_like(self, other: "UpstreamConfig") -> bool:
+        """Whether a server that runs with this configuration need not be started again for the other one."""
+        return replace(self, overrides=other.overrides) == other
 
     @property
     def most_client_sessions(self) -> int:
@@ -230,6 +233,8 @@ class ViewConfig:
     """Names of its servers; empty: all."""
     tools: tuple[str, ...] = ()
     """Patterns of the public names of its tools; empty: all of its servers."""
+    overrides: Overrides = field(default_factory=dict[str, ToolOverride])
+    """What clients see of its tools here, by public names."""
 
 
 def _no_views() -> Mapping[str, ViewConfig]:

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection, TrajectoriesSection
 from gateway.config.approvals import ApprovalsSection
 from gateway.config.console import ConsoleSection
+from gateway.config.overrides import AnnotationsSection, OverrideSection
 from gateway.config.replicas import ReplicasSection
 from gateway.config.serve_section import ConnectionsSection, ServeSection
 from gateway.config.settings import (
@@ -159,6 +160,8 @@ def render_page() -> str:
         ("console", ConsoleSection),
         ("views.NAME", ViewSection),
         ("upstreams.NAME", UpstreamSection),
+        ("upstreams.NAME.overrides.TOOL", OverrideSection),
+        ("upstreams.NAME.overrides.TOOL.annotations", AnnotationsSection),
         ("upstreams.NAME.oauth", CredentialsSection),
         ("upstreams.NAME.auth", SignInSection),
     ):
@@ -185,7 +188,7 @@ def _is_section(info: FieldInfo) -> bool:
 
 
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType, dict) else (annotation,)
 
 
 def _default(info: FieldInfo) -> str:
@@ -203,6 +206,8 @@ def _kind(annotation: Any) -> str:
         return ", ".join(f"`{word}`" for word in args)
     if origin in (Union, types.UnionType):
         return " or ".join(_kind(arg) for arg in args if arg is not type(None))
+    if origin is dict and args[1] is Any:
+        return "table"
     names: dict[Any, str] = {list: "list of text", dict: "table of text", str: "text", int: "integer", float: "number"}
     return names.get(origin or annotation, "true or false")
 

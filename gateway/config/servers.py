@@ -20,6 +20,7 @@ from gateway.config.inherited import inherited
 from gateway.config.manifests import check_endpoint, read_manifest_place, state_of_manifest
 from gateway.config.masking import sounds_secret
 from gateway.config.model import ClientCredentials, SignInConfig, UpstreamConfig
+from gateway.config.overrides import build_overrides
 from gateway.errors import ConfigError
 
 _PLAIN: Final = (
@@ -42,8 +43,6 @@ _WHOLE_PAIR = re.compile(r"-*([\w.-]+)(?:=|:\s+)(.+)", re.DOTALL)
 _INNER_PAIR = re.compile(
     r"""(?<!\w)([a-z][\w.-]*)["']?\s*[=:]\s*(?=["']?(?:(?:bearer|basic|token)\s+)?([^\s"',;&}]+))""", re.IGNORECASE
 )
-_SHOWN: Final = 128
-"""Characters of a tool's name that an error shows."""
 
 
 def check_name(name: str, separator: str, origin: str) -> None:
@@ -80,7 +79,6 @@ class ServerReader:
         where = f"{self.origin}: server {name!r}"
         command, url = entry.get("command"), entry.get("url")
         _check_kind(entry, where)
-        _check_renames(entry.get("rename", {}), where)
         texts = _Texts(self.expander, where)
         if entry.get("manifest"):
             return self._bolt_on(name, entry, texts)
@@ -199,17 +197,7 @@ def _policies(entry: Mapping[str, Any]) -> dict[str, Any]:
     """The settings about how the server is treated: as written, with lists and tables made immutable."""
     kept: dict[str, Any] = {key: entry[key] for key in _PLAIN if key in entry}
     kept |= {key: tuple(entry[key]) for key in ("include", "exclude") if key in entry}
-    kept |= {key: MappingProxyType(dict(entry[key])) for key in ("rename", "describe") if key in entry}
-    return kept
-
-
-def _check_renames(names: Mapping[str, str], where: str) -> None:
-    for own, public in names.items():
-        if not public.isprintable():
-            raise ConfigError(
-                f"{where}: key 'rename': the new name of {own[:_SHOWN]!r} is {public[:_SHOWN]!r}, which "
-                "contains unprintable characters: remove them"
-            )
+    return {**kept, "overrides": build_overrides(entry.get("overrides", {}))}
 
 
 def _credentials(texts: "_Texts", entry: Mapping[str, str | None] | None) -> ClientCredentials | None:

@@ -20,6 +20,7 @@ from gateway.config.model import (
     TokensConfig,
     VerifyLevel,
 )
+from gateway.config.overrides import OverrideSection
 from gateway.config.replicas import ReplicasSection
 from gateway.config.section import Count, CountOrZero, Seconds, Section
 from gateway.config.serve_section import ServeSection
@@ -272,6 +273,7 @@ class ViewSection(Section):
         description="Patterns (`*`, `?`) for the tools in the view, by their public names; empty: all of its servers. "
         "Prompts and resources are those of its servers.",
     )
+    overrides: dict[str, OverrideSection] = Field(default={})
 
 
 class Settings(Section):

@@ -48,11 +48,12 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
         name: {key: _plain(key, value, secrets) for key, value in asdict(each).items()}
         for name, each in config.engines.items()
     }
+    views = {name: _plain("", asdict(view), secrets) for name, view in config.views.items()}
     return {
         **{name: getattr(config, name) for name in NAMES},
         **sections,
         **({"engines": engines} if engines else {}),
-        **({"views": {name: asdict(view) for name, view in config.views.items()}} if config.views else {}),
+        **({"views": views} if config.views else {}),
         "upstreams": {upstream.name: _show_upstream(upstream, secrets) for upstream in config.upstreams},
         "warnings": [mask_text(warning, secrets) for warning in config.warnings],
     }

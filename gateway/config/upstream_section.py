@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gateway.config.model import EraChoice, PinPolicy, SessionPolicy, UpstreamConfig, WantedIds
+from gateway.config.overrides import OverrideSection
 from gateway.config.section import Count, CountOrZero, Seconds, Section
 
 _UPSTREAM = UpstreamConfig("")
@@ -162,16 +163,7 @@ class UpstreamSection(Section):
     exclude: list[str] = Field(
         default=[], description="Patterns for those that clients do not see, even if they are included."
     )
-    rename: dict[str, str] = Field(
-        default={},
-        description="New names for tools: the server's own name, and the name that clients see. The new name is "
-        "used as it is, without a prefix, and must be printable.",
-    )
-    describe: dict[str, str] = Field(
-        default={},
-        description="New descriptions for tools: the server's own name for the tool, and the description that "
-        "clients see.",
-    )
+    overrides: dict[str, OverrideSection] = Field(default={})
     pin: PinPolicy = Field(
         default=_UPSTREAM.pin,
         description="What happens when a tool's definition is not the one first seen. `off`: nothing; `warn`: the "

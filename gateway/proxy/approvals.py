@@ -28,11 +28,13 @@ class Question:
     """A call that needs an approval."""
 
     tool: str
-    """Public name."""
+    """Its name as the caller sees it."""
     server: str
     arguments: Mapping[str, Any]
     why: str
     """Why it needs one, as a clause about the tool."""
+    public: str = ""
+    """The tool's public name."""
 
     @property
     def params(self) -> dict[str, Any]:
@@ -58,17 +60,14 @@ class Question:
         return f"Its arguments: {escape_text(written, _ARGUMENTS)}"
 
 
-def why_asked(
-    settings: ApprovalsConfig, tool: str, definition: Mapping[str, Any] | None, *, wanted: bool = False
-) -> str | None:
+def why_asked(level: Ask, definition: Mapping[str, Any] | None, *, wanted: bool = False) -> str | None:
     """Why calls of a tool need an approval; None: they need none.
 
     Args:
-        tool: its public name.
-        definition: as its server lists it; None: it is not known.
+        level: from `level_of`.
+        definition: as clients see it; None: it is not known.
         wanted: whether the request wants to approve them, whatever the operator says.
     """
-    level = level_of(settings, tool)
     if level == "never" and not wanted:
         return None
     if level == "always":
@@ -95,21 +94,20 @@ def decide(why: str | None, *, approved: bool = False, can_ask: bool = False) ->
     return "ask" if can_ask else "refuse"
 
 
-def level_of(settings: ApprovalsConfig, tool: str) -> Ask:
-    """How strict the operator is about a tool, by its public name, or by its alias, which clients may see instead."""
-    if not settings.tools:
-        return settings.ask
+def level_of(settings: ApprovalsConfig, *names: str) -> Ask:
+    """How strict the operator is about a tool: the strictest level of its names (`Naming.names`)."""
+    levels: list[Ask] = [_level_of(settings, name) for name in names] if settings.tools else [settings.ask]
+    return max(levels, key=_FROM_LOOSEST.index)
+
+
+def _level_of(settings: ApprovalsConfig, tool: str) -> Ask:
+    """The level of a name, or of its alias, which clients may see instead."""
     # Not the alias in force: a server could change that by another tool of this name.
     names = {tool, usual_alias(tool)}
     levels: list[Ask] = [settings.tools[name] for name in names if name in settings.tools]
     if not levels:
         levels = [level for each, level in settings.tools.items() if any(fnmatchcase(name, each) for name in names)]
     return max(levels, key=_FROM_LOOSEST.index) if levels else settings.ask
-
-
-def goes_by_annotations(settings: ApprovalsConfig, tool: str) -> bool:
-    """Whether it depends on a tool's annotations what becomes of its calls. `tool`: its public name."""
-    return level_of(settings, tool) in ("destructive", "writes")
 
 
 def is_read_only(definition: Mapping[str, Any]) -> bool:

@@ -27,6 +27,8 @@ class Principal:
     """Patterns (`fnmatch`, case-sensitive) of the public tool names they may use; None: all."""
     within: tuple[str, ...] | None = None
     """Patterns of which one must fit as well: those of the view through which they came; None: there is none."""
+    view: str | None = None
+    """The name of that view."""
     alone: bool = field(default=False, compare=False)
     """Whether they may use every bound in full, not only a share: nobody else can be told apart from them, or they are
     the operator."""

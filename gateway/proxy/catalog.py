@@ -5,13 +5,16 @@ with the same public name are a `Clash`: the first keeps it, the other is hidden
 it stops the gateway. URIs never clash (`public_uris.py`). It asks no server: it reads what the sessions have listed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from gateway.config.overrides import Overrides
 from gateway.observe.logs import get_logger
 from gateway.proxy.aliases import Aliases
+from gateway.proxy.caller import Principal
 from gateway.proxy.naming import Naming, ToolEntry
+from gateway.proxy.overrides import overridden
 from gateway.proxy.public_uris import PublicUris
 from gateway.proxy.upstream.listing import Listed
 from gateway.proxy.uris import UriClaims
@@ -22,7 +25,7 @@ _NAMED: Final = 100
 
 
 _WAYS_OUT: Final = {
-    "tool": 'rename one of the servers or of the tools (`rename`), or set `prefix = "always"`',
+    "tool": 'rename one of the servers or of the tools (`overrides.TOOL.name`), or set `prefix = "always"`',
     "prompt": 'rename one of the servers, set `prefix = "always"`, or leave one of them out (`exclude`)',
 }
 
@@ -37,8 +40,13 @@ class Clash:
     """The server that keeps the name."""
     hidden: str
     """The server whose thing is hidden; the same as `kept` if two of its own tools were renamed alike."""
+    table: str = ""
+    """The override that gives it the name in a view; empty: the name is everywhere the same."""
 
     def __str__(self) -> str:
+        if self.table:
+            owner = f"a tool of server {self.hidden!r} in this view"
+            return f"{self.table}.name: {self.name[:_WORD]!r} is already the name of {owner}: choose another"
         who = f"server {self.kept!r} and by server {self.hidden!r}"
         if self.kept == self.hidden:
             who = f"server {self.kept!r} twice"
@@ -52,13 +60,17 @@ class Catalog:
         """Start empty."""
         self.naming = naming
         self._log = get_logger("gateway.proxy")
-        self._warned: set[Clash] = set()
+        self._warned: set[Clash | str] = set()
         self.tools: dict[str, ToolEntry] = {}
         """Tools by public name, in the configuration's order, including those of servers that are away."""
         self.aliases = Aliases()
         self.uris = UriClaims()
         self.public_uris = PublicUris(naming.servers, self.uris)
         self.clashes: tuple[Clash, ...] = ()
+        self.misplaced: tuple[str, ...] = ()
+        """What is wrong with overrides: of tools that no server offers, and of arguments that a tool does not have."""
+        self._views: dict[str, dict[str, str]] = {}
+        """For each view with overrides, by their names in it, the public names of the tools that have another one."""
 
     def name_by(self, naming: Naming) -> None:
         """Use these names from the next `rebuild` on."""
@@ -75,15 +87,49 @@ class Catalog:
             self._add_prompts(server, listed.get("prompts"), prompts, clashes)
         self.uris.replace(self._uris_of(lists))
         self.aliases.assign(self.tools)
-        self.clashes = tuple(clashes)
-        for clash in clashes:
+        self._views = {view: self._renamed(config.overrides) for view, config in self.naming.views.items()}
+        self.clashes = (*clashes, *self._clashes_in_views())
+        self.misplaced = tuple(self._misplaced(lists))
+        for fault in (*self.clashes, *self.misplaced):
             if len(self._warned) >= _NAMED:
                 break
-            if clash not in self._warned:
-                self._warned.add(clash)
-                self._log.warning(str(clash))
+            if fault not in self._warned:
+                self._warned.add(fault)
+                self._log.warning(str(fault))
                 if len(self._warned) == _NAMED:
                     self._log.warning("further name clashes are not logged; `codec-gateway doctor` lists all of them")
+
+    def meant(self, called: str, view: str | None) -> str:
+        """The public name of the tool that a client calls so in a view; empty if the tool has another name there."""
+        renamed = self._views.get(view or "")
+        if renamed is None:
+            return called
+        if called in renamed:
+            return renamed[called]
+        public = self.aliases.name_of(called)
+        return "" if public in renamed.values() else public
+
+    def shown(self, entries: Iterable[ToolEntry], principal: Principal) -> Sequence[ToolEntry]:
+        """Those of the tools that an MCP client sees, as it sees them."""
+        seen = [entry for entry in entries if principal.may_call(entry.server, entry.name)]
+        listed = self.under_aliases(seen) if self.naming.shows_aliases else seen
+        return listed if principal.view not in self._views else list(self._in_view(listed, principal.view))
+
+    def _in_view(self, entries: Iterable[ToolEntry], view: str) -> Iterator[ToolEntry]:
+        overrides = self.naming.views[view].overrides
+        for entry in entries:
+            override = overrides.get(entry.alias_of or entry.name)
+            if override is not None:
+                name = override.name or entry.name
+                definition = {**overridden(entry.definition, [override]), "name": name}
+                yield replace(entry, name=name, definition=definition, words={})
+            elif entry.name not in self._views[view]:
+                yield entry
+
+    def _renamed(self, overrides: Overrides) -> dict[str, str]:
+        given = ((override.name, public) for public, override in overrides.items())
+        # A tool that there is keeps its name before one that there is not.
+        return {name: public for name, public in given if name and (public in self.tools or name not in self.tools)}
 
     def under_aliases(self, entries: Sequence[ToolEntry]) -> Sequence[ToolEntry]:
         """The tools under names that every model API accepts; the same ones if all names are such."""
@@ -111,6 +157,27 @@ class Catalog:
             name = self.naming.prompt(server, prompt["name"])
             if name is not None and (kept := prompts.setdefault(name, server)) != server:
                 clashes.append(Clash("prompt", name, kept, server))
+
+    def _clashes_in_views(self) -> Iterator[Clash]:
+        for view, renamed in self._views.items():
+            config = self.naming.views[view]
+            principal = Principal("", frozenset(config.servers) or None, within=config.tools or None)
+            for name, public in renamed.items():
+                other = self.tools.get(name)
+                if other and name not in renamed.values() and principal.may_call(other.server, name):
+                    table = f"views.{view}.overrides.{public}"
+                    yield Clash("tool", name, self.tools[public].server, other.server, table)
+
+    def _misplaced(self, lists: Mapping[str, Mapping[str, Listed | None]]) -> Iterator[str]:
+        for table, override, owners in self.naming.override_tables():
+            listed = [(own, lists[server].get("tools")) for server, own in owners]
+            found = [tool for own, tools in listed for tool in _items(tools) if tool["name"] == own]
+            if not found and all(tools is not None for _, tools in listed):
+                yield f"{table}: no server offers this tool, so the override has no effect: correct or remove it"
+            for tool in found:
+                known: Mapping[str, Any] = tool.get("inputSchema", {}).get("properties") or override.defaults
+                if unknown := override.defaults.keys() - known.keys():
+                    yield f"{table}.defaults: the tool has no argument {', '.join(map(repr, sorted(unknown)))}"
 
     def _uris_of(self, lists: Mapping[str, Mapping[str, Listed | None]]) -> Iterator[tuple[str, str, bool]]:
         for server, listed in lists.items():

@@ -12,9 +12,11 @@ import anyio
 from gateway.config.approvals import ApprovalsConfig
 from gateway.errors import NotApproved, RpcError
 from gateway.observe.escape import escape_text
-from gateway.proxy.approvals import METHOD, Question, can_elicit, decide, goes_by_annotations, level_of, why_asked
+from gateway.proxy.approvals import METHOD, Question, can_elicit, decide, level_of, why_asked
 from gateway.proxy.caller import Caller
+from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import ToolEntry
+from gateway.proxy.overrides import overridden
 from gateway.proxy.resolver import Resolver
 from gateway.proxy.round_states import is_parked
 from gateway.proxy.upstream.upstream import Upstream
@@ -27,8 +29,9 @@ _SHOWN: Final = 200
 class UserApprovals:
     """The approvals that users of MCP clients give."""
 
-    def __init__(self, settings: ApprovalsConfig, resolver: Resolver) -> None:
+    def __init__(self, settings: ApprovalsConfig, resolver: Resolver, catalog: Catalog) -> None:
         """`settings`: those in force until `use`."""
+        self._catalog = catalog
         self._resolver = resolver
         self.use(settings)
 
@@ -38,10 +41,11 @@ class UserApprovals:
         self.needed = settings.ask != "never" or bool(settings.tools)
         """Whether any call may need an approval; if not, `question` need not be asked."""
 
-    def needs_live(self, name: str, upstream: Upstream) -> bool:
+    def needs_live(self, upstream: Upstream, own: str, caller: Caller) -> bool:
         """Whether a call of a tool whose server is not up must wait until it is, since what that lists then may forbid
         the call: annotations for which an approval is needed, or a definition that is not the pinned one."""
-        return upstream.config.pin == "block" or goes_by_annotations(self._settings, name)
+        level = level_of(self._settings, *self._catalog.naming.names(upstream.config.name, own, caller.principal.view))
+        return upstream.config.pin == "block" or level in ("destructive", "writes")
 
     def question(
         self,
@@ -61,20 +65,24 @@ class UserApprovals:
         Raises:
             NotApproved: nobody can be asked.
         """
-        settings = self._settings
-        if level_of(settings, name) == "never":
+        upstream, own = owner
+        tool = (upstream.config.name, own, caller.principal.view)
+        names = self._catalog.naming.names(*tool)
+        level = level_of(self._settings, *names)
+        if level == "never":
             return None
         if caller.modern and is_parked(params):
             # It continues a call that began here: what had to be asked was asked, and its arguments stay the same.
             return None
-        upstream, own = owner
         # The caller's own session with the server, if there is one, makes the call: what that lists counts.
         definition = upstream.lists.tool_aside(own, caller) or (None if entry is None else entry.definition)
-        why = why_asked(settings, name, definition)
+        if self._catalog.naming.has_overrides:
+            definition = overridden(definition or {}, self._catalog.naming.overrides(*tool))
+        why = why_asked(level, definition)
         decision = decide(why, can_ask=can_elicit(caller.capabilities))
         if why is None or decision == "run":
             return None
-        question = Question(name, upstream.config.name, params.get("arguments") or {}, why)
+        question = Question(names[-1], upstream.config.name, params.get("arguments") or {}, why, public=name)
         if decision == "refuse":
             raise NotApproved(question.refusal("nobody can be asked here"))
         return question
@@ -96,4 +104,4 @@ class UserApprovals:
             raise NotApproved(question.refusal(cause)) from None
         if answer.get("action") != "accept":
             raise NotApproved(question.refusal("the user did not approve this one"))
-        self._resolver.tool(question.tool, caller)
+        self._resolver.tool(question.public, caller)

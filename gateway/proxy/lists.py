@@ -60,7 +60,7 @@ class Lists:
         """Return the result of a list request, in the caller's era."""
         answers = await self._ask_all(kind, upstreams, caller)
         principal = caller.principal
-        rights = (principal.servers, principal.tools, principal.within)
+        rights = (principal.servers, principal.tools, principal.within, principal.view)
         key = (kind, caller.modern, rights, self._catalog.naming, self._catalog.uris.version)
         kept = self._kept.get(key)
         if kept is None or not kept.result.written_bytes:
@@ -120,8 +120,7 @@ class Lists:
         if kind == "tools":
             entries = self._catalog.naming.entries(server, listed.items)
             rename = partial(public, server, principal=principal)
-            seen = [entry for entry in entries if principal.may_call(server, entry.name)]
-            shown = self._catalog.under_aliases(seen) if self._catalog.naming.shows_aliases else seen
+            shown = self._catalog.shown(entries, principal)
             return [(entry.name, rename_in_tool(entry.definition, rename)) for entry in shown]
         if kind == "prompts":
             named = [(self._catalog.naming.prompt(server, item["name"]), item) for item in listed.items]

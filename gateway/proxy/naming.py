@@ -6,13 +6,15 @@ choice and stays as it is. What the operator excluded has no public name. Pure: 
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.overrides import ToolOverride
 from gateway.protocol.annotations import Annotation, annotations_of
+from gateway.proxy.overrides import overridden
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -27,13 +29,20 @@ class ToolEntry:
     tool: str
     """The upstream's own name for it."""
     definition: dict[str, Any]
-    """The upstream's raw Tool object, with the public name and, if the operator set one, the operator's description."""
+    """The upstream's raw Tool object, with the public name and what the operator overrides."""
     annotations: tuple[Annotation, ...] = ()
     """The arguments that a modern HTTP server wants repeated in headers."""
     words: dict[str, float] = field(default_factory=dict[str, float], compare=False, repr=False)
     """The weight of each of its words in a search, empty until the first one (`tool_search.py`)."""
     alias_of: str | None = None
     """The public name, if `name` is an alias of it."""
+    renamed: str | None = None
+    """The name that the operator gave it everywhere, unless another tool of the server has that as its own."""
+
+    @property
+    def local(self) -> str:
+        """Its name where clients are told its server beside it: no other tool of the server has it."""
+        return self.renamed or self.tool
 
 
 class Naming:
@@ -47,8 +56,14 @@ class Naming:
         bare = config.prefix == "never" or (config.prefix == "auto" and len(self._upstreams) == 1)
         self._prefixes = {name: "" if bare else _UNSAFE.sub("_", name) + config.separator for name in self._upstreams}
         self._renamed = {
-            public: (upstream.name, own) for upstream in config.upstreams for own, public in upstream.rename.items()
+            override.name: (upstream.name, own)
+            for upstream in config.upstreams
+            for own, override in upstream.overrides.items()
+            if override.name
         }
+        self.views = {name: view for name, view in config.views.items() if view.overrides}
+        """The views in which tools have overrides."""
+        self.has_overrides = bool(self.views) or any(upstream.overrides for upstream in config.upstreams)
 
     @property
     def servers(self) -> Collection[str]:
@@ -64,7 +79,22 @@ class Naming:
         upstream = self._upstreams[server]
         if not is_offered(upstream, own):
             return None
-        return upstream.rename.get(own) or self._prefixes[server] + own
+        override = upstream.overrides.get(own)
+        return (override and override.name) or self._prefixes[server] + own
+
+    def overrides(self, server: str, own: str, view: str | None = None) -> list[ToolOverride]:
+        """What the operator overrides of a tool: everywhere, then in this view."""
+        found = [self._upstreams[server].overrides.get(own)]
+        if view in self.views:
+            found.append(self.views[view].overrides.get(self.tool(server, own) or ""))
+        return [each for each in found if each is not None]
+
+    def names(self, server: str, own: str, view: str | None = None) -> tuple[str, ...]:
+        """The names of a tool: without overrides, with those that it has everywhere, and, last, in this view."""
+        if not self.has_overrides:
+            return (self._prefixes[server] + own,)
+        given = [override.name for override in self.overrides(server, own, view) if override.name]
+        return self._prefixes[server] + own, *given
 
     def prompt(self, server: str, own: str) -> str | None:
         """The prompt's public name; None: it is not offered."""
@@ -91,9 +121,19 @@ class Naming:
             if name.startswith(prefix) and len(name) > len(prefix)
         ]
 
+    def override_tables(self) -> Iterator[tuple[str, ToolOverride, list[tuple[str, str]]]]:
+        """The tables of all overrides, each with the servers that could have its tool, and their own names for it."""
+        for server, upstream in self._upstreams.items():
+            for own, override in upstream.overrides.items():
+                if is_offered(upstream, own):
+                    yield f"upstreams.{server}.overrides.{own}", override, [(server, own)]
+        for name, view in self.views.items():
+            for public, override in view.overrides.items():
+                yield f"views.{name}.overrides.{public}", override, self.tool_owners(public)
+
     def entries(self, server: str, definitions: Sequence[Mapping[str, Any]]) -> tuple[ToolEntry, ...]:
         """The server's tools that are offered, in its own order. The definitions are copied, not changed."""
-        words = self._upstreams[server].describe
+        overrides = self._upstreams[server].overrides
         entries: list[ToolEntry] = []
         for definition in definitions:
             own = definition["name"]
@@ -101,9 +141,12 @@ class Naming:
             if public is None:
                 continue
             shown = {**definition, "name": public}
-            if own in words:
-                shown["description"] = words[own]
-            entries.append(ToolEntry(public, server, own, shown, annotations_of(definition.get("inputSchema"))))
+            renamed = None
+            if own in overrides:
+                shown, renamed = overridden(shown, [overrides[own]]), overrides[own].name
+                renamed = None if any(each["name"] == renamed for each in definitions) else renamed
+            annotations = annotations_of(definition.get("inputSchema"))
+            entries.append(ToolEntry(public, server, own, shown, annotations, renamed=renamed))
         return tuple(entries)
 
 

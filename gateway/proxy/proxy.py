@@ -290,7 +290,8 @@ class Proxy:
         there is neither, or it may see nothing of it."""
         view = self.config.views.get(name) or ViewConfig(servers=(name,))
         servers = [each for each in view.servers or self._upstreams if each in self._upstreams and principal.sees(each)]
-        return replace(principal, servers=frozenset(servers), within=view.tools or None) if servers else None
+        seen = replace(principal, servers=frozenset(servers), within=view.tools or None, view=name)
+        return seen if servers else None
 
     def capabilities(self, principal: Principal = ANYBODY, *, modern: bool = False) -> dict[str, Any]:
         """What to advertise to this client: what its servers offer, and what those that were not up yet may offer."""
@@ -305,7 +306,7 @@ class Proxy:
 
     def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
         """The arguments of a tool, by its public name, that are repeated in headers."""
-        entry = self._catalog.entry(name)
+        entry = self._catalog.entry(self._catalog.meant(name, principal.view))
         if entry is None or not entry.annotations or not principal.may_call(entry.server, entry.name):
             return ()
         return entry.annotations
@@ -317,9 +318,13 @@ class Proxy:
         visible = entry is not None and principal.may_call(entry.server, entry.name)
         return schema if visible and isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType]
 
-    def server_of(self, tool: str) -> str | None:
-        """The server that owns a tool, by the tool's public name; None: no owner is known."""
-        return self._router.resolver.server_of(tool)
+    def names_of(self, entry: ToolEntry) -> tuple[str, ...]:
+        """All names of a tool by which the operator may mean it."""
+        return self._catalog.naming.names(entry.server, entry.tool)
+
+    def server_of(self, tool: str, view: str | None = None) -> str | None:
+        """The server that owns a tool, by the tool's public name, or its name in a view; None: no owner is known."""
+        return self._router.resolver.server_of(self._catalog.meant(tool, view))
 
     def server_in(self, tool: str) -> str | None:
         """The server that a tool's public name tells, even if the server no longer has it; None: it tells none."""
@@ -345,6 +350,7 @@ class Proxy:
         )
 
 
-def _shown_to_clients(config: GatewayConfig) -> tuple[bool, bool]:
+def _shown_to_clients(config: GatewayConfig) -> tuple[object, ...]:
     """What decides how tools are shown to MCP clients, apart from the servers."""
-    return config.tool_search is True, config.safe_names is True
+    views = {name: view.overrides for name, view in config.views.items()}
+    return config.tool_search is True, config.safe_names is True, views

@@ -88,7 +88,7 @@ class ServerRegistry:
         made = {
             each.name: self._make(each)
             for each in config.upstreams
-            if each.name not in running or running[each.name].config != each
+            if each.name not in running or not running[each.name].config.runs_like(each)
         }
         for upstream in made.values():
             self.start_soon(upstream.run)

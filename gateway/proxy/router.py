@@ -6,6 +6,7 @@ connection.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any, Final, cast
@@ -26,6 +27,7 @@ from gateway.proxy.catalog import Catalog
 from gateway.proxy.elicitation import UserApprovals
 from gateway.proxy.lists import Lists
 from gateway.proxy.naming import ToolEntry
+from gateway.proxy.overrides import filled
 from gateway.proxy.resolver import Resolver
 from gateway.proxy.resources import Resources, Watch
 from gateway.proxy.result_uris import rename_in_result
@@ -86,7 +88,7 @@ class Router:
         self._starting = True
         self._lists = Lists(catalog)
         self.resolver = Resolver(upstreams, catalog)
-        self.approvals = UserApprovals(approvals, self.resolver)
+        self.approvals = UserApprovals(approvals, self.resolver, catalog)
         self.resources = Resources(upstreams, self.resolver, watch, self._ask)
         self._handlers: Mapping[str, Handler] = {
             "tools/call": self._call_result,
@@ -124,31 +126,36 @@ class Router:
     ) -> CallOutcome:
         """See `Proxy.call_tool`."""
         called, arguments = _read_call(params)
-        name, entry = called, self._catalog.tools.get(called)
+        catalog, view = self._catalog, caller.principal.view
+        name = catalog.meant(called, view) if catalog.naming.has_overrides else called
+        entry = catalog.tools.get(name)
         # Of several servers, one with a tool of this name would get the calls of all others.
         if called in finder.NAMES and self._searching() and (entry is None or len(self._upstreams) > 1):
             return await self._find(params, arguments, caller)
         if entry is None:
             try:
-                name, entry = await self._learn(called, caller)
+                name, entry = await self._learn(name, caller)
             except UpstreamUnavailable as error:
                 return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
         upstream, own = self.resolver.tool(name, caller, called)
         server = upstream.config.name
-        if not upstream.up and (upstream.earlier is not None or self.approvals.needs_live(name, upstream)):
+        if not upstream.up and (upstream.earlier is not None or self.approvals.needs_live(upstream, own, caller)):
             return await self._call_once_up(upstream, own, params, caller, seconds, written, approved)
-        sent = params if own == called else {**params, "name": own}
+        named = params if own == called else {**params, "name": own}
+        sent = filled(named, catalog.naming.overrides(server, own, view)) if catalog.naming.has_overrides else named
+        # The model did not write what it left out.
+        written = written if sent is named or written is None else replace(written, ids=None)
         began = perf_counter()
         ended: Ending
         try:
             needed = self.approvals.needed and not approved
-            question = self.approvals.question(name, entry, params, caller, (upstream, own)) if needed else None
+            question = self.approvals.question(name, entry, sent, caller, (upstream, own)) if needed else None
             if question is not None and not caller.modern:
                 await self.approvals.approve(question, caller)
                 # The time in which its user decides is not the call's.
                 began, question = perf_counter(), None
             # `Mcp-Param-*`, where the tool's schema asks for it (2026-07-28, "Custom headers").
-            headers = headers_for(entry.annotations, arguments) if entry is not None and entry.annotations else None
+            headers = headers_for(entry.annotations, _read_call(sent)[1]) if entry and entry.annotations else None
             result = await self._ask(upstream, "tools/call", sent, caller, seconds, headers, written, question)
             ended = ending_of(result)
         except NotApproved as error:
@@ -213,8 +220,7 @@ class Router:
 
     async def _find(self, params: dict[str, Any], arguments: Mapping[str, Any], caller: Caller) -> CallOutcome:
         if params["name"] == finder.SEARCH:
-            tools = [e for e in self._catalog.tools.values() if caller.principal.may_call(e.server, e.name)]
-            shown = self._catalog.under_aliases(tools) if self._catalog.naming.shows_aliases else tools
+            shown = self._catalog.shown(self._catalog.tools.values(), caller.principal)
             found = _in_era(await anyio.to_thread.run_sync(finder.search, shown, arguments), caller)
             return CallOutcome(found, ending_of(found), tool=finder.SEARCH)
         # From here on it is as if the tool had been called by its own name: the rest of the request stays the same.

@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from gateway.config.overrides import OWN_TOOLS
 from gateway.proxy.naming import ToolEntry
 
-SEARCH: Final = "codec_search_tools"
-CALL: Final = "codec_call_tool"
+SEARCH, CALL = OWN_TOOLS
 DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
     {
         "name": SEARCH,
@@ -44,7 +44,7 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
         },
     },
 )
-NAMES: Final = frozenset({SEARCH, CALL})
+NAMES: Final = frozenset(OWN_TOOLS)
 _MOST: Final = 50
 _USUAL: Final = 8
 _QUERY: Final = 2000

@@ -120,6 +120,7 @@ async def check_up(config: GatewayConfig, *, may_call: bool = True) -> Checkup:
             *(mask_text(each, secrets_of(config)) for each in config.warnings),
             *_broken_pins(config),
             *_left_out(maps),
+            *(escape_text(each, _CAUSE) for each in catalog.misplaced),
             *unrendered,
             *_heavy(checks.values(), context, config),
         ),
@@ -217,7 +218,7 @@ async def _faults(route: EngineRoute, lists: Mapping[str, Mapping[str, Listed | 
 async def _check_server(
     config: GatewayConfig, upstream: UpstreamConfig, maps: MapSet, *, may_call: bool
 ) -> tuple[ServerCheck, Mapping[str, Listed | None]]:
-    alone = replace(config, upstreams=(replace(upstream, start="eager", idle_stop=0.0),), prefix="always")
+    alone = replace(config, upstreams=(replace(upstream, start="eager", idle_stop=0.0),), views={}, prefix="always")
     began = perf_counter()
     async with Proxy(alone, Metrics(), maps=maps, start_wait=inf) as proxy:
         seconds = perf_counter() - began

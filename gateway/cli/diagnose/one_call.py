@@ -88,7 +88,7 @@ def _narrowed(config: GatewayConfig, name: str) -> GatewayConfig:
         raise UnknownTool(f"no server has a tool called {name!r}: {names}")
     kept = tuple(replace(each, start="eager") for each in config.upstreams if each.name in owners)
     prefix = "always" if naming.prefix(kept[0].name) else "never"
-    return replace(config, upstreams=kept, prefix=prefix)
+    return replace(config, upstreams=kept, views={}, prefix=prefix)
 
 
 def _read(text: str, schema: object) -> Any:

@@ -46,7 +46,7 @@ def advice_for(
         yield _on_names(aliases)
     silent = [entry.name for entry in entries if not entry.definition.get("description")]
     if silent:
-        yield f"tools without a description: {_join(silent)}; add one with `describe`"
+        yield f"tools without a description: {_join(silent)}; add one with `overrides.TOOL.description`"
     cost = sum(tokens for tokens, _ in found.values())
     if cost > _MANY_TOKENS:
         yield (
@@ -68,7 +68,7 @@ def _on_names(aliases: Mapping[str, str | None]) -> str:
     names = [name if alias is None else f"{name} (alias {alias})" for name, alias in aliases.items()]
     how = "models on /v1 get the aliases, and MCP clients too with `safe_names = true`"
     if None in aliases.values():
-        how = 'use `rename`, or `safe_names = "auto"`'
+        how = 'use `overrides.TOOL.name`, or `safe_names = "auto"`'
     return f"tool names that model APIs refuse (allowed: 1 to 64 of A-Z a-z 0-9 _ -): {_join(names)}; {how}"
 
 

@@ -37,11 +37,15 @@ class Recorder:
     def begin(self, request_id: RequestId, method: str, params: Mapping[str, Any], call: Call) -> "CallRecord":
         """Begin the record of a request."""
         audit = self._audit if method in NAMED_BY else None
-        return CallRecord(request_id, method, params, call, self._server_of(method, params), audit, self._tracing)
+        return CallRecord(request_id, method, params, call, self._server_of(method, params, call), audit, self._tracing)
 
-    def _server_of(self, method: str, params: Mapping[str, Any]) -> str | None:
+    def _server_of(self, method: str, params: Mapping[str, Any], call: Call) -> str | None:
         name = params.get("name")
-        return self._servers.server_of(name) if method == "tools/call" and isinstance(name, str) else None
+        return (
+            self._servers.server_of(name, call.principal.view)
+            if method == "tools/call" and isinstance(name, str)
+            else None
+        )
 
 
 class CallRecord:

@@ -89,6 +89,6 @@ class Servers(Protocol):
         """The arguments of a tool that HTTP headers repeat. `name`: the tool's public name."""
         ...
 
-    def server_of(self, tool: str) -> str | None:
-        """The server that owns a tool, by the tool's public name; None: no server is known to."""
+    def server_of(self, tool: str, view: str | None = None) -> str | None:
+        """The server that owns a tool, by the tool's public name, or its name in a view; None: none is known to."""
         ...

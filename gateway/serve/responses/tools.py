@@ -46,7 +46,7 @@ class DeferredTool:
 
 @dataclass(frozen=True, slots=True)
 class UnapprovedCall:
-    """A call of a server's tool, by the tool's own name there."""
+    """A call of a server's tool, by the tool's name beside it."""
 
     server: str
     tool: str
@@ -79,8 +79,8 @@ class RequestTools:
     @cached_property
     def _publics(self) -> Mapping[tuple[str, str], str]:
         found = {(each.server, name): each.name for each in self.entries for name in (each.alias_of, each.name) if name}
-        # A tool's own name may be another one's public name. Items show the own one, and calls are approved by it.
-        return found | {(each.server, each.tool): each.name for each in self.entries}
+        # A tool's local name may be another one's public name. Items show the local one, and calls are approved by it.
+        return found | {(each.server, each.local): each.name for each in self.entries}
 
     @cached_property
     def _bare(self) -> Mapping[str, list[str]]:
@@ -91,9 +91,9 @@ class RequestTools:
         return found
 
     def origin(self, name: str) -> tuple[str, str]:
-        """The server of a gateway's tool, and the tool's own name there."""
+        """The server of a gateway's tool, and the tool's name beside it."""
         entry = self._by_name.get(name)
-        return (OURS, name) if entry is None else (entry.server, entry.tool)
+        return (OURS, name) if entry is None else (entry.server, entry.local)
 
     def to_approve(self, call: CallClosed) -> UnapprovedCall | None:
         """What the client has to approve before a call is made; None: nothing, or it is the client's own call."""
@@ -103,7 +103,7 @@ class RequestTools:
         entry = self._by_name.get(name)
         if entry is None or not (name in self.strict or self.asks(entry)):
             return None
-        return UnapprovedCall(entry.server, entry.tool, arguments)
+        return UnapprovedCall(entry.server, entry.local, arguments)
 
     def may_ask(self, name: str) -> bool:
         """Whether a call of this name may have to be approved, by what is known before its arguments."""
@@ -131,7 +131,7 @@ class RequestTools:
 
     def listed(self, server: str) -> list[dict[str, Any]]:
         """The same tools, as an `mcp_list_tools` item shows them."""
-        return [_listed(entry.tool, entry.definition) for entry in self.of_server(server)]
+        return [_listed(entry.local, entry.definition) for entry in self.of_server(server)]
 
     def add(self, spec: ToolSpec, tool: DeferredTool, where: str) -> None:
         """Add a tool of the client's. Raises `RequestInvalid` for a name that is taken."""

@@ -131,10 +131,10 @@ async def call_runner(
 ) -> AsyncGenerator[tuple[CallRunner, Metrics]]:
     """Calls of `up__say`, a real server whose result is `texts`, a block each.
 
-    `names`: `rename`, `safe_names`, and `timeout`, the server's own.
+    `names`: `overrides`, `safe_names`, and `timeout`, the server's own.
     """
     blocks = json.dumps([{"type": "text", "text": text} for text in texts])
-    own: dict[str, Any] = {key: names.pop(key) for key in ("rename", "timeout") if key in names}
+    own: dict[str, Any] = {key: names.pop(key) for key in ("overrides", "timeout") if key in names}
     upstream = UpstreamConfig(name="up", command=sys.executable, args=(str(SAYS), blocks), **own)
     metrics = Metrics()
     notices = TokenNotices(get_logger("test.tokens"))

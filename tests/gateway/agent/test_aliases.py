@@ -7,6 +7,7 @@ import pytest
 from gateway.agent import AnswerOptions, ToolScope
 from gateway.agent.choice import ToolChoice
 from gateway.agent.events import ToolFinished
+from gateway.config.overrides import ToolOverride
 from gateway.errors import RequestInvalid
 from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
@@ -17,7 +18,7 @@ from gateway.toolcalls import ToolSpec
 pytestmark = pytest.mark.anyio
 PUBLIC = "say.it"
 ALIAS = Aliases().alias_of(PUBLIC)
-ODD = {"rename": {"say": PUBLIC}}
+ODD = {"overrides": {"say": ToolOverride(PUBLIC)}}
 QUESTION = [{"role": "user", "content": "What is it?"}]
 
 

@@ -230,6 +230,28 @@ def test_tool_that_is_not_as_it_was_pinned_is_warned_of(servers, tool, found, tm
     ]
 
 
+def test_override_without_its_tool_is_warned_of_and_a_name_that_is_taken_in_a_view_is_a_problem(
+    servers, tool, found
+) -> None:
+    file = servers(up={"tools": [tool(), tool("list")], "result": text()})
+    (server,) = json.loads(file.read_text())["mcpServers"].values()
+    toml = file.parent / "own.toml"
+    command, args = json.dumps(server["command"]), json.dumps(server["args"])
+    table = f'prefix = "never"\n[upstreams.up]\ncommand = {command}\nargs = {args}\n'
+    toml.write_text(f"{table}[upstreams.up.overrides.gone]\n[views.v.overrides.gone]\n[views.v.overrides.list]\n")
+    report = found(toml)
+    toml.write_text(f'{table}[views.v.overrides.list]\nname = "look"\n')
+    clash = found(toml, code=exit_codes.FAILED)
+
+    assert [each.partition(":")[0] for each in report["warnings"]] == [
+        "upstreams.up.overrides.gone",
+        "views.v.overrides.gone",
+    ]
+    assert clash["problems"] == [
+        "views.v.overrides.list.name: 'look' is already the name of a tool of server 'up' in this view: choose another"
+    ]
+
+
 def test_missing_map_is_a_problem_and_servers_are_still_tried(servers, tool, found, tmp_path) -> None:
     file = servers(up={"tools": [tool()], "result": text()})
     (tmp_path / "map.json").write_text("{}")

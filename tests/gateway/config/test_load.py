@@ -22,6 +22,7 @@ from gateway.config.model import (
     TokensConfig,
     UpstreamConfig,
 )
+from gateway.config.overrides import ToolOverride
 from gateway.config.section import Section
 from gateway.config.settings import AgentSection, EngineSection, LimitsSection, ServeSection, TokensSection
 from gateway.config.show import show_config
@@ -93,8 +94,7 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
         breaker_pause = 2.0
         include = ["get_*"]
         exclude = ["get_secret"]
-        rename = { get_time = "now" }
-        describe = { get_time = "The time." }
+        overrides = { get_time = { name = "now", annotations = { readOnlyHint = true }, defaults = { zone = "${Z}" } } }
         pin = "block"
         sampling_tokens = 1000
         [upstreams.far]
@@ -128,7 +128,7 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
     )
     (tmp_path / "tools").mkdir()
 
-    config = load_config(path, environ={}, cwd=Path("/"))
+    config = load_config(path, environ={"Z": "UTC"}, cwd=Path("/"))
 
     time, far, mine, bolts = config.upstreams
     assert (bolts.transport, bolts.manifest) == ("bolt-on", str(tmp_path / "tools"))
@@ -139,7 +139,9 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
     assert (time.concurrency, time.queue, time.idle_stop) == (2, 3, 60.0)
     assert (time.breaker_failures, time.breaker_pause) == (4, 2.0)
     assert (time.include, time.exclude) == (("get_*",), ("get_secret",))
-    assert (dict(time.rename), dict(time.describe)) == ({"get_time": "now"}, {"get_time": "The time."})
+    assert time.overrides == {
+        "get_time": ToolOverride("now", annotations={"readOnlyHint": True}, defaults={"zone": "UTC"})
+    }
     assert (time.pin, time.sampling_tokens) == ("block", 1000)
     assert (far.url, dict(far.headers), far.secrets) == ("https://far.example/mcp", {"X-Key": "abc"}, {"abc", "hush"})
     assert far.oauth == ClientCredentials(
@@ -313,15 +315,6 @@ def test_url_of_the_engine_alone_sets_its_kind(tmp_path: Path) -> None:
     engine = load_config(None, {"engine.url": "http://e.example:1"}, environ={}, cwd=tmp_path).engine
 
     assert engine.kind == "url"
-
-
-@pytest.mark.parametrize("name", ["no\\nw", "\\u001b[31mnow", "n\\u0000ow", "n\\u2028ow", "\\u202enow"])
-@pytest.mark.parametrize("server", ["command = 'y'", "url = 'https://a.example/mcp'"])
-def test_new_name_of_a_tool_that_can_not_be_printed_is_refused(tmp_path: Path, server: str, name: str) -> None:
-    message = refuse(tmp_path, f'[upstreams.a]\n{server}\nrename = {{ get_time = "{name}" }}\n')
-
-    assert "server 'a': key 'rename': the new name of 'get_time'" in message
-    assert message.isprintable()
 
 
 def test_engine_that_contradicts_itself_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ RULES = st.dictionaries(st.sampled_from(["up__x", "up__*", "*", "down__x"]), st.
 
 def asked(level, annotations, **more):
     definition = {"name": "x"} if annotations is None else {"name": "x", "annotations": annotations}
-    return why_asked(ApprovalsConfig(level), "up__x", definition, **more) is not None
+    return why_asked(level, definition, **more) is not None
 
 
 @pytest.mark.parametrize(
@@ -40,16 +40,16 @@ def test_levels_ask_by_annotations_and_a_missing_one_has_the_default_of_the_spec
 
 
 def test_tool_whose_definition_is_not_known_counts_as_one_without_annotations():
-    assert why_asked(ApprovalsConfig("destructive"), "up__x", None) == "it may delete or overwrite something"
-    assert why_asked(ApprovalsConfig("never"), "up__x", None) is None
+    assert why_asked("destructive", None) == "it may delete or overwrite something"
+    assert why_asked("never", None) is None
 
 
 @given(level=st.sampled_from(LEVELS), annotations=ANNOTATIONS, rules=RULES, wanted=st.booleans())
 def test_request_is_never_looser_than_the_operator(level, annotations, rules, wanted):
     settings, definition = ApprovalsConfig(level, rules), {"annotations": annotations}
-    floor = why_asked(settings, "up__x", definition)
+    floor = why_asked(level_of(settings, "up__x"), definition)
 
-    found = why_asked(settings, "up__x", definition, wanted=wanted)
+    found = why_asked(level_of(settings, "up__x"), definition, wanted=wanted)
 
     assert (found is not None) == (floor is not None or wanted)
     assert floor in (None, found)
@@ -57,7 +57,9 @@ def test_request_is_never_looser_than_the_operator(level, annotations, rules, wa
 
 @given(annotations=ANNOTATIONS, tool=st.sampled_from(["up__x", "up__y"]))
 def test_each_level_asks_for_all_that_a_looser_one_asks_for(annotations, tool):
-    asks = [why_asked(ApprovalsConfig(level), tool, {"annotations": annotations}) is not None for level in LEVELS]
+    asks = [
+        why_asked(level_of(ApprovalsConfig(level), tool), {"annotations": annotations}) is not None for level in LEVELS
+    ]
 
     assert asks == sorted(asks)
 

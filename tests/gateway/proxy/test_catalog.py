@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.overrides import ToolOverride
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import Naming
@@ -49,7 +50,7 @@ def test_first_of_two_stays_and_the_other_is_hidden():
 
 
 def test_tool_that_is_renamed_to_another_ones_name_clashes_with_it():
-    catalog = catalog_of({"one": {"tools": listed("name", "a", "b")}}, rename={"a": "b"})
+    catalog = catalog_of({"one": {"tools": listed("name", "a", "b")}}, overrides={"a": ToolOverride("b")})
 
     assert [str(clash).partition(":")[0] for clash in catalog.clashes] == ["tool 'b' is offered by server 'one' twice"]
 

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from gateway.config.model import GatewayConfig
+from gateway.config.overrides import ToolOverride
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import INVALID_PARAMS
@@ -146,7 +147,7 @@ async def test_name_that_the_server_does_not_list_to_this_client_either_is_not_s
     [
         ({"exclude": ("ro*",)}, ANN),
         ({"include": ("do",)}, ANN),
-        ({"rename": {"roots": "up__other"}}, ANN),
+        ({"overrides": {"roots": ToolOverride("up__other")}}, ANN),
         ({"sessions": "shared"}, ANN),
         ({}, Principal("ann", tools=("up__do",))),
         ({}, Principal("ann", servers=frozenset({"other"}))),

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.overrides import ToolOverride
 from gateway.proxy.naming import Naming
 
 
@@ -50,7 +51,7 @@ def test_patterns_mean_upper_and_lower_case():
 
 
 def test_renamed_tool_has_its_new_name_whole_and_the_old_one_leads_nowhere():
-    names = naming(server(rename={"search": "find"}), server("b"))
+    names = naming(server(overrides={"search": ToolOverride("find")}), server("b"))
 
     assert names.tool("a", "search") == "find"
     assert names.tool_owners("find") == [("a", "search")]
@@ -59,13 +60,13 @@ def test_renamed_tool_has_its_new_name_whole_and_the_old_one_leads_nowhere():
 
 
 def test_tool_that_is_left_out_can_not_be_called_by_its_new_name_either():
-    names = naming(server(rename={"drop": "clean"}, exclude=("drop",)))
+    names = naming(server(overrides={"drop": ToolOverride("clean")}, exclude=("drop",)))
 
     assert names.tool_owners("clean") == []
 
 
 def test_prompt_keeps_its_name_beside_a_tool_that_was_renamed_from_it_or_to_it():
-    names = naming(server(rename={"search": "find"}))
+    names = naming(server(overrides={"search": ToolOverride("find")}))
 
     assert names.prompt_owners("search") == [("a", "search")]
     assert names.prompt_owners("find") == [("a", "find")]
@@ -73,7 +74,9 @@ def test_prompt_keeps_its_name_beside_a_tool_that_was_renamed_from_it_or_to_it()
 
 def test_description_is_the_operators_where_there_is_one_and_the_servers_definition_is_left_alone():
     definition = {"name": "t", "description": "theirs", "x-vendor": [1]}
-    (entry,) = naming(server(describe={"t": "ours"}), prefix="always").entries("a", [definition])
+    (entry,) = naming(server(overrides={"t": ToolOverride(description="ours")}), prefix="always").entries(
+        "a", [definition]
+    )
 
     assert entry.definition == {"name": "a__t", "description": "ours", "x-vendor": [1]}
     assert (entry.name, entry.server, entry.tool) == ("a__t", "a", "t")

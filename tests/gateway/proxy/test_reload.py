@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from gateway.config.model import GatewayConfig, LimitsConfig
+from gateway.config.overrides import ToolOverride
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
@@ -153,13 +154,19 @@ async def test_two_that_come_to_one_name_by_a_reload_leave_the_first_and_a_warni
     ]
 
 
-async def test_operators_words_for_tools_are_taken_over_by_a_new_process(obeying, config_of, client):
-    described = replace(obeying(), describe={"do": "Does it."}, rename={"do": "act"})
-    async with Proxy(config_of(obeying()), Metrics()) as proxy:
-        await proxy.reload(config_of(described))
+async def test_overrides_of_tools_are_taken_over_by_the_same_process_and_told(obeying, config_of, client, starts):
+    told = []
+    changed = replace(obeying("one"), overrides={"do": ToolOverride("act", description="Does it.")})
+    async with Proxy(config_of(obeying("one"), obeying("two")), Metrics()) as proxy:
+        proxy.on_change(lambda change: told.append((change.kind, change.server)))
+        await proxy.reload(config_of(changed, obeying("two")))
+        assert (starts(), told) == (2, [("tools", "one")])
         listed = await proxy.handle("tools/list", {}, client())
 
-    assert [(tool["name"], tool["description"]) for tool in listed["tools"]] == [("act", "Does it.")]
+    assert [(tool["name"], tool.get("description")) for tool in listed["tools"]] == [
+        ("act", "Does it."),
+        ("two__do", None),
+    ]
 
 
 async def test_each_list_that_changed_is_told_and_no_other(obeying, config_of):

@@ -135,7 +135,7 @@ class Servers:
     def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
         return annotations_of(self.schemas.get(name))
 
-    def server_of(self, tool: str) -> str | None:
+    def server_of(self, tool: str, view: str | None = None) -> str | None:
         return "one" if tool in self.tools else None
 
     def change(self, kind: str, server: str = "one") -> None:

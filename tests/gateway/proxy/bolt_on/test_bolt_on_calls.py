@@ -2,12 +2,14 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
 from gateway.config.model import UpstreamConfig
+from gateway.config.overrides import ToolOverride
 from gateway.errors import UnknownTool
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
@@ -70,6 +72,19 @@ async def test_ids_of_the_model_go_out_as_they_are_and_ids_come_back_unread(bolt
     assert form(metrics, "raw") == 1
     assert block.text == block.text == SAID
     assert shim(metrics) == (0, 1)
+
+
+async def test_ids_of_the_model_do_not_go_out_where_the_operator_adds_an_argument(bolt_on, proxy_of):
+    overrides = {"tell": ToolOverride("forecast", defaults={"unit": "C"})}
+    async with serving(says(SAID)) as server:
+        one = replace(bolt_on(manifest(), endpoint=server.endpoint), overrides=overrides)
+        async with proxy_of(one, maps=ACCEPTED) as proxy:
+            await proxy.call("forecast", {"place": "Oslo"}, written=hint())
+            await proxy.call("forecast", {"place": "Oslo", "unit": "F"}, written=hint())
+
+    first, second = server.calls
+    assert (first.name, json.loads(TINY.decode(first.argument_ids))) == ("tell", {"place": "Oslo", "unit": "C"})
+    assert second.argument_ids == WROTE
 
 
 async def test_unread_ids_are_spliced_as_leaf_ids_without_encoding_or_decoding(metrics):

@@ -10,9 +10,13 @@ import pytest
 
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig, UpstreamConfig, ViewConfig
+from gateway.config.overrides import ToolOverride
 from gateway.config.show import show_config
 from gateway.errors import ConfigError
+from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
+from gateway.protocol.eras import CAPABILITIES_KEY, MODERN_VERSIONS, VERSION_KEY
+from gateway.protocol.headers import VERSION_HEADER, routing_headers
 from gateway.proxy import Proxy
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import PRINCIPAL
@@ -26,6 +30,7 @@ VIEWS = {
     "gone": ViewConfig(("gone",)),
 }
 EVERYTHING = ["one__read", "one__write", "two__read", "two__write", "three__read", "three__write"]
+ENVELOPE = {VERSION_KEY: MODERN_VERSIONS[0], CAPABILITIES_KEY: {}}
 HEAD = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
 
@@ -57,9 +62,9 @@ class Client:
 
 
 @asynccontextmanager
-async def opened(config, principal=None):
+async def opened(config, principal=None, audit=None):
     async with Proxy(config, Metrics()) as proxy:
-        endpoint = McpEndpoint(proxy, config, tokens=None, maps={})
+        endpoint = McpEndpoint(proxy, config, tokens=None, maps={}, audit=audit)
 
         async def app(scope, receive, send):
             await endpoint({**scope, "state": {} if principal is None else {PRINCIPAL: principal}}, receive, send)
@@ -159,6 +164,53 @@ async def test_reload_changes_what_a_path_serves(tmp_path):
     assert (before, listed, removed) == (404, ["three__read", "three__write"], 404)
 
 
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+async def test_overrides_of_a_view_hold_at_its_path_alone(tmp_path, era):
+    override = ToolOverride("look", "Look", annotations={"readOnlyHint": True}, defaults={"path": "/"})
+    views = {"mixed": ViewConfig(("one", "two"), ("one__*", "two__read"), {"one__read": override})}
+
+    async def ask(path, method, **params):
+        if era == "handshake":
+            answer = await client.post(path, method, params, **await client.open(path))
+        else:
+            sent = {**params, "_meta": ENVELOPE}
+            answer = await client.post(
+                path, method, sent, **{VERSION_HEADER: MODERN_VERSIONS[0]}, **routing_headers(method, sent)
+            )
+        return answer.json()
+
+    with Audit(tmp_path / "audit", Metrics().access) as audit:
+        async with opened(config_of(tmp_path, views), audit=audit) as (_, client):
+            listed = [(await ask(path, "tools/list"))["result"]["tools"] for path in ("/mcp/mixed", "/mcp")]
+            called = await ask("/mcp/mixed", "tools/call", name="look", arguments={})
+            former = await ask("/mcp/mixed", "tools/call", name="one__read")
+            elsewhere = await ask("/mcp", "tools/call", name="look")
+
+    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    assert [[tool["name"] for tool in tools] for tools in listed] == [["look", "one__write", "two__read"], EVERYTHING]
+    assert (listed[0][0]["title"], listed[0][0]["annotations"]) == ("Look", {"readOnlyHint": True})
+    sent = called["result"]["structuredContent"]["params"]
+    assert (sent["name"], sent["arguments"]) == ("read", {"path": "/"})
+    assert ["unknown tool" in each["error"]["message"] for each in (former, elsewhere)] == [True, True]
+    assert [(line["tool"], line["server"]) for line in lines if line["method"] == "tools/call"] == [
+        ("look", "one"),
+        ("one__read", None),
+        ("look", None),
+    ]
+
+
+async def test_session_of_a_view_outlives_a_change_of_its_overrides(tmp_path):
+    def views(**override):
+        return {"reading": ViewConfig(tools=("*__read",), overrides={"two__read": ToolOverride(**override)})}
+
+    async with opened(config_of(tmp_path, views(name="look"))) as (proxy, client):
+        session = await client.open("/mcp/reading")
+        await proxy.reload(config_of(tmp_path, views(name="see")))
+        listed = (await client.post("/mcp/reading", "tools/list", **session)).json()["result"]["tools"]
+
+    assert [tool["name"] for tool in listed] == ["one__read", "see", "three__read"]
+
+
 def load(tmp_path, text, environ=None):
     path = tmp_path / "codec-gateway.toml"
     path.write_text(f'[upstreams.one]\ncommand = "x"\n{text}')
@@ -169,7 +221,7 @@ def test_views_are_read_and_shown(tmp_path):
     config = load(tmp_path, '[views.reading]\nservers = ["one"]\ntools = ["*__read"]\n[views.all]\n')
 
     assert config.views == {"reading": ViewConfig(("one",), ("*__read",)), "all": ViewConfig()}
-    assert show_config(config)["views"]["reading"] == {"servers": ("one",), "tools": ("*__read",)}
+    assert show_config(config)["views"]["reading"] == {"servers": ["one"], "tools": ["*__read"], "overrides": {}}
     assert not any("views" in warning for warning in config.warnings)
 
 

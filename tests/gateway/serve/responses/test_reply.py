@@ -228,3 +228,13 @@ def test_approval_of_a_tool_is_not_for_another_one_whose_public_name_is_its_own_
     found = read_tools([], (other, one) if reverse else (one, other), lambda: frozenset({"up"}))
 
     assert [found.public("up", each.tool) for each in (one, other)] == [one.name, other.name]
+
+
+def test_renamed_tool_has_its_new_name_in_items() -> None:
+    entry = ToolEntry("remove", "up", "erase", {**ERASE.definition, "name": "remove"}, renamed="remove")
+    found = read_tools([{"type": "mcp", "server_label": "up"}], (entry,), lambda: frozenset({"up"}))
+
+    assert [tool["name"] for tool in found.listed("up")] == ["remove"]
+    assert found.origin("remove") == ("up", "remove")
+    assert found.public("up", "remove") == "remove"
+    assert found.public("up", "erase") is None
