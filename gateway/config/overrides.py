@@ -60,13 +60,13 @@ class AnnotationsSection(Section):
 
 
 class OverrideSection(Section):
-    """`[upstreams.NAME.overrides.TOOL]`, `[views.NAME.overrides.TOOL]`: what clients see of one tool
-    ([how](mcp-clients.md#change-what-clients-see-of-a-tool))."""
+    """`[upstreams.NAME.overrides.TOOL]`, `[views.NAME.overrides.TOOL]`: what clients see of a tool."""
 
     name: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9_-]{1,64}$",
-        description="New name, used as it is, without a prefix. The former one can no longer be called.",
+        description="New name, used as it is, without a prefix. The former one can no longer be called "
+        "([how](mcp-clients.md#change-what-clients-see-of-a-tool)).",
     )
     title: str | None = Field(default=None, description="New title for people.")
     description: str | None = Field(default=None, description="New description.")

@@ -14,7 +14,7 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.aliases import Aliases
 from gateway.proxy.caller import Principal
 from gateway.proxy.naming import Naming, ToolEntry
-from gateway.proxy.overrides import overridden
+from gateway.proxy.overrides import overridden, unknown_arguments
 from gateway.proxy.public_uris import PublicUris
 from gateway.proxy.upstream.listing import Listed
 from gateway.proxy.uris import UriClaims
@@ -41,16 +41,14 @@ class Clash:
     hidden: str
     """The server whose thing is hidden; the same as `kept` if two of its own tools were renamed alike."""
     table: str = ""
-    """The override that gives it the name in a view; empty: the name is everywhere the same."""
+    """The override that gives one of them the name; empty: none does."""
 
     def __str__(self) -> str:
-        if self.table:
-            owner = f"a tool of server {self.hidden!r} in this view"
-            return f"{self.table}.name: {self.name[:_WORD]!r} is already the name of {owner}: choose another"
         who = f"server {self.kept!r} and by server {self.hidden!r}"
         if self.kept == self.hidden:
             who = f"server {self.kept!r} twice"
-        return f"{self.what} {self.name[:_WORD]!r} is offered by {who}: {_WAYS_OUT[self.what]}"
+        clash = f"{self.what} {self.name[:_WORD]!r} is offered by {who}"
+        return f"{self.table}.name: {clash}: choose another" if self.table else f"{clash}: {_WAYS_OUT[self.what]}"
 
 
 class Catalog:
@@ -150,7 +148,9 @@ class Catalog:
             kept = self.tools.setdefault(entry.name, entry)
             # A server that lists one tool twice is the clients' business.
             if (kept.server, kept.tool) != (server, entry.tool):
-                clashes.append(Clash("tool", entry.name, kept.server, server))
+                owner = self.naming.renamed.get(entry.name)
+                table = "" if owner is None else "upstreams.{}.overrides.{}".format(*owner)
+                clashes.append(Clash("tool", entry.name, kept.server, server, table))
 
     def _add_prompts(self, server: str, listed: Listed | None, prompts: dict[str, str], clashes: list[Clash]) -> None:
         for prompt in _items(listed):
@@ -173,11 +173,10 @@ class Catalog:
             listed = [(own, lists[server].get("tools")) for server, own in owners]
             found = [tool for own, tools in listed for tool in _items(tools) if tool["name"] == own]
             if not found and all(tools is not None for _, tools in listed):
-                yield f"{table}: no server offers this tool, so the override has no effect: correct or remove it"
-            for tool in found:
-                known: Mapping[str, Any] = tool.get("inputSchema", {}).get("properties") or override.defaults
-                if unknown := override.defaults.keys() - known.keys():
-                    yield f"{table}.defaults: the tool has no argument {', '.join(map(repr, sorted(unknown)))}"
+                yield f"{table}: no server offers all clients a tool of this name: correct it, or remove the override"
+            for unknown in (unknown_arguments(tool, override) for tool in found):
+                if unknown:
+                    yield f"{table}.defaults: the tool has no argument {', '.join(map(repr, unknown))}"
 
     def _uris_of(self, lists: Mapping[str, Mapping[str, Listed | None]]) -> Iterator[tuple[str, str, bool]]:
         for server, listed in lists.items():

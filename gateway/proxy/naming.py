@@ -55,12 +55,13 @@ class Naming:
         """Whether MCP clients see aliases too, not only models on `/v1`."""
         bare = config.prefix == "never" or (config.prefix == "auto" and len(self._upstreams) == 1)
         self._prefixes = {name: "" if bare else _UNSAFE.sub("_", name) + config.separator for name in self._upstreams}
-        self._renamed = {
+        self.renamed = {
             override.name: (upstream.name, own)
             for upstream in config.upstreams
             for own, override in upstream.overrides.items()
             if override.name
         }
+        """The owners of names that the operator gave to tools everywhere, and their own names there."""
         self.views = {name: view for name, view in config.views.items() if view.overrides}
         """The views in which tools have overrides."""
         self.has_overrides = bool(self.views) or any(upstream.overrides for upstream in config.upstreams)
@@ -106,7 +107,7 @@ class Naming:
 
     def tool_owners(self, name: str) -> list[tuple[str, str]]:
         """Every server that could have a tool of this public name, with its own name for it."""
-        found = [self._renamed[name]] if name in self._renamed else self._prefixed(name)
+        found = [self.renamed[name]] if name in self.renamed else self._prefixed(name)
         # A renamed tool can't be called by its former name.
         return [(server, own) for server, own in found if self.tool(server, own) == name]
 

@@ -31,6 +31,12 @@ def filled(params: dict[str, Any], overrides: Iterable[ToolOverride]) -> dict[st
     return {**params, "arguments": {**given, **left_out}} if left_out else params
 
 
+def unknown_arguments(definition: Mapping[str, Any], override: ToolOverride) -> list[str]:
+    """The arguments with a default that the tool does not have, as far as its schema tells."""
+    known = _table(_table(definition.get("inputSchema")).get("properties"))
+    return sorted(override.defaults.keys() - known.keys()) if known else []
+
+
 def _with_defaults(schema: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     properties = _table(schema.get("properties"))
     shown = {name: {**_table(properties[name]), "default": defaults[name]} for name in properties if name in defaults}

@@ -126,8 +126,8 @@ class Router:
     ) -> CallOutcome:
         """See `Proxy.call_tool`."""
         called, arguments = _read_call(params)
-        catalog, view = self._catalog, caller.principal.view
-        name = catalog.meant(called, view) if catalog.naming.has_overrides else called
+        catalog, overriding = self._catalog, self._catalog.naming.has_overrides
+        name = catalog.meant(called, caller.principal.view) if overriding else called
         entry = catalog.tools.get(name)
         # Of several servers, one with a tool of this name would get the calls of all others.
         if called in finder.NAMES and self._searching() and (entry is None or len(self._upstreams) > 1):
@@ -142,7 +142,7 @@ class Router:
         if not upstream.up and (upstream.earlier is not None or self.approvals.needs_live(upstream, own, caller)):
             return await self._call_once_up(upstream, own, params, caller, seconds, written, approved)
         named = params if own == called else {**params, "name": own}
-        sent = filled(named, catalog.naming.overrides(server, own, view)) if catalog.naming.has_overrides else named
+        sent = filled(named, catalog.naming.overrides(server, own, caller.principal.view)) if overriding else named
         # The model did not write what it left out.
         written = written if sent is named or written is None else replace(written, ids=None)
         began = perf_counter()

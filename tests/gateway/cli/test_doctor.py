@@ -248,7 +248,7 @@ def test_override_without_its_tool_is_warned_of_and_a_name_that_is_taken_in_a_vi
         "views.v.overrides.gone",
     ]
     assert clash["problems"] == [
-        "views.v.overrides.list.name: 'look' is already the name of a tool of server 'up' in this view: choose another"
+        "views.v.overrides.list.name: tool 'look' is offered by server 'up' twice: choose another"
     ]
 
 

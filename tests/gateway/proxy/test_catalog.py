@@ -52,7 +52,9 @@ def test_first_of_two_stays_and_the_other_is_hidden():
 def test_tool_that_is_renamed_to_another_ones_name_clashes_with_it():
     catalog = catalog_of({"one": {"tools": listed("name", "a", "b")}}, overrides={"a": ToolOverride("b")})
 
-    assert [str(clash).partition(":")[0] for clash in catalog.clashes] == ["tool 'b' is offered by server 'one' twice"]
+    assert list(map(str, catalog.clashes)) == [
+        "upstreams.one.overrides.a.name: tool 'b' is offered by server 'one' twice: choose another"
+    ]
 
 
 def test_server_that_lists_one_tool_twice_clashes_with_nobody():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from gateway.config.approvals import ApprovalsConfig
 from gateway.config.model import GatewayConfig
 from gateway.config.overrides import ToolOverride
 from gateway.errors import RpcError
@@ -76,6 +77,24 @@ async def test_tool_for_clients_that_can_be_asked_is_called_on_a_session_that_an
     assert pids == [own, own]
     assert own != main
     assert asked_for() == ["call roots", "call roots"]
+
+
+@BOTH_ERAS
+async def test_operators_override_holds_for_a_tool_that_only_this_client_is_listed(
+    listing, proxy_of, client, asked_for, modern
+):
+    override = ToolOverride("mine", "Mine", defaults={"size": 1})
+    async with proxy_of(listing(overrides={"roots": override})) as proxy:
+        one = client(modern=modern, **ROOTS)
+        await refused(proxy, one, "up__roots")
+        await proxy.handle("tools/call", {"name": "mine"}, one)
+        listed = (await proxy.handle("tools/list", {}, one))["tools"]
+        await proxy.reload(replace(proxy.config, approvals=ApprovalsConfig("never", {"up__roots": "always"})))
+        held = await proxy.handle("tools/call", {"name": "mine"}, one)
+
+    assert asked_for() == ["call roots"]
+    assert (listed[-1]["name"], listed[-1]["title"]) == ("mine", "Mine")
+    assert '{"size": 1}' in held["content"][0]["text"]
 
 
 @BOTH_ERAS

@@ -14,7 +14,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Nobody, Principal
 from gateway.proxy.naming import Naming
-from gateway.proxy.overrides import filled, overridden
+from gateway.proxy.overrides import filled, overridden, unknown_arguments
 from gateway.proxy.upstream.pins import PinFile
 
 pytestmark = pytest.mark.anyio
@@ -124,10 +124,11 @@ def test_definition_of_the_server_is_not_changed_and_odd_schemas_are_left_as_the
     overridden(shape, [OVERRIDE])
 
     assert shape == before
-    for schema in ({}, {"properties": []}, {"required": "limit"}, {"properties": {"limit": True}}, None):
+    for schema in ({}, {"properties": [1]}, {"required": "limit"}, {"properties": {"limit": True}}, None):
         shown = overridden({"inputSchema": schema}, [OVERRIDE])["inputSchema"]
         assert "required" not in shown
-        assert shown.get("properties", {}) in ({}, [], {"limit": {"default": 5}})
+        assert unknown_arguments({"inputSchema": schema}, OVERRIDE) == []
+        assert shown.get("properties", {}) in ({}, [1], {"limit": {"default": 5}})
     assert overridden({"annotations": "x"}, [OVERRIDE])["annotations"] == {"readOnlyHint": True}
 
 
@@ -202,13 +203,17 @@ async def test_override_without_its_tool_is_one_warning_and_nothing_else(overrid
 
     warned = [record.msg["event"] for record in caplog.records if "overrides" in str(record.msg)]
     assert warned == [
-        "upstreams.up.overrides.gone: no server offers this tool, so the override has no effect: correct or remove it",
+        "upstreams.up.overrides.gone: no server offers all clients a tool of this name: correct it, or remove the "
+        "override",
         "upstreams.up.overrides.wipe.defaults: the tool has no argument 'lmit'",
     ]
 
 
 async def test_name_that_another_tool_has_stops_the_start(overriding):
-    with pytest.raises(ConfigError, match=r"tool 'up__wipe' is offered by server 'up' twice: .*overrides\.TOOL\.name"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^upstreams\.up\.overrides\.search\.name: tool 'up__wipe' is offered by server 'up' twice",
+    ):
         async with overriding({"search": ToolOverride("up__wipe")}):
             pass
 
@@ -346,7 +351,7 @@ class TestViews:
         view = replace(self.VIEW, overrides={"one__search": ToolOverride("two__wipe")})
         with pytest.raises(
             ConfigError,
-            match=r"views\.v\.overrides\.one__search\.name: 'two__wipe' is already the name of a tool of server 'two'",
+            match=r"^views\.v\.overrides\.one__search\.name: tool 'two__wipe' is offered by server 'one' and",
         ):
             async with viewing(view):
                 pass
