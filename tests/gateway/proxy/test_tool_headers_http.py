@@ -8,6 +8,7 @@ import pytest
 from gateway.app.services import open_services
 from gateway.cli.diagnose.checkup import check_up
 from gateway.config.model import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
+from gateway.config.overrides import ToolOverride
 from gateway.errors import UnknownTool
 from tests.gateway.proxy.transport.over_http.raw_server import Asked, RawServer, Reply, raw_server
 
@@ -51,6 +52,15 @@ async def test_tool_is_neither_listed_nor_called_and_the_other_is(proxy_of, prot
 
     assert offered == ["web__good"]
     assert server.methods.count("tools/call") == 1
+
+
+async def test_default_that_the_operator_set_is_in_the_header_that_the_tool_asks_for(proxy_of):
+    overrides = {"good": ToolOverride(defaults={"a": "ours"})}
+    async with serving() as server, proxy_of(UpstreamConfig("web", url=server.url, overrides=overrides)) as proxy:
+        await proxy.call("web__good", {})
+
+    (call,) = [each for each in server.asked if each.message.get("method") == "tools/call"]
+    assert (call.message["params"]["arguments"], call.headers["Mcp-Param-A"]) == ({"a": "ours"}, "ours")
 
 
 async def test_report_and_checkup_name_the_tool_and_the_reason():
