@@ -7,7 +7,7 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.regions import Bare, Beginning, Region
+from gateway.toolcalls.nodes.regions import Region
 from gateway.toolcalls.nodes.series import Array, OptionalMarker
 
 _ARRAY = Array(call_object())
@@ -19,7 +19,6 @@ GRANITE_3 = Format(
         Thought("<think>", "</think>"),
         Thought("Here is my thought process:", "Here is my response:"),
         Thought("Here's my thought process:", "Here's my response:"),
-        Beginning(Bare("[", _ARRAY)),
         Prose(
             _REGION, Region("<tool_call>", _ARRAY, OptionalMarker("</tool_call>")), mutes=("<response>", "</response>")
         ),

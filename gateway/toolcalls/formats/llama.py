@@ -1,9 +1,9 @@
 """Llama 3.1 to 4, and models that answer in plain JSON: a call is a bare object, or several.
 
-No marker distinguishes a call from other JSON: an object counts if it has a name, arguments and no other keys; amid
-prose only if the name is that of a tool of the request. Everything else stays content. Llama calls its built-in tools
-in Python syntax after a marker: `brave_search.call(query="...")`. Llama 4 puts either form, or a list of Python calls,
-between two markers. xLAM writes its list after text, in a code fence or in other families' markers.
+No marker distinguishes a call from other JSON. At the beginning of a message an object counts if it has a name,
+arguments and no other keys; behind text, by the rule that all formats share. Everything else stays content. Llama calls
+its built-in tools in Python syntax after a marker: `brave_search.call(query="...")`. Llama 4 puts either form, or a
+list of Python calls, between two markers. xLAM also writes its list in other families' markers.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -11,12 +11,12 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import bare_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.python_call import PythonCall
-from gateway.toolcalls.nodes.readers import Lit, Space
+from gateway.toolcalls.nodes.readers import Space
 from gateway.toolcalls.nodes.regions import Bare, Beginning, Call, Region
-from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants, unwritten
+from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants
 
-_ANY, _KNOWN = (bare_object(known=known) for known in (False, True))
-_OBJECTS, _AMID = (Bare("{", Series(call, "; ")) for call in (_ANY, _KNOWN))
+_ANY = bare_object()
+_OBJECTS = Bare("{", Series(_ANY, "; "))
 _TAGGED = Series(Variants(_ANY, Call(PythonCall(suffix=".call")), writes=_ANY), "; ")
 _LISTED = Seq("[", Series(Call(PythonCall()), ", "), "]")
 _MARKED = Region(
@@ -25,7 +25,7 @@ _MARKED = Region(
 
 LLAMA_3 = Format(
     name="llama_3",
-    body=Seq(Beginning(_OBJECTS), Prose(_AMID, Region("<|python_tag|>", _TAGGED), _MARKED, lead="")),
+    body=Seq(Beginning(_OBJECTS), Prose(Region("<|python_tag|>", _TAGGED), _MARKED)),
     calls=_OBJECTS,
     shape='{"name": "TOOL", "parameters": {"KEY": "VALUE"}}',
     template_has=("<|start_header_id|>", '"parameters":'),
@@ -33,14 +33,8 @@ LLAMA_3 = Format(
     template_lacks=("<tool_call>", "<TOOLCALL>", ">>>", "<function=", "[func_name1(", "functools["),
 )
 
-_CALL, _KNOWN_CALL = (bare_object(known=known, arguments="arguments") for known in (False, True))
+_CALL = bare_object("arguments")
 _ARRAY = Bare("[", Array(_CALL))
-_FENCE = "```json"
-_AMID_ARRAYS = (
-    Bare("[", unwritten(Lit("[TOOL_CALLS]")), Array(_KNOWN_CALL)),
-    Bare(_FENCE, _FENCE, Array(_KNOWN_CALL), OptionalMarker("```")),
-    Region("<tool_call>", Array(_CALL), OptionalMarker("</tool_call>")),
-)
 
 JSON = Format(
     name="json",
@@ -48,7 +42,9 @@ JSON = Format(
         Thought("<think>", "</think>"),
         Beginning(_ARRAY),
         Beginning(Bare("{", Series(_CALL, ","))),
-        Prose(_AMID, *_AMID_ARRAYS, lead=""),
+        Prose(
+            Region("[TOOL_CALLS]", Array(_CALL)), Region("<tool_call>", Array(_CALL), OptionalMarker("</tool_call>"))
+        ),
     ),
     calls=_ARRAY,
     shape='[{"name": "TOOL", "arguments": {"KEY": "VALUE"}}]',

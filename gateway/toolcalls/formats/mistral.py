@@ -1,17 +1,16 @@
 """Mistral: an array of objects with ids (Nemo and before), a name and an id (Small 3.2), a name alone (v11 and later).
 
 All three begin with `[TOOL_CALLS]`, and the parser of each accepts what the others write, since one tokenizer serves
-many templates. Ids are nine letters or digits, and the templates refuse a history without them. Early models leave out
-the marker: an array counts without it if it calls a tool of the request.
+many templates. Ids are nine letters or digits, and the templates refuse a history without them.
 """
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json import Json
-from gateway.toolcalls.nodes.objects import bare_object, call_object
+from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start
-from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region
+from gateway.toolcalls.nodes.regions import Call, Calls, Region
 from gateway.toolcalls.nodes.series import Array, OptionalMarker, Variants, unwritten
 
 _OPENER, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", Marker("[CALL_ID]")
@@ -21,7 +20,6 @@ _TAIL = Seq(Start(), OptionalMarker(_ARGS), Space(), Json())
 _ARRAY = Array(call_object(id_last="id", id_shape=_NINE))
 _NAMED = Call(Seq(Capture("name", _ARGS, also=(_ID.text, "{")), unwritten(_GIVEN_ID), _TAIL))
 _NAMED_WITH_ID = Call(Seq(Capture("name", _ID.text), _GIVEN_ID, _TAIL))
-_ALONE = Bare("[{", Array(bare_object(known=True, arguments="arguments")))
 _THOUGHTS = Seq(Thought("[THINK]", "[/THINK]"), Thought("<think>", "</think>"))
 
 
@@ -30,7 +28,7 @@ def _region(writes: Node) -> Region:
 
 
 def _body(region: Region) -> Seq:
-    return Seq(_THOUGHTS, Prose(region, _ALONE))
+    return Seq(_THOUGHTS, Prose(region))
 
 
 _ARRAYS, _WITH_IDS, _NAMES = map(_region, (_ARRAY, _NAMED_WITH_ID, _NAMED))

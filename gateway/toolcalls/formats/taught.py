@@ -70,6 +70,6 @@ def _between(opener: str, closer: str, arguments: str, *, listed: bool) -> Forma
 
 
 def _bare(arguments: str, *, listed: bool) -> Format:
-    call = bare_object(known=False, arguments=arguments)
+    call = bare_object(arguments)
     calls = Bare("[", Array(call)) if listed else Bare("{", Series(call, "; "))
     return replace(JSON, name=NAME, calls=calls, shape=_shape(arguments, listed=listed), template_or=())

@@ -101,7 +101,7 @@ def _read(at: Cursor, markers: tuple[Lit, ...], found: list[_Written]) -> Steps:
         while marker := (yield from pick(at, markers)):
             yield from marker.run(at)
             yield from read_space(at)
-        if take_one(at, ","):
+        if take_one(at, ",;"):
             yield from read_space(at)
         if not at.unread:
             return True
@@ -118,7 +118,8 @@ def _read_block(at: Cursor, found: list[_Written]) -> Steps:
         if not (yield from _read_object(at, closers, found)):
             return False
         yield from read_space(at)
-        yield from skip_spare(at, (*closers, "{", ",", "]"), braces=True)
+        if not at.in_other_json:
+            yield from skip_spare(at, (*closers, "{", ",", "]"), braces=True)
         if not (in_list and take_one(at, ",")):
             break
     if in_list and not take_one(at, "]"):
@@ -149,7 +150,7 @@ def _read_opening(at: Cursor) -> Generator[None, None, tuple[str, ...]]:
 def _read_object(at: Cursor, closers: tuple[str, ...], found: list[_Written]) -> Steps:
     if not (yield from _begins_call(at)):
         # So that what follows is looked at anew.
-        take_one(at, "{")
+        at.in_other_json = bool(take_one(at, "{")) or at.in_other_json
         return False
     reading, held = JsonReading(at, closers), ""
     while True:

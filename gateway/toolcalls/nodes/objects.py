@@ -32,12 +32,9 @@ def call_object(
     return Call(Record((*before, *fields, *behind, nested), beside=True))
 
 
-def bare_object(*, known: bool, arguments: str = "parameters") -> Call:
-    """Return a call that is an object amid any text: it counts only with a name and arguments and no other keys.
-
-    With `known`, only if the name is that of a tool of the request.
-    """
-    named = QuotedName(after="arguments", known=known)
+def bare_object(arguments: str = "parameters") -> Call:
+    """Return a call that is an object without a marker: it counts only with a name and arguments and no other keys."""
+    named = QuotedName(after="arguments")
     others = tuple(key for key in ("parameters", "arguments") if key != arguments)
     fields = (
         Field(("name",), named, required=False),

@@ -47,11 +47,10 @@ class QuotedName(Node):
     """The tool's name as a JSON string; from here on the call can be reported.
 
     `after` names what must also be known: the arguments have begun (their node then `starts` the call), or the model's
-    own id has arrived (`QuotedId`). With `known`, only the name of a tool of the request counts, if it has any.
+    own id has arrived (`QuotedId`).
     """
 
     after: Literal["", "arguments", "id"] = ""
-    known: bool = False
 
     def first(self, spelling: Spelling) -> First:
         """Return the quotation mark."""
@@ -60,7 +59,7 @@ class QuotedName(Node):
     def run(self, at: Cursor) -> Steps:
         """Read the whole name and report the call, if nothing else must be known."""
         name = yield from read_word(at)
-        if not name or (self.known and at.tools and name not in at.tools):
+        if not name:
             return False
         at.calls.named(name)
         ready = {"": True, "arguments": at.calls.has_arguments, "id": at.calls.has_id}

@@ -37,7 +37,7 @@ class Cursor:
     constant. `idle`: only a marker that is one special token can change anything. `channel` is where the text of a
     broken region goes; `strays` are closing markers whose passage has already ended; `stops` are the open region's
     markers, as they stand in the stream; `lookalikes`: how many places may still be taken for calls without the
-    format's markers.
+    format's markers; `in_other_json`: an object that is no call has begun, so that closing braces may be its own.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Cursor:
         self.strays: tuple[str, ...] = ()
         self.stops: tuple[str, ...] = ()
         self.lookalikes = lookalikes
+        self.in_other_json = False
         self.scanned = 0
         self._forget = forget
         self._base = 0

@@ -45,6 +45,8 @@ class Family:
     """Whether the arguments are the model's own text."""
     data: tuple[str, ...] | None = None
     """The markers that may stand in a string without being meant; None: all of them."""
+    begins: bool = False
+    """Whether calls have no marker, so that only a message's first ones count whatever they name."""
 
 
 def quoted(text: str) -> str:
@@ -111,11 +113,11 @@ def told_by(draw: st.DrawFn, family: Family) -> Told:
         reasoning = draw(prose)
         text = f"{family.think[0]}\n{reasoning}\n{family.think[1]}\n\n"
     calls: list[Written] = []
-    content = draw(prose) + "."
+    sections = draw(st.integers(0, 1 if family.begins else 2))
+    content = "" if family.begins and sections else draw(prose) + "."
     text += family.answer + content
     # Family ids are one per message: a model numbers on, it does not begin again.
     some_ids = draw(st.lists(ids, min_size=6, max_size=6, unique=True))
-    sections = draw(st.integers(0, 2))
     for left in reversed(range(sections)):
         section = [
             Written(draw(family.names), draw(_given(family)), some_id)

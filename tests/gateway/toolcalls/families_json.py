@@ -143,7 +143,7 @@ JSON_FAMILIES = (
     Family("hunyuan", listed("<tool_calls>[", ", ", "]</tool_calls>"),
            (*_TOOL_CALLS, "<answer>", "</answer>", *_THINK), _THINK, answer="<answer>\n"),
     Family("jamba", listed("<tool_calls>[\n    ", ",\n    ", "\n]</tool_calls>"), (*_TOOL_CALLS, *_THINK), _THINK),
-    Family("json", listed("", "\n", ""), ("{", "[", *_THINK), _THINK),
+    Family("json", listed("", "\n", ""), ("{", "[", *_THINK), _THINK, begins=True),
     Family(
         "kimi_k2",
         listed("<|tool_calls_section_begin|>", "", "<|tool_calls_section_end|>", _kimi),
@@ -156,6 +156,7 @@ JSON_FAMILIES = (
         "llama_3",
         listed("", "; ", "", lambda call: an_object(call, arguments="parameters")),
         ("{", "<|python_tag|>"),
+        begins=True,
     ),
     Family("minimax_m1", listed("<tool_calls>\n", "\n", "\n</tool_calls>"), (*_TOOL_CALLS, *_THINK), _THINK),
     Family(

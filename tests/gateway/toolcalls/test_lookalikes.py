@@ -14,7 +14,7 @@ from tests.gateway.toolcalls.test_laws import ALL
 
 CALL = '{"name": "get_weather", "arguments": {"city": "Seoul"}}'
 TIME = '{"name": "get_time", "arguments": {}}'
-BARE = ("json", "llama_3", "command_r_plus", "pythonic", "functionary_32", "lfm2", "granite_3")
+BARE = ("json", "llama_3", "command_r_plus", "pythonic", "functionary_32", "lfm2")
 """Formats that read bare JSON in their own way, or that begin every text with a recipient."""
 marked = pytest.mark.parametrize("name", [name for name in format_names() if name not in BARE])
 

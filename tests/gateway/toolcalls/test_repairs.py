@@ -94,8 +94,9 @@ def test_a_flaw_with_one_reading_is_a_whole_call(family: Family, given: str, mea
 @pytest.mark.parametrize("given", UNREADABLE)
 def test_a_call_without_a_reading_is_content_from_its_first_character(family: Family, given: str) -> None:
     text = call_of(family, given)
-    message = parse(family.format, f"{family.answer}So. {text}", TOOLS)
-    assert without_markup(family, message.content or "") == "So." + without_markup(family, text)
+    before = "" if family.begins else "So. "
+    message = parse(family.format, f"{family.answer}{before}{text}", TOOLS)
+    assert without_markup(family, message.content or "") == without_markup(family, before + text)
     assert [problem.kind for problem in message.diagnostics][:1] == ["malformed"]
 
 

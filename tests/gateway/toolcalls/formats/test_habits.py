@@ -73,7 +73,7 @@ HABITS: list[tuple[str, str, str, str, str, str, tuple[tuple[str, dict[str, Any]
     ("ernie45", "a call after reasoning", "<think>", f"hm</think>\n<tool_call>\n{OBJECT}\n</tool_call>\n", "", "hm",
      (TEA,)),
     # Plain JSON.
-    ("json", "a list behind text", "", f"So: [{OBJECT}, {OBJECT}] and [1]", "So:  and [1]", "", (TEA, TEA)),
+    ("json", "a list behind text", "", f"So: [{OBJECT}, {OBJECT}]", "So:", "", (TEA, TEA)),
     ("json", "a list in a code fence", "", f"So:\n```json\n[{OBJECT}]\n```", "So:", "", (TEA,)),
     ("json", "a list in another family's markers", "", f"So: <tool_call>[{OBJECT}]</tool_call>", "So:", "", (TEA,)),
     ("json", "a list behind Mistral's marker", "", f"So: [TOOL_CALLS][{OBJECT}]", "So:", "", (TEA,)),
