@@ -112,7 +112,7 @@ class Harmony(Node):
             yield from self._message(at, what, 0)
             begun = ""
         expected = _CHANNEL in begun
-        while at.unread or not at.ended:
+        while (at.unread or not at.ended) and at.heeds_marker():
             head = None
             if expected or (yield from pick(at, _HEADS)):
                 head = yield from peek_header(at, (_MESSAGE,), _ENDS)

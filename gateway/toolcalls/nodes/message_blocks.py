@@ -43,7 +43,7 @@ class Inkling(Node):
         while True:
             yield from self._block(at, stop)
             found = yield from pick(at, stops)
-            if found is None:
+            if found is None or not at.heeds_marker():
                 return True
             stop = _STOPS[stops.index(found)]
             if stop != INVOKE:

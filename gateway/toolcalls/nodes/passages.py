@@ -56,19 +56,23 @@ class Passage:
             lead, stop = next(two for text, *two in spelled if at.buffer.startswith(text, at.position))
             if stop in self.ends:
                 return False
+            region = next((region for region in self.regions if region.opener.text == stop), None)
+            if stop not in bare and not isinstance(region, Bare) and not at.heeds_marker():
+                at.lookalikes = 0
+                return (yield from replace(self, regions=(), mutes=()).run(at))
             at.take(at.position + len(at.spelling.spell(lead)))
             at.channel = self.channel
             if stop in bare:
                 yield from self._lookalike(lead, at)
-            elif stop in self.mutes:
+            elif region is None:
                 yield from Marker(stop).run(at)
-            elif (yield from self._region(stop).run_after(lead, at)):
+            elif (yield from region.run_after(lead, at)):
                 if self.once:
                     yield from Space().run(at)
                     return True
                 yield from self._part(at, stops)
             else:
-                tries -= isinstance(self._region(stop), Bare)
+                tries -= isinstance(region, Bare)
             if not tries:
                 return (yield from self._without_bare(at).run(at))
 
@@ -92,9 +96,6 @@ class Passage:
                 at.calls.reasoning(held)
             elif at.calls.spoken:
                 at.calls.content(held)
-
-    def _region(self, opener: str) -> Region:
-        return next(region for region in self.regions if region.opener.text == opener)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -164,7 +165,7 @@ class Thought(Node):
             return (yield from Space().run(at))
         if not (marker or opened):
             return True
-        while (yield from read_after_space(at, (self.opener,))):
+        while at.heeds_marker() and (yield from read_after_space(at, (self.opener,))):
             pass
         if self.title:
             yield from maybe(self.title).run(at)

@@ -33,7 +33,7 @@ class Muse(Node):
 
     def run(self, at: Cursor) -> Steps:
         """Read messages to the end."""
-        while at.unread or not at.ended:
+        while (at.unread or not at.ended) and at.heeds_marker():
             head = None
             if (yield from pick(at, _HEADS)):
                 head = yield from peek_header(at, (MESSAGE, MORE, END))

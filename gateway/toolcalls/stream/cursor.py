@@ -16,6 +16,10 @@ from gateway.toolcalls.stream.spelling import Spelling
 WHITESPACE = " \t\r\n"
 """JSON's whitespace (RFC 8259, section 2), which may also stand between markers."""
 
+MAX_STRAY = 250
+"""Most markers in a row that bring no call: a model that repeats one without end writes text, and each costs as much as
+100 characters of text. An answer that explains the markers has tens."""
+
 Channel = Literal["content", "reasoning"]
 
 
@@ -38,6 +42,7 @@ class Cursor:
     broken region goes; `strays` are closing markers whose passage has already ended; `stops` are the open region's
     markers, as they stand in the stream; `lookalikes`: how many places may still be taken for calls without the
     format's markers; `in_other_json`: an object that is no call has begun, so that closing braces may be its own.
+    `strays_left`: how many markers may still bring no call.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class Cursor:
         self.stops: tuple[str, ...] = ()
         self.lookalikes = lookalikes
         self.in_other_json = False
+        self.strays_left = MAX_STRAY
         self.scanned = 0
         self._forget = forget
         self._base = 0
@@ -146,6 +152,14 @@ class Cursor:
             self._told = False
             self._keep_from_here("")
 
+    def heeds_marker(self) -> bool:
+        """Whether the marker that stands here counts: behind too many that brought no call, none does."""
+        self.strays_left -= 1
+        if self.strays_left == -1:
+            message = f"{MAX_STRAY} markers in a row bring no call; what follows is passed on as content"
+            self.calls.abandon("malformed", message)
+        return self.strays_left >= 0
+
     def start_call(self) -> None:
         """Report the call, unless the policy refuses it."""
         if self.calls.policy.unknown_tool == "content" and self.calls.name not in self.tools:
@@ -156,6 +170,8 @@ class Cursor:
 
     def close_region(self) -> bool:
         """End the region here, whole. Returns whether it was markup: a refused call makes it content."""
+        if self._told:
+            self.strays_left = MAX_STRAY
         refused = self._pass_on_refused()
         self.calls.finish(self.offset)
         self._leave_region()
