@@ -6,7 +6,7 @@ text. Source: the model's chat template, `to_xml`.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from gateway.toolcalls.nodes.combinators import pick
 from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Space, Steps
 from gateway.toolcalls.nodes.tagged import read_head
 from gateway.toolcalls.nodes.typed import Ending, as_json, read_text, read_value
-from gateway.toolcalls.schema.kinds import ALL, STRING, Kinds, followed, kinds_of, mapping_of, options_of
+from gateway.toolcalls.schema.kinds import ALL, STRING, Kinds, every_option, kinds_of, mapping_of
 from gateway.toolcalls.schema.merge import Schema
 from gateway.toolcalls.stream.cursor import Cursor
 
@@ -107,7 +107,7 @@ class _Reader:
 
     def properties(self, schema: object) -> Mapping[str, Any]:
         """Return the members that a schema names, in any of its alternatives."""
-        parts = list(self._parts(schema))
+        parts = list(every_option(schema, self._root))
         return {key: value for part in reversed(parts) for key, value in mapping_of(part.get("properties")).items()}
 
     def members(self, members: _Members, ends: tuple[Lit, ...], extra: object = None) -> Steps:
@@ -168,7 +168,7 @@ class _Reader:
         extra = next(
             (
                 part["additionalProperties"]
-                for part in self._parts(schema)
+                for part in every_option(schema, self._root)
                 if mapping_of(part.get("additionalProperties"))
             ),
             None,
@@ -184,7 +184,7 @@ class _Reader:
             return False
         self._depth += 1
         at, between = self._at, "["
-        items = next((part["items"] for part in self._parts(schema) if "items" in part), None)
+        items = next((part["items"] for part in every_option(schema, self._root) if "items" in part), None)
         while True:
             yield from Space().run(at)
             if (yield from pick(at, (closer, self._opener))) is not self._opener:
@@ -213,10 +213,3 @@ class _Reader:
 
     def _closer(self, key: str) -> Lit:
         return Lit(f"{self._mark}</{key}>")
-
-    def _parts(self, schema: object, depth: int = 8) -> Iterator[Schema]:
-        """Yield a schema and all its alternatives."""
-        known = followed(schema, self._root)
-        yield known
-        for option in options_of(known) if depth else ():
-            yield from self._parts(option, depth - 1)

@@ -64,9 +64,7 @@ class Passage:
             at.channel = self.channel
             if stop in bare:
                 yield from self._lookalike(lead, at)
-            elif region is None:
-                yield from Marker(stop).run(at)
-            elif (yield from region.run_after(lead, at)):
+            elif (yield from region.run_after(lead, at) if region else self._mute(stop, at)):
                 if self.once:
                     yield from Space().run(at)
                     return True
@@ -75,6 +73,11 @@ class Passage:
                 tries -= isinstance(region, Bare)
             if not tries:
                 return (yield from self._without_bare(at).run(at))
+
+    def _mute(self, marker: str, at: Cursor) -> Steps:
+        """Drop a marker that only frames text."""
+        yield from Marker(marker).run(at)
+        return False
 
     def _without_bare(self, at: Cursor) -> "Passage":
         """As for `lookalikes`: text with so many beginnings of calls that are none is an answer."""

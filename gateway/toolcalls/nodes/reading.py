@@ -3,12 +3,14 @@
 A flaw that leaves one reading is noted on the call; the caller gets JSON text either way, or learns that there is none.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.toolcalls.schema.kinds import NUMBERS, kinds_of, mapping_of
+from gateway.toolcalls.schema.kinds import NUMBERS, KindsInside, mapping_of
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.values.json_scanner import JsonScanner, Scan
 from gateway.toolcalls.values.mended import MendingScanner
+from gateway.toolcalls.values.places import Place
 from gateway.toolcalls.values.string_end import Surroundings
 
 
@@ -71,8 +73,10 @@ def surroundings(at: Cursor) -> Surroundings:
     root = mapping_of(tool.parameters if tool else None)
     properties = mapping_of(root.get("properties"))
 
-    def is_text(key: str) -> bool:
-        kinds = kinds_of(properties.get(key), root)
+    inside = KindsInside(root)
+
+    def is_text(path: Sequence[Place]) -> bool:
+        kinds = inside.at(path)
         return "string" in kinds and not kinds & NUMBERS
 
     return Surroundings(tuple(properties), at.stops, is_text)

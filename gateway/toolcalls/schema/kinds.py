@@ -5,7 +5,8 @@ restrict. Schemas come from outside: depth has a bound, and anything that is not
 JSON Schema 2020-12; `nullable` is OpenAPI's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, cast
 
 from gateway.toolcalls.schema.pointers import resolve
@@ -18,6 +19,8 @@ NUMBERS: Kinds = frozenset({"integer", "number"})
 _ONE = {kind: frozenset({kind}) for kind in ALL}
 
 _MAX_DEPTH = 16
+_MAX_OPTIONS = 16
+"""Most alternatives that are looked at for each step of a path."""
 _TYPES: dict[type, str] = {
     str: "string",
     bool: "boolean",
@@ -61,6 +64,42 @@ def kinds_of(
             met[reference] = kinds_of(resolve(reference, root), root, depth - 1, met)
         kinds &= met[reference]
     return kinds | {"null"} if known.get("nullable") is True else kinds
+
+
+class KindsInside:
+    """The types that a schema allows at the paths of values inside. What is around several values is looked up once."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._found: dict[tuple[str | int, ...], list[object]] = {(): [root]}
+
+    def at(self, path: Sequence[str | int]) -> Kinds:
+        """Return the types at a path of keys, and of numbers for items of lists."""
+        if len(path) > _MAX_DEPTH:
+            return ALL
+        kinds = (kinds_of(schema, self._root) for schema in self._schemas(tuple(path)))
+        return frozenset[str]().union(*kinds) or ALL
+
+    def _schemas(self, path: tuple[str | int, ...]) -> list[object]:
+        if path not in self._found:
+            above = (every_option(schema, self._root) for schema in self._schemas(path[:-1]))
+            parts = islice(chain.from_iterable(above), _MAX_OPTIONS)
+            self._found[path] = [found for part in parts if mapping_of(found := _inside(part, path[-1]))]
+        return self._found[path]
+
+
+def _inside(part: Mapping[str, Any], step: str | int) -> object:
+    if isinstance(step, int):
+        return None if "prefixItems" in part else part.get("items")
+    return mapping_of(part.get("properties")).get(step, part.get("additionalProperties"))
+
+
+def every_option(schema: object, root: Mapping[str, Any], depth: int = 8) -> Iterator[Mapping[str, Any]]:
+    """Yield what a schema leads to, and all its alternatives."""
+    known = followed(schema, root)
+    yield known
+    for option in options_of(known) if depth else ():
+        yield from every_option(option, root, depth - 1)
 
 
 def hinted_kind(schema: Mapping[str, Any]) -> str | None:

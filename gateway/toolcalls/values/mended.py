@@ -5,7 +5,6 @@ are not escaped (`string_end`), other quotes, bare keys and words, Python's lite
 brackets that are missing or too many. Text that has no reading is wrong here too. Knows nothing of cursors or calls.
 """
 
-import json
 import re
 from collections.abc import Callable
 
@@ -24,15 +23,13 @@ from gateway.toolcalls.values.json_scanner import (
     Next,
     Scan,
 )
+from gateway.toolcalls.values.places import ITEM, KEPT, Place, last_key, open_places, recent
 from gateway.toolcalls.values.string_end import Surroundings, stops_at, string_ends
 
 _BLANK = re.compile(r"[ \t\r\n]*+")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _KEY = re.compile(r"[A-Za-z_$][\w$-]*+")
 _ATOM = re.compile(r"[-+.\w]*+")
-_LAST_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"[ \t\r\n]*+:[ \t\r\n]*+\Z')
-_KEPT = 512
-"""Characters of what was written before that are kept, to find the key of a value."""
 _NO_NUMBER = {"NaN", "Infinity", "-Infinity", "+Infinity", "nan", "undefined", "nil"}
 
 
@@ -60,7 +57,9 @@ class MendingScanner:
         self._quote = '"'
         self._begun = strict.begun
         self._broken = self._escapes = self._ended = self._whole = self._in_gap = False
-        self._before = before[-_KEPT:]
+        self._before = before[-KEPT:]
+        self._places = open_places(before)
+        """Where each open bracket stands; None for the outermost, and for the second of two braces that are one."""
         self._out: list[str] = []
 
     def scan(self, text: str, start: int, *, ended: bool = False, whole: bool = False) -> tuple[int, str]:
@@ -77,7 +76,7 @@ class MendingScanner:
         if whole and at == len(text) and self._next is Next.COMMA_OR_END and self.state is Scan.MORE:
             self._close_all()
         told, self._out = "".join(self._out), []
-        self._before = (self._before + told)[-_KEPT:]
+        self._before = (self._before + told)[-KEPT:]
         return at, told
 
     def _token(self, text: str, at: int) -> int:
@@ -104,6 +103,7 @@ class MendingScanner:
             # Some templates teach `{{"name": ...}}`, which their text writes for one brace.
             self._closers.append("}")
             self._written.append("")
+            self._places.append(None)
             return at + 1
         if self._next is Next.COLON:
             return self._colon(char, at)
@@ -155,6 +155,8 @@ class MendingScanner:
             return at + 1 if self._next is Next.COMMA_OR_END else self._fail(at)
         while (closer := self._closers.pop()) != char:
             self._out.append(self._written.pop() and closer)
+            del self._places[-1:]
+        del self._places[-1:]
         empty = not self._written[-1] and self._next is Next.KEY_OR_END
         self._out.append(self._written.pop())
         self._value_ends()
@@ -173,6 +175,7 @@ class MendingScanner:
     def _open(self, char: str, at: int) -> int:
         if len(self._closers) == MAX_DEPTH:
             return self._fail(at)
+        self._places.append(self._place())
         self._out.append(char)
         self._closers.append(CLOSER[char])
         self._written.append(CLOSER[char])
@@ -286,10 +289,14 @@ class MendingScanner:
 
     def _is_text_meant(self, atom: str) -> bool:
         """Whether a number that JSON does not have is a string without quotes, such as a postal code: `02134`."""
-        if number(atom) is None or len(self._closers) != 1:
-            return False
-        key = _LAST_KEY.search(self._before + "".join(self._out))
-        return key is not None and self._around.is_text(json.loads(f'"{key[1]}"'))
+        path = [place for place in (*self._places, self._place()) if place is not None]
+        return number(atom) is not None and bool(path) and self._around.is_text(path)
+
+    def _place(self) -> Place | None:
+        """Where the next value stands in what is around it."""
+        if self._closers and self._closers[-1] == "]":
+            return ITEM
+        return last_key(recent(self._out, self._before))
 
     def _value_ends(self) -> None:
         self._next = Next.COMMA_OR_END

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gateway.toolcalls.values.atoms import CLOSING_QUOTES, WORDS
 from gateway.toolcalls.values.gaps import skip_gap
+from gateway.toolcalls.values.places import Place
 
 MAX_BEHIND = 512
 """Most characters after a quote that are held until it is clear whether the quote ends its string."""
@@ -30,13 +31,13 @@ class Surroundings:
     """What is known about the place of a string.
 
     `keys` are those of the outermost object, where the tool's schema names them; `stops` are the markers that may
-    follow the value, as they stand in the stream. `is_text` returns whether the schema wants a string for one of `keys`
-    and no number.
+    follow the value, as they stand in the stream. `is_text` returns whether the schema wants a string, and no number,
+    at a path (`places`) inside the outermost object.
     """
 
     keys: Collection[str] = ()
     stops: tuple[str, ...] = ()
-    is_text: Callable[[str], bool] = lambda key: False
+    is_text: Callable[[Sequence[Place]], bool] = lambda path: False
 
 
 NOTHING_KNOWN = Surroundings()

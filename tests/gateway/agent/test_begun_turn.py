@@ -53,6 +53,32 @@ def test_text_behind_a_template_that_opens_none_may_bring_its_own(text: str, beg
     assert spelled(text, PLAIN) == begun
 
 
+THOUGHTS = {
+    "of one line": "Done.",
+    "empty": "",
+    "blank": "\n\n",
+    "of several paragraphs": "First.\n\nThen.\n\nDone.",
+    "with an empty line at its end": "Done.\n",
+    "in another script": "완료했어요 → ✓",
+    "with code": "```python\nx = {}\n```",
+    "with a call in it": '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>',
+    "that names its own tag": "I write <think> first.",
+    "with other tags": "<b>Done</b> &lt;/think&gt;",
+}
+
+
+@pytest.mark.parametrize("tail", [OPENED, OPENED.rstrip(), PLAIN])
+@pytest.mark.parametrize("lead", ["", "\n", "  "])
+@pytest.mark.parametrize("thought", THOUGHTS)
+def test_variations_of_whole_reasoning_are_continued_behind_it(thought: str, lead: str, tail: str) -> None:
+    for rest in ("", "The answer is ", "<b>"):
+        ids = begun_ids(f"{lead}<think>\n{THOUGHTS[thought]}\n</think>\n\n{rest}", tail, HERMES, TINY)
+        assert ids is not None
+        parser = parser_for(HERMES, TINY, (), prompt_tail=tail)
+        events = [*parser.feed([*ids, *TINY.encode("42.")]), *parser.close()]
+        assert "".join(each.text for each in events if isinstance(each, Content)) == f"{rest}42."
+
+
 def with_tags() -> TokenMap:
     """The map with the reasoning's tags as control tokens, as most models have them."""
     fields = json.loads(tiny_map_bytes())

@@ -51,9 +51,9 @@ class Read:
     kinds: tuple[str, ...]
 
 
-def read(name: str, text: str, cuts: Iterable[int] = (), *, tail: str = "") -> Read:
+def read(name: str, text: str, cuts: Iterable[int] = (), *, tail: str = "", tools: Sequence[ToolSpec] = TOOLS) -> Read:
     """Read a text that the model ended itself, cut at these places."""
-    parser = parser_for(format_named(name), TinyVocabulary(), TOOLS, prompt_tail=tail, new_id=Numbered())
+    parser = parser_for(format_named(name), TinyVocabulary(), tools, prompt_tail=tail, new_id=Numbered())
     ids = list(text.encode())
     places = [0, *sorted(cut % (len(ids) + 1) for cut in cuts), len(ids)]
     events = [event for a, b in itertools.pairwise(places) for event in parser.feed(ids[a:b])]
@@ -109,6 +109,37 @@ VALUES = {
     r"\n[1, 2]\n": [1, 2],
     "-Infinity": None,
 }
+ADDRESS = {"type": "object", "properties": {"zip": {"type": "string"}, "floor": {"type": "integer"}}}
+NESTED = {
+    "home": {"$ref": "#/$defs/Address"},
+    "work": {"anyOf": [{"$ref": "#/$defs/Address"}, {"type": "null"}]},
+    "zips": {"type": "array", "items": {"type": "string"}},
+    "all": {"type": "array", "items": {"$ref": "#/$defs/Address"}},
+    "by": {"type": "object", "additionalProperties": {"type": "string"}},
+    "deep": {"type": "object", "properties": {"list": {"type": "array", "items": {"type": "array", "items": ADDRESS}}}},
+    "pair": {"type": "array", "prefixItems": [{"type": "string"}]},
+    "either": {"type": "array", "items": {"type": ["string", "integer"]}},
+}
+MOVE = ToolSpec("move", "", {"type": "object", "properties": NESTED, "$defs": {"Address": ADDRESS}})
+ZEROS = {
+    '{"home": {"zip": 02134}}': {"home": {"zip": "02134"}},
+    '{"home": {"floor": 02, "zip": 02134}}': {"home": {"floor": 2, "zip": "02134"}},
+    '{"work": {"zip": 007, "floor": 007}}': {"work": {"zip": "007", "floor": 7}},
+    '{"zips": [02134, "a", 00501]}': {"zips": ["02134", "a", "00501"]},
+    '{"zips": [[02134]]}': {"zips": [[2134]]},
+    '{"all": [{"zip": 02134}, {"floor": 01, "zip": 00501}]}': {"all": [{"zip": "02134"}, {"floor": 1, "zip": "00501"}]},
+    '{"by": {"Oslo": 0150, "a.b": +47}}': {"by": {"Oslo": "0150", "a.b": "+47"}},
+    '{"deep": {"list": [[], [{"zip": 02134}]]}}': {"deep": {"list": [[], [{"zip": "02134"}]]}},
+    '{"deep": {"list": [[{"zip": 02134}]]}, "home": {"zip": 01}}': {
+        "deep": {"list": [[{"zip": "02134"}]]},
+        "home": {"zip": "01"},
+    },
+    '{"pair": [01], "either": [02]}': {"pair": [1], "either": [2]},
+    '{{"home": {{"zip": 02134}}}}': {"home": {"zip": "02134"}},
+    "{'home': {'zip': 02134}, zips: [01,],}": {"home": {"zip": "02134"}, "zips": ["01"]},
+    '{"zip": 02134, "x": {"zip": 02134}}': {"zip": 2134, "x": {"zip": 2134}},
+}
+"""Leading zeros where the schema of `move` wants strings, and where it does not."""
 TEXTS = {
     "l1\r\nl2": "l1\r\nl2",
     "\x0b\x00\x1b[0m": "\x0b\x00\x1b[0m",
@@ -163,6 +194,15 @@ def test_a_value_that_is_not_spelled_as_in_json_is_mended(written: str) -> None:
     for family in WRITES_JSON:
         for flawed in (f'{{"path": "a", "mode": {written}}}', f'{{"mode": {written}, "path": "a"}}'):
             is_call(family, flawed, {"path": "a", "mode": VALUES[written]})
+
+
+@pytest.mark.parametrize("written", ZEROS)
+def test_a_zero_before_a_number_is_kept_where_an_inner_schema_wants_a_string(written: str) -> None:
+    for family in WRITES_JSON:
+        text = family.answer + family.write([Written("move", written, "abcdefghi")])
+        told = read(family.format, text, tools=[MOVE])
+        assert told.calls == [("move", ZEROS[written])], (family.format, told)
+        assert [read(family.format, text, cut, tools=[MOVE]) for cut in cut_anywhere(text)] == [told] * 2
 
 
 @pytest.mark.parametrize("written", TEXTS)

@@ -12,7 +12,11 @@ from gateway.toolcalls.values.mended import MendingScanner, mended
 from gateway.toolcalls.values.string_end import Surroundings
 from tests.gateway.toolcalls.strategies import json_values
 
-FILE = Surroundings(("path", "content", "mode"), ("</tool_call>", "```"), lambda key: key in ("path", "content", "ü"))
+FILE = Surroundings(
+    ("path", "content", "mode"),
+    ("</tool_call>", "```"),
+    lambda path: path[-1] in ("path", "content", "ü") and len(path) == 1,
+)
 
 FLAWS: list[tuple[str, Any]] = [
     ('{"content": "l1\nl2\tl3\r\n"}', {"content": "l1\nl2\tl3\r\n"}),
