@@ -50,12 +50,11 @@ _OPENING = re.compile(
 )
 _BLANK = re.compile(_SPACE)
 _DECODER = json.JSONDecoder()
-_BEGINNING = re.compile(
-    rf"""\{{{_SPACE}(?:\{{{_SPACE})?["']?(?P<key>\w++)["']?{_SPACE}:{_SPACE}(?P<value>["'][^"']*+["'])?"""
-)
-_BEGUN = re.compile(
-    rf"""\{{{_SPACE}(?:\{{{_SPACE})?(?:["']?(?P<key>\w*+)(?:["']?{_SPACE}(?::{_SPACE}(?:["'][^"']*+)?)?)?)?\Z"""
-)
+_BRACES = re.compile(rf"\{{{_SPACE}(?:\{{{_SPACE})?")
+_SIMPLE = r"""(?:"[^"]*+"|'[^']*+'|[\w.+-]++)"""
+_MEMBER_BESIDE = re.compile(rf"""["']?(?:{"|".join(_BESIDE)})["']?{_SPACE}:{_SPACE}{_SIMPLE}{_SPACE}(?:,{_SPACE}|\Z)""")
+_BEGINNING = re.compile(rf"""["']?(?P<key>\w++)["']?{_SPACE}:{_SPACE}(?P<value>["'][^"']*+["'])?""")
+_BEGUN = re.compile(rf"""(?:["']?(?P<key>\w*+)(?:["']?{_SPACE}(?::{_SPACE}(?:["'][^"']*+)?)?)?)?\Z""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +166,25 @@ def _read_object(at: Cursor, closers: tuple[str, ...], found: list[_Written]) ->
 
 
 def _begins_call(at: Cursor) -> Steps:
-    """Whether the object that begins here has a call's first key, and where that is the name, a tool's name."""
+    """Whether the object that begins here has a call's first key, and where that is the name, a tool's name.
+
+    What stands beside a call may come before it.
+    """
     while True:
         window = at.buffer[at.position : at.position + _MAX_BEGINNING]
         at.scanned += len(window)
-        begun = _BEGUN.match(window)
+        braces = _BRACES.match(window)
+        start = braces.end() if braces else 0
+        while beside := _MEMBER_BESIDE.match(window, start):
+            start = beside.end()
+        begun = _BEGUN.match(window, start)
         if begun is None or at.ended or len(window) == _MAX_BEGINNING:
             break
         if begun["key"] and not any(key.startswith(begun["key"]) for key in _FIRST):
             return False
         yield
-    found = _BEGINNING.match(window)
-    if found is None or found["key"] not in _FIRST:
+    found = _BEGINNING.match(window, start)
+    if found is None or found["key"] not in _FIRST or found["key"] in _BESIDE:
         return False
     named = found["key"] in _NAMES and (found["value"] or found["key"] not in _AROUND)
     return not named or (found["value"] or "")[1:-1] in at.tools

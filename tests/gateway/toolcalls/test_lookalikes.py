@@ -139,6 +139,14 @@ def test_without_tools_and_in_an_answer_of_a_form_nothing_is_held() -> None:
         ("{", "{"),
         ('{"na', '{"na'),
         ('{"city', ""),
+        ('{"id": 7', '{"id": 7'),
+        ('{"id": 7, "na', '{"id": 7, "na'),
+        ('{"id": 7, "ti', ""),
+        ('{"id": {', "{"),
+        ('{"id": 7}', ""),
+        ('{"type": "function", "id"', '{"type": "function", "id"'),
+        ('{"type": "FeatureCollection", "fe', ""),
+        ('{"type": ["a"', ""),
         ('{"name": "Ada"', ""),
         ('{"name": "get_time", "x', '{"name": "get_time", "x'),
         ("```py", "```py"),
@@ -163,7 +171,21 @@ def test_what_is_held_is_bounded() -> None:
 
 
 REPAIRED = '<tool_call>\n{"name": "get_time", "arguments": {"tz": "a\nb"}}\n</tool_call>'
-OTHERS = ["```json\n", "```", "\n", "[", "]", ", ", "{", "}", "So. ", '{"name": "get_time"', '{"a": 1}']
+OTHERS = [
+    "```json\n",
+    "```",
+    "\n",
+    "[",
+    "]",
+    ", ",
+    "{",
+    "}",
+    "So. ",
+    '{"name": "get_time"',
+    '{"a": 1}',
+    '{"id": 7',
+    ', "type": "function", ',
+]
 parts = st.sampled_from([CALL, TIME, REPAIRED, "<tool_call>", "</tool_call>", *OTHERS])
 
 
