@@ -283,6 +283,78 @@ async def test_line_over_the_limit_is_an_error_behind_the_lines_before(ended):
             await answer.lines()
 
 
+def endless(piece: bytes, head: bytes = HEAD, begin: bytes = b"") -> Callable[[SocketStream], Awaitable[None]]:
+    """An answer that goes on until its reader leaves."""
+
+    async def handle(stream: SocketStream) -> None:
+        await stream.send(head + (chunk(begin) if begin else b""))
+        while True:
+            await stream.send(chunk(piece))
+
+    return handle
+
+
+REFUSED = HEAD.replace(b"200 OK", b"500 Oops")
+ENDLESS = {"line": b"x" * 16_384, "event": b"data: {}\n" * 2048, "many small ones": b"\n" * 16_384}
+
+
+@pytest.mark.parametrize("piece", ENDLESS.values(), ids=ENDLESS.keys())
+async def test_body_of_an_error_without_end_is_cut(piece: bytes):
+    async with answering(endless(piece, REFUSED)) as url, posted(url) as answer:
+        with anyio.fail_after(60):
+            cut = await answer.body()
+    assert answer.status == 500
+    # What one read of the socket brings may be more than the bound, but no more than the connection holds unread.
+    assert 64 * 1024 <= len(cut) <= 2**20
+
+
+@pytest.mark.parametrize("piece", ENDLESS.values(), ids=ENDLESS.keys())
+async def test_whole_body_without_end_is_given_up_at_its_bound(piece: bytes):
+    async with answering(endless(piece)) as url, posted(url) as answer:
+        with pytest.raises(NoAnswer, match="over 200000 bytes"), anyio.fail_after(60):
+            await answer.whole(200_000)
+
+
+async def test_whole_body_of_exactly_its_bound_is_read():
+    async def handle(stream: SocketStream) -> None:
+        await stream.send(HEAD + chunk(b"y" * 1000) + b"0\r\n\r\n")
+
+    async with answering(handle) as url, posted(url) as answer:
+        assert await answer.whole(1000) == b"y" * 1000
+
+
+@pytest.mark.parametrize("read", ["body", "whole"])
+async def test_body_that_comes_byte_by_byte_is_given_up_in_time(read: str):
+    async def handle(stream: SocketStream) -> None:
+        await stream.send(REFUSED)
+        while True:
+            await stream.send(chunk(b"y"))
+            await anyio.sleep(0.01)
+
+    # More often than the engine may be silent: only the time of all counts.
+    async with answering(handle) as url, posted(url, idle=0.3) as answer:
+        with pytest.raises(StreamSilent, match=r"not complete after 0\.3 s"), anyio.fail_after(60):
+            await (answer.body() if read == "body" else answer.whole(1000_000))
+
+
+async def test_line_without_end_is_given_up_behind_the_lines_before():
+    async with answering(endless(b"x" * 16_384, begin=b"data: 1\n")) as url, posted(url) as answer:
+        with anyio.fail_after(60):
+            assert (await answer.lines())[0] == b"data: 1"
+            with pytest.raises(LineOverLimit):
+                await answer.lines()
+
+
+@pytest.mark.parametrize("piece", ENDLESS.values(), ids=ENDLESS.keys())
+async def test_body_that_goes_on_behind_its_last_event_is_not_waited_for(piece: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("gateway.engine.http.event_stream._END_TIME", 0.1)
+    async with answering(endless(piece, begin=b"data: 1\n")) as url, posted(url) as answer:
+        with anyio.fail_after(60):
+            assert (await answer.lines())[0] == b"data: 1"
+            answer.saw_end()
+            await answer.ended()
+
+
 async def test_engine_is_made_to_wait_for_a_reader_that_does_not_read():
     stuck, sent = anyio.Event(), 0
 
