@@ -9,7 +9,7 @@ llama.cpp server of our own.
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Final, Literal, Protocol, Self
 
 from gateway.toolcalls import CallTrigger
 from leaf_sdk.vocab import TokenMap
@@ -60,6 +60,21 @@ class EngineFacts:
     can: Capabilities = Capabilities()
     api: Literal["llama_cpp", "vllm"] = "llama_cpp"
     """Which API it speaks, for people and in spans; what it can do is in `can`."""
+
+
+PROMPT_STEP: Final = 600.0
+"""Seconds that one step of an engine with a prompt in it may take: llama.cpp processes up to 2,048 tokens before it
+reports any progress, and a slow machine three or four a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a busy engine reports of its work."""
+
+    figures: tuple[object, ...]
+    """Different whenever it has made progress with any request."""
+    prefills: bool = False
+    """Whether it may be processing a prompt, during which no figure changes for long."""
 
 
 @dataclass(frozen=True, slots=True)

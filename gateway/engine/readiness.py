@@ -22,7 +22,7 @@ from gateway.config.masking import mask_text
 from gateway.engine.connect import EngineAddress, connected
 from gateway.engine.embedded import EmbeddedServer, embedded_server
 from gateway.engine.http.client import EngineClient
-from gateway.engine.interface import Engine, EngineFacts, Options, Provable, Proven
+from gateway.engine.interface import Engine, EngineFacts, GenerateRequest, Options, Provable, Proven
 from gateway.engine.map_proof import PreparedMap, prepared_map, proven_map
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
 from gateway.engine.model_watch import ModelFile
@@ -39,6 +39,7 @@ from gateway.engine.watched import Life
 from gateway.errors import (
     ConfigError,
     EngineError,
+    EngineRefused,
     EngineStarting,
     EngineUnavailable,
     MapDiffers,
@@ -64,6 +65,9 @@ _FIRST_ANSWER: Final = 4.0
 _FIRST_ANSWER_MAX: Final = 16.0
 _LAST_WORDS: Final = 2.0
 """Seconds to wait for the exit status of an embedded engine that does not answer any more."""
+
+_ONE_ID: Final = 4.0
+"""Seconds in which an engine that seems stuck, or was, has to generate an id."""
 
 _VARIANTS = 16
 """Sets of options for which a template, and what is known about it, is kept."""
@@ -275,7 +279,7 @@ class EngineRoute:
     async def _use(self, engine: EngineClient, tasks: TaskGroup) -> EngineError:
         """Open the route; return why it must be closed again. Catches errors here, inside the engine's task group."""
         try:
-            slots = await self._open(engine, tasks)
+            ready = await self._open(engine, tasks)
         except ConfigError as error:
             self._misconfigured = error
             return EngineUnavailable(error.message)
@@ -283,11 +287,14 @@ class EngineRoute:
             return error
         self._attempted.set()
         try:
-            stuck = await self._until_lost(engine, slots)
+            stuck = await self._until_lost(engine, ready.slots, ready.token_map)
+            if stuck is not None:
+                engine.end_all(stuck)
         except anyio.get_cancelled_exc_class():
-            await slots.keep()
+            await ready.slots.keep()
             raise
-        self._was_stuck = stuck is not None
+        # An embedded engine is started anew.
+        self._was_stuck = stuck is not None and self._server is None
         return EngineUnavailable(stuck or await self._why_lost(engine))
 
     async def _why_lost(self, engine: EngineClient) -> str:
@@ -300,21 +307,27 @@ class EngineRoute:
             return f"{await self._server.ended()}; the gateway restarts it"
         return "the embedded engine does not answer its health checks any more; the gateway restarts it"
 
-    async def _open(self, engine: EngineClient, tasks: TaskGroup) -> SlotTable:
+    async def _open(self, engine: EngineClient, tasks: TaskGroup) -> ReadyEngine:
         self._lost = anyio.Event()
         self._prepare()
-        await self._must_turn(engine)
+        pulse = Pulse(engine.work, lambda: 0.0, self._settings.idle_timeout) if self._was_stuck else None
+        if pulse is not None and not await pulse.moves():
+            raise self._still_stuck()
         proven = await engine.prove(self._proof)
         # Later connections are checked with the map as it is now.
         self._prepare()
         facts, token_map = own_part(proven.facts, engine.keeper, self._settings.slot_range), proven.token_map
         template = ChatTemplate(engine, facts, token_map)
         slots = await slot_table(engine.keeper, facts, self._config, self.slot_files, tasks)
+        # Only an id proves that it works again, unless it is busy and makes progress with requests of others.
+        if pulse is not None and not await _generates(engine, slots, token_map) and not await pulse.advances():
+            raise self._still_stuck()
+        self._was_stuck = False
         wanted = self._settings.tool_format
         tool_format = choose_format(facts.chat_template, supports_tools=facts.supports_tools, wanted=wanted)
         keeper = engine.keeper if self._settings.prefill == "auto" and slots.chooses else None
         prefill = Prefill(slots, keeper.fill_slot, self._rates) if keeper is not None else None
-        self._ready = ReadyEngine(
+        self._ready = ready = ReadyEngine(
             *(engine, facts, token_map, template, slots, tool_format),
             prefill=prefill,
             name=self._name,
@@ -333,7 +346,7 @@ class EngineRoute:
             pid=self.child_pid,
             **({"failed_attempts": failed} if (failed := self._outage.recovered()) else {}),
         )
-        return slots
+        return ready
 
     def _prepare(self) -> list[PreparedMap]:
         """Return the accepted maps, each ready for its proof."""
@@ -360,39 +373,36 @@ class EngineRoute:
             raise EngineUnavailable("the engine needs a token map; start the gateway with --map auto or --map PATH")
         return Proven(facts, self.maps.session)
 
-    async def _until_lost(self, engine: EngineClient, slots: SlotTable) -> str | None:
+    async def _until_lost(self, engine: EngineClient, slots: SlotTable, token_map: TokenMap) -> str | None:
         """Return when the engine is gone: None, or the sentence that says why it is of no use though it is there.
 
         It is checked at each poll, when its process ends, and on a reported loss.
         """
-        pulse = self._pulse(engine) if slots.chooses else None
+        pulse = self._pulse(engine)
         while True:
             with anyio.move_on_after(_POLL):
                 await self._lost.wait()
             if not await self._still_there(engine):
                 return None
             self._lost = anyio.Event()
-            if pulse is not None and (stuck := await pulse.stuck()) is not None:
+            # A server that is idle, and does not say so, generates an id.
+            if (stuck := await pulse.stuck()) is not None and not await _generates(engine, slots, token_map):
                 return f"{stuck}; {self._way_out}"
-            if self._server is not None and slots.jammed is not None:
+            if self._server is None:
+                continue
+            if (not pulse.prefills and await slots.look()) or slots.jammed is not None:
                 return f"slot {slots.jammed} of the engine does not stop working; {self._way_out}"
 
     @property
     def _way_out(self) -> str:
         return "the gateway restarts it" if self._server else "the gateway uses it again once it answers"
 
-    def _pulse(self, engine: EngineClient) -> Pulse | None:
-        """The watch over the engine's own loop, if that can be asked."""
-        keeper = engine.keeper
-        if keeper is None:
-            return None
-        return Pulse(lambda: keeper.is_at_rest(0), lambda: engine.told, self._settings.idle_timeout)
+    def _pulse(self, engine: EngineClient) -> Pulse:
+        """The watch over the engine's progress."""
+        return Pulse(engine.activity, lambda: engine.told, self._settings.idle_timeout)
 
-    async def _must_turn(self, engine: EngineClient) -> None:
-        """Raise `EngineUnavailable` for an engine that was stuck and still is."""
-        if self._was_stuck and (pulse := self._pulse(engine)) is not None and not await pulse.answers():
-            raise EngineUnavailable(f"the engine is still stuck; {self._way_out}")
-        self._was_stuck = False
+    def _still_stuck(self) -> EngineUnavailable:
+        return EngineUnavailable(f"the engine is still stuck; {self._way_out}")
 
     async def _still_there(self, engine: EngineClient) -> bool:
         """Whether the engine is healthy. Asks a few times, since an engine that is only busy is not lost."""
@@ -412,3 +422,21 @@ class EngineRoute:
         self._closed = failure
         self.child_pid = None
         self._changed(False, failure.message)
+
+
+async def _generates(engine: EngineClient, slots: SlotTable, token_map: TokenMap) -> bool:
+    """Whether the engine generates an id, or at least says why it refuses to."""
+    prompt = token_map.encode("a")
+    try:
+        with anyio.move_on_after(_ONE_ID):
+            async with (
+                slots.take(prompt, "", alone=True) as place,
+                engine.generate(GenerateRequest(prompt, place.pinned, 1)) as events,
+            ):
+                await anext(events)
+                return True
+    except EngineRefused as error:
+        return error.status < 500
+    except EngineError:
+        pass
+    return False

@@ -22,6 +22,8 @@ class Slot:
     """When it was last used, as a count of slots handed out."""
     at_rest: bool = False
     """Whether the engine has reported the end of the last generation in it."""
+    left: float | None = None
+    """When a generation left it at work, by the monotonic clock; None: none has, or it has come to rest since."""
     answered: bool = False
     """Whether the engine has answered the last generation: only then has it processed the prompt."""
     mixed: bool = False

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from time import monotonic
 from typing import Final
 
 import anyio
@@ -186,7 +187,25 @@ class SlotTable:
         finally:
             self._give_back(slot)
 
+    async def look(self) -> bool:
+        """Ask about free slots that were left at work; returns whether one has been at it for too long (`jammed`)."""
+        for slot in tuple(self._free):
+            left, rests = slot.left, False
+            if left is None or self._at_rest is None:
+                continue
+            with suppress(EngineError):
+                rests = await self._at_rest(slot.number)
+            # Whoever has taken it meanwhile finds out for himself.
+            if slot not in self._free or slot.left != left:
+                continue
+            if rests:
+                slot.at_rest, slot.left = True, None
+            elif monotonic() - left > self._rest_time:
+                self.jammed = slot.number
+        return self.jammed is not None
+
     def _give_back(self, slot: Slot) -> None:
+        slot.left = None if slot.at_rest or self._at_rest is None else monotonic()
         self._free.append(slot)
         self._available.release()
         if self.is_idle:

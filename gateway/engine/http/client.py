@@ -20,6 +20,8 @@ from gateway.engine.http.event_reader import EventReader
 from gateway.engine.http.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
 from gateway.engine.http.questions import Ask
 from gateway.engine.interface import (
+    PROMPT_STEP,
+    Activity,
     Engine,
     EngineFacts,
     GenerateRequest,
@@ -38,7 +40,8 @@ from gateway.observe.logs import get_logger
 from leaf_sdk.vocab import TokenMap
 
 _COMMENTS_TIME = 3600.0
-"""Seconds for which a generation waits while only comments arrive: the longest prompt is processed in less."""
+"""Seconds for which a generation waits for its first id while only comments arrive: the longest prompt is processed in
+less, and on a server that others use too it may have to wait for a slot."""
 _ACCOUNT_TIME = 10.0
 """Seconds that the engine's final message may take once all ids have arrived."""
 
@@ -82,6 +85,12 @@ class EngineClient(Engine, ABC):
         """
         self.url = url.rstrip("/")
         self._token_map = token_map
+        self._idle = idle_timeout
+        self._running = 0
+        """Generations that run."""
+        self._unanswered = False
+        """Whether one was given up because the engine was silent, and none has had an id since."""
+        self._activity: Activity | None = None
         self._on_loss = on_loss
         self._on_end = on_end
         self._proof: Proof | None = None
@@ -102,6 +111,10 @@ class EngineClient(Engine, ABC):
         )
 
     @abstractmethod
+    async def work(self) -> Activity | None:
+        """Ask the engine what it is at work on; None: on nothing, or it does not say. Raises like `tokenize`."""
+
+    @abstractmethod
     def _questions(self, ask: Ask) -> Provable:
         """Questions to this engine, sent by `ask`."""
 
@@ -109,10 +122,19 @@ class EngineClient(Engine, ABC):
     def _sent(self, request: GenerateRequest) -> Sent:
         """The request for a generation."""
 
+    async def activity(self) -> Activity | None:
+        """Like `work`, for the watch over the engine."""
+        self._activity = await self.work()
+        return self._activity
+
     @property
     def keeper(self) -> SlotKeeper | None:
         """This engine, if its slots can be addressed."""
         return None
+
+    def end_all(self, why: str) -> None:
+        """End everything that is asked of the engine now with an error."""
+        self._connections.end_all(why)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -148,7 +170,7 @@ class EngineClient(Engine, ABC):
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
         """Generate, streamed. Leaving the context before the end stops the engine's work on it."""
         sent, asked = self._sent(request), monotonic()
-        with self._errors():
+        with self._errors(), self._counted():
             async with self._connections.streamed("POST", sent.path, sent.body, sent.headers) as answer:
                 if answer.status != 200:
                     raise error_of_answer(answer.status, await answer.body())
@@ -165,7 +187,7 @@ class EngineClient(Engine, ABC):
             self._heard = monotonic()
             told = False
             for event in stream.feed(lines):
-                told, self.told = True, self._heard
+                told, self.told, self._unanswered = True, self._heard, False
                 if isinstance(event, GenerationEnd):
                     if event.reported:
                         answer.saw_end()
@@ -179,8 +201,8 @@ class EngineClient(Engine, ABC):
             if told:
                 heard = self.told
                 first = first or heard
-            elif monotonic() - heard > _COMMENTS_TIME:
-                raise StreamSilent(f"it sent only keep-alive comments for {_COMMENTS_TIME:g} s")
+            elif monotonic() - heard > (limit := self._comments_time(begun=first is not None)):
+                raise StreamSilent(f"it sent only keep-alive comments for {limit:g} s")
         if stream.is_full:
             log.warning(
                 "the engine sent all ids but did not end its answer, so the connection was closed", url=self.url
@@ -188,6 +210,30 @@ class EngineClient(Engine, ABC):
             yield stream.cut()
             return
         raise EngineUnavailable(f"the engine at {self.url!r} stopped in the middle of its answer; try again")
+
+    def _comments_time(self, *, begun: bool) -> float:
+        """Seconds for which a generation waits while only comments arrive. `begun`: whether it has had an id."""
+        if not begun:
+            return _COMMENTS_TIME
+        # Every step of the engine brings it an id, unless a prompt of somebody else is in the step.
+        prefills = self._activity is None or self._activity.prefills
+        return max(self._idle, PROMPT_STEP) if prefills else self._idle
+
+    @contextmanager
+    def _counted(self) -> Generator[None]:
+        self._running += 1
+        try:
+            yield
+        except StreamSilent:
+            self._unanswered = True
+            raise
+        finally:
+            self._running -= 1
+
+    @property
+    def _is_waited_for(self) -> bool:
+        """Whether a generation waits for the engine, or has waited in vain."""
+        return self._running > 0 or self._unanswered
 
     async def _last_lines(self, answer: Answer) -> list[bytes]:
         """The lines after the whole answer; none if the engine does not end it, or breaks off."""

@@ -78,6 +78,7 @@ class Connections:
         self._on_loss = on_loss
         self._keep_streams = keep_streams
         self._kept: list[Connection] = []
+        self._reading: set[Answer] = set()
         self._room = anyio.Semaphore(_SPARE, fast_acquire=True)
         self._losses = self._settled = 0
         self._settling = anyio.Lock()
@@ -97,6 +98,11 @@ class Connections:
             self._next.cancel()
         while self._kept:
             self._kept.pop().close()
+
+    def end_all(self, why: str) -> None:
+        """Give up every answer that is waited for or read."""
+        for answer in tuple(self._reading):
+            answer.give_up(why)
 
     @asynccontextmanager
     async def streamed(
@@ -216,7 +222,7 @@ class Connections:
     async def _sent(
         self, connection: Connection, method: str, path: str, body: bytes, headers: Mapping[str, str] = _NONE
     ) -> Answer:
-        with Answer(connection, self._idle) as answer:
+        with Answer(connection, self._idle, self._reading) as answer:
             lines = self._lines + header_lines(headers) if headers else self._lines
             connection.send(method, self._prefix + path, lines, body)
             await answer.headed()

@@ -33,13 +33,16 @@ class LineOverLimit(Exception):
 class Answer:
     """The answer to the last request sent on a connection. Use it as a context while it is read."""
 
-    def __init__(self, connection: Connection, idle_timeout: float) -> None:
+    def __init__(self, connection: Connection, idle_timeout: float, reading: "set[Answer] | None" = None) -> None:
+        """`reading`: the answers that are being read, this one too while it is."""
         self._connection = connection
+        self._reading: set[Answer] = set() if reading is None else reading
         self._loop = asyncio.get_running_loop()
         self._idle = idle_timeout
         self._waits = False
         self._heard = self._loop.time()
-        self._silent = False
+        self._abandoned = ""
+        """Why it was given up, if it was."""
         self.lost = False
         """Whether the connection ended in the middle of it, or was given up."""
         self._at_end = False
@@ -49,12 +52,14 @@ class Answer:
     def __enter__(self) -> Self:
         """Start watching for silence."""
         self._watch = self._loop.call_later(self._idle, self._look)
+        self._reading.add(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop watching. Leaving with an error closes the connection."""
+        self._reading.discard(self)
         if self._watch is not None:
             self._watch.cancel()
         if error is not None:
@@ -64,6 +69,11 @@ class Answer:
     def status(self) -> int:
         """The status of the answer, once `headed` has returned."""
         return self._connection.status
+
+    def give_up(self, why: str) -> None:
+        """End the answer now: whoever waits for it, or reads on, gets `StreamSilent`."""
+        self._abandoned = why
+        self._connection.fail(why)
 
     async def headed(self) -> None:
         """Wait for the status. Raises `LinkLost`, `NoAnswer` and `StreamSilent`."""
@@ -136,8 +146,8 @@ class Answer:
             return await coming
         except LinkLost:
             self.lost = True
-            if self._silent:
-                raise StreamSilent(f"it sent nothing for {self._idle:g} s") from None
+            if self._abandoned:
+                raise StreamSilent(self._abandoned) from None
             raise
         finally:
             self._waits = False
@@ -148,5 +158,4 @@ class Answer:
         if not self._waits or left > 0:
             self._watch = self._loop.call_later(left if self._waits else self._idle, self._look)
             return
-        self._silent = True
-        self._connection.fail("it sent nothing for too long")
+        self.give_up(f"it sent nothing for {self._idle:g} s")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from gateway.engine.http.answers import bounded, count_of, list_of, model_name, seconds_of, table_of, text_of
-from gateway.engine.interface import EngineFacts, GenerateRequest, Sampling, Timings
+from gateway.engine.interface import Activity, EngineFacts, GenerateRequest, Sampling, Timings
 
 _SLOTS: Final = 4096
 """Most slots of one engine: a larger number is not believed."""
@@ -37,6 +37,24 @@ def read_facts(props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any
         # The placeholder for images. Used here only because it is drawn at random at each start.
         start_marker=props.get("media_marker"),
     )
+
+
+def activity_of(slots: Sequence[dict[str, Any]]) -> Activity | None:
+    """What the busy slots in the answer of `/slots` have done; None if none is, or a server reports less than that."""
+    figures: list[object] = []
+    prefills = False
+    for slot in slots:
+        if not slot["is_processing"]:
+            continue
+        # One object in older servers.
+        step: object = slot.get("next_token")
+        generated = table_of(next(iter(list_of(step)), step)).get("n_decoded")
+        processed = slot.get("n_prompt_tokens_processed")
+        if type(generated) is not int or type(processed) is not int:
+            return None
+        figures.append((slot["id"], slot.get("id_task"), processed, generated))
+        prefills |= generated == 0
+    return Activity(tuple(figures), prefills) if figures else None
 
 
 def completion_body(request: GenerateRequest) -> dict[str, Any]:

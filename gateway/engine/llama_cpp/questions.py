@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 
 from gateway.engine.http.answers import IDS, bounded, count_of, error_of_answer, expecting, seconds_of, table_of
 from gateway.engine.http.questions import Ask, JsonQuestions
-from gateway.engine.interface import EngineFacts, Filled, Message, Moved, Options
-from gateway.engine.llama_cpp.json import KIND, read_facts
+from gateway.engine.interface import Activity, EngineFacts, Filled, Message, Moved, Options
+from gateway.engine.llama_cpp.json import KIND, activity_of, read_facts
 from gateway.errors import EngineRefused
 
 _BETWEEN: Final = -1
@@ -91,6 +91,12 @@ class Questions(JsonQuestions):
         except EngineRefused:
             return False
         return True
+
+    async def work(self) -> Activity | None:
+        """`GET /slots`: what its slots have done. One that hangs in a step does not answer, or the same again."""
+        slots = await self._slots()
+        with expecting(self._url, KIND):
+            return activity_of(slots)
 
     async def is_at_rest(self, slot: int) -> bool:
         """`GET /slots`: whether a slot is at rest."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway.engine.http.client import EngineClient, Sent
 from gateway.engine.http.questions import Ask
-from gateway.engine.interface import GenerateRequest, Message, Options, Proof, Provable, Proven, Timings
+from gateway.engine.interface import Activity, GenerateRequest, Message, Options, Proof, Provable, Proven, Timings
 from gateway.engine.vllm.generate_stream import GenerateStream
 from gateway.engine.vllm.json import COMPLETIONS_PATH, IDS_PATH, SESSION_HEADER, completion_body, ids_body
 from gateway.engine.vllm.questions import Questions
@@ -63,6 +63,10 @@ class Vllm(Questions, EngineClient):
     async def prove(self, proof: Proof) -> Proven:
         """See `EngineClient.prove`. The template's rendering is proven too, since it consists of ids."""
         return await super().prove(partial(self._whole_proof, proof))
+
+    async def activity(self) -> Activity | None:
+        """See `EngineClient.activity`. An idle server has nothing to make progress with, and does not say that."""
+        return await super().activity() if self._is_waited_for else None
 
     async def apply_template(
         self,

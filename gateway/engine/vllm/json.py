@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.engine.http.answers import count_of, list_of, logprob_of, model_name, table_of, text_of
-from gateway.engine.interface import Capabilities, EngineFacts, GenerateRequest, Sampling
+from gateway.engine.interface import Activity, Capabilities, EngineFacts, GenerateRequest, Sampling
 from gateway.engine.vllm.structural_tag import structured_outputs
 from gateway.errors import EngineUnavailable
 
@@ -32,6 +32,9 @@ _DIGITS: Final = 10
 """Most digits of an id."""
 _BLOCK: Final = 128
 """Ids of a block if the server does not report it: the largest usual size."""
+_GENERATED: Final = b"vllm:generation_tokens_total"
+_PROGRESS: Final = re.compile(rb"^vllm:\w*(?:tokens_total|cache_usage_perc)(?:\{[^}\n]*\})? [^\n]*", re.MULTILINE)
+"""What changes with every step: tokens of prompts and of answers, and the part of the cache in use."""
 _BLOCK_SIZE: Final = re.compile(r'^vllm:cache_config_info\{[^}\n]*\bblock_size="(\d{1,6})"', re.MULTILINE)
 
 
@@ -79,6 +82,17 @@ def read_facts(
         ),
         api="vllm",
     )
+
+
+def activity_of(metrics: bytes) -> Activity | None:
+    """How far a server has come, by its metrics; None if they don't tell: those of a router, or none are kept.
+
+    Whether it is busy can't be read there: after requests were aborted, it reports them as running until its next step
+    (vLLM issue 22545).
+    """
+    if _GENERATED not in metrics:
+        return None
+    return Activity(tuple(_PROGRESS.findall(metrics)))
 
 
 def served_name(models: dict[str, Any], wanted: str | None) -> str:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from gateway.engine.http.answers import IDS, count_of, expecting
 from gateway.engine.http.questions import Ask, JsonQuestions
-from gateway.engine.interface import EngineFacts, Message, Options
-from gateway.engine.vllm.json import IDS_PATH, KIND, Shown, read_facts, served_name
+from gateway.engine.interface import Activity, EngineFacts, Message, Options
+from gateway.engine.vllm.json import IDS_PATH, KIND, Shown, activity_of, read_facts, served_name
 from gateway.errors import EngineRefused
 
 _NAME: Final = "lookup_of_probe"
@@ -81,6 +81,11 @@ class Questions(JsonQuestions):
         models = await self.models()
         with expecting(self._url, KIND):
             return served_name(models, self._wanted)
+
+    async def work(self) -> Activity | None:
+        """`GET /metrics`: the figures that its engine process reports after each step."""
+        status, metrics = await self._ask("GET", "/metrics", b"")
+        return activity_of(metrics) if status == 200 else None
 
     async def takes_ids(self) -> bool:
         """Whether it has the endpoint that takes only ids (`--enable-scale-out`)."""

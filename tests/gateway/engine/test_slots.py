@@ -156,12 +156,11 @@ async def test_a_slot_is_named_only_once_the_engine_says_that_it_does_nothing() 
         assert len(asked) == 4
 
 
-async def test_a_slot_that_never_comes_to_rest_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slot_that_never_comes_to_rest_is_not_named() -> None:
     async def busy(number: int) -> bool:
         return False
 
-    monkeypatch.setattr("gateway.engine.slots._REST_TIME", 0.05)
-    table = SlotTable(1, at_rest=busy)
+    table = SlotTable(1, at_rest=busy, rest_time=0.05)
     for _ in range(2):
         with pytest.raises(EngineUnavailable, match="slot 0"):
             async with table.take([1], "ada"):
@@ -350,6 +349,56 @@ async def test_principal_that_fills_its_share_of_the_queue_leaves_room_for_the_o
         for _ in range(16):
             tasks.start_soon(wait, "eve")
         await anyio.wait_all_tasks_blocked()
+
+
+async def test_slot_that_was_left_at_work_is_looked_at_though_nobody_asks_for_it() -> None:
+    busy, asked = {0, 1}, list[int]()
+
+    async def at_rest(number: int) -> bool:
+        asked.append(number)
+        return number not in busy
+
+    table = SlotTable(2, at_rest=at_rest, rest_time=0.0)
+    assert not await table.look()
+    assert asked == []
+    busy.clear()
+    for prompt in ([1], [2]):
+        # Given up: nobody reports that its slot has come to rest.
+        async with table.take(prompt, "ada"):
+            pass
+    asked.clear()
+    busy.add(1)
+    assert await table.look()
+    assert (table.jammed, sorted(asked)) == (1, [0, 1])
+    # The other has come to rest, so that it need not be asked about again.
+    asked.clear()
+    await table.look()
+    assert asked == [1]
+
+
+async def test_slot_that_is_taken_while_it_is_looked_at_does_not_count_as_rested() -> None:
+    looked, answered = anyio.Event(), anyio.Event()
+    taken = False
+
+    async def at_rest(number: int) -> bool:
+        if not taken:
+            looked.set()
+            await answered.wait()
+        return True
+
+    table = SlotTable(1, at_rest=at_rest)
+    taken = True
+    async with table.take([1], "ada"):
+        pass
+    taken = False
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(table.look)
+        await looked.wait()
+        taken = True
+        async with table.take([1], "ada") as place:
+            answered.set()
+            await anyio.wait_all_tasks_blocked()
+            assert not place.slot.at_rest
 
 
 async def test_slot_that_does_not_come_to_rest_in_time_is_told_of() -> None:
