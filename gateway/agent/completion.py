@@ -131,6 +131,7 @@ class Completer:
         if end is None:
             return
         self._metrics.ids_repaired(repaired=end.repaired, ambiguous=end.ambiguous, missed=end.missed)
+        self._metrics.ids_padded(end.padded)
         self._metrics.generation_finished(
             prompt_n=end.timings.prompt_n,
             cache_n=end.timings.cache_n,

@@ -187,7 +187,9 @@ class Conversation:
             earlier=self.earlier,
         )
         tail = self.ids[-WRITTEN:]
-        end = TurnEnd(lambda: token_map.decode(tail), turn.end_text(token_map), turn.model_ids)
+        end = TurnEnd(
+            lambda: token_map.decode(filter(token_map.has_id, tail)), turn.end_text(token_map), turn.model_ids
+        )
         return shape, end
 
 

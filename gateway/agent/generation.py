@@ -240,6 +240,7 @@ class Generation:
             return
         timings = end.timings.within(len(self._conversation.ids))
         self._metrics.ids_repaired(repaired=end.repaired, ambiguous=end.ambiguous, missed=end.missed)
+        self._metrics.ids_padded(end.padded)
         self._metrics.generation_finished(
             prompt_n=timings.prompt_n,
             cache_n=timings.cache_n,

@@ -192,6 +192,9 @@ class GenerationEnd:
     missed: int = 0
     """Ids that could not be recovered: the tail of a cut-off character, or bytes that no split by the map gives."""
 
+    padded: int = 0
+    """Ids that the map does not have, and that have no text: those beyond the tokenizer's in a padded vocabulary."""
+
     @classmethod
     def unreported(cls, generated: int) -> Self:
         """An end that the engine did not report: it sent all the ids that were asked for, but no timings."""

@@ -148,6 +148,10 @@ class Metrics:
             "Generated ids that the engine's stream left out, by whether they were found again.",
             "result",
         )
+        self._padded = self._counter(
+            "codec_padded_ids",
+            "Generated ids that only the engine's padded vocabulary has, not the map: they have no text.",
+        )
         self._guesses = self._counter(
             "codec_guessed_turns",
             "Turns with an ambiguous repair, by whether the next turn's cache showed the guess to be right or wrong.",
@@ -287,6 +291,10 @@ class Metrics:
         """Ids that the engine's stream left out: found, found in more than one way, not found."""
         for result, n in (("repaired", repaired), ("ambiguous", ambiguous), ("missed", missed)):
             self._repaired.labels(result).inc(n)
+
+    def ids_padded(self, n: int) -> None:
+        """The engine generated `n` ids that the map does not have."""
+        self._padded.inc(n)
 
     def guess_judged(self, *, right: bool) -> None:
         """A turn that held guessed ids was judged by the KV reuse of the turn after it."""

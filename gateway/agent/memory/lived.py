@@ -67,7 +67,9 @@ class Lived:
         if self.turn is None:
             return self
         reasoning, content = str(self.message.get("reasoning_content") or ""), str(self.message["content"])
-        return replace(self, turn=replace(self.turn, form=form_of(token_map.decode(self.ids), reasoning, content)))
+        # An id of the engine's padding has no text.
+        text = token_map.decode(filter(token_map.has_id, self.ids))
+        return replace(self, turn=replace(self.turn, form=form_of(text, reasoning, content)))
 
     @property
     def own(self) -> int:

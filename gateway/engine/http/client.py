@@ -86,6 +86,8 @@ class EngineClient(Engine, ABC):
         self.url = url.rstrip("/")
         self._token_map = token_map
         self._idle = idle_timeout
+        self._padded = False
+        """Whether it was logged that the engine's vocabulary is padded."""
         self._running = 0
         """Generations that run."""
         self._unanswered = False
@@ -194,6 +196,11 @@ class EngineClient(Engine, ABC):
                     else:
                         log.warning("the engine exceeded max_tokens, so the connection was closed", url=self.url)
                     end = _timed(event, asked, begun, first)
+                    if end.padded and not self._padded:
+                        self._padded = True
+                        log.warning(
+                            "the model wrote ids that only its padded vocabulary has; they have no text", url=self.url
+                        )
                     self._on_end(end.timings)
                     yield end
                     return

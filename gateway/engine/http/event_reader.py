@@ -20,15 +20,22 @@ _SLACK: Final = 16
 class EventReader(ABC):
     """Reads the lines of one stream of ids; each kind of engine has its own."""
 
-    def __init__(self, url: str, token_map: TokenMap | None, request: GenerateRequest) -> None:
+    def __init__(
+        self, url: str, token_map: TokenMap | None, request: GenerateRequest, vocabulary: int | None = None
+    ) -> None:
         """Read nothing yet.
 
         Args:
             url: the engine's, for errors.
             token_map: the map whose ids are accepted; None: any id, as long as no map is proven.
             request: what was asked for.
+            vocabulary: how many ids the engine says its model has, which may be more than the map's: a vocabulary that
+                is padded. Such an id is accepted and has no text.
         """
         self._url = url
+        self._padding = range(vocabulary or 0)
+        self.padded = 0
+        """Ids so far that the engine has and the map has not."""
         self._has_id = token_map.has_id if token_map is not None else range(IDS).__contains__
         self._prompt = len(request.prompt)
         self._max_tokens = request.max_tokens
@@ -77,7 +84,10 @@ class EventReader(ABC):
             raise EngineRefused(f"the engine at {self._url!r} sent {told!r:.40} where token ids were expected", 502)
         ids = cast("list[int]", told)
         for token_id in ids:
-            if type(token_id) is not int or not self._has_id(token_id):
+            if type(token_id) is int and self._has_id(token_id):
+                continue
+            self.padded += 1
+            if type(token_id) is not int or token_id not in self._padding:
                 words = f"sent {token_id!r:.40}, which is not an id of the token map"
                 raise EngineRefused(f"the engine at {self._url!r} {words}", 502)
         return ids

@@ -58,5 +58,5 @@ class LlamaCpp(Questions, EngineClient):
         return Questions(self.url, ask, keep_reasoning=self._keep_reasoning)
 
     def _sent(self, request: GenerateRequest) -> Sent:
-        stream = CompletionStream(self.url, self._token_map, request)
+        stream = CompletionStream(self.url, self._token_map, request, self._facts and self._facts.vocabulary)
         return Sent("/completion", json.dumps(completion_body(request)).encode(), stream)

@@ -19,9 +19,11 @@ from leaf_sdk.vocab import TokenMap
 class CompletionStream(EventReader):
     """Reads one stream."""
 
-    def __init__(self, url: str, token_map: TokenMap | None, request: GenerateRequest) -> None:
+    def __init__(
+        self, url: str, token_map: TokenMap | None, request: GenerateRequest, vocabulary: int | None = None
+    ) -> None:
         """See `EventReader`. `token_map`: lost ids are recovered by it; without one they are only counted."""
-        super().__init__(url, token_map, request)
+        super().__init__(url, token_map, request, vocabulary)
         self._repair = IdRepair(token_map) if token_map is not None else None
         self._counts = [0, 0, 0]
 
@@ -92,4 +94,5 @@ class CompletionStream(EventReader):
             repaired=found,
             ambiguous=guessed,
             missed=min(missed, max(self._max_tokens - self._given, 0)),
+            padded=self.padded,
         )

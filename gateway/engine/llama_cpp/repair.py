@@ -85,8 +85,9 @@ class IdRepair:
         return Repaired((*chosen, *ids), found=lost, guessed=len(splits) > 1)
 
     def _visible(self, token_id: int) -> bytes:
-        """The bytes of an id as the server's text shows them: it leaves control tokens out."""
-        return b"" if token_id in self._map.special_ids else self._map.token_bytes(token_id)
+        """The bytes of an id as the server's text shows them: it leaves out control tokens, and padding."""
+        is_text = token_id not in self._map.special_ids and self._map.has_id(token_id)
+        return self._map.token_bytes(token_id) if is_text else b""
 
     def _splits(self, data: bytes, count: int, start: int = 0) -> Iterator[tuple[int, ...]]:
         """Every split of `data[start:]` into `count` tokens whose cuts lie inside characters, longest first."""

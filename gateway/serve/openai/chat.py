@@ -7,6 +7,7 @@ frames. Plain completions are in `completions.py`, requests about the model itse
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +15,7 @@ from starlette.routing import Route
 
 from gateway.agent import Agent, AnswerOptions, Conversation
 from gateway.agent.events import Emit
+from gateway.agent.hidden_ids import spelled
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Message
 from gateway.errors import EngineError, GatewayError
@@ -105,7 +107,7 @@ def _reply(
             prompt_ids=prompt if chat.return_token_ids else None,
             ignored=unused,
             answer_id=conversations[0].answer_id,
-            spell=ready.token_map.token_bytes if chat.logprobs else None,
+            spell=partial(spelled, ready.token_map) if chat.logprobs else None,
         )
         for _ in conversations
     ]

@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.agent import Agent, AnswerOptions, Conversation, ToolChoice, ToolScope
 from gateway.agent.events import Emit, Finished
+from gateway.agent.hidden_ids import spelled
 from gateway.agent.turn import NO_MORE
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import Principal
@@ -163,7 +164,7 @@ class Exchange:
             name=self._name,
             sign=partial(state.seal.sign, owner),
             ask=partial(state.approvals.ask, owner),
-            spell=None if asked.logprobs is None else self.conversation.ready.token_map.token_bytes,
+            spell=None if asked.logprobs is None else partial(spelled, self.conversation.ready.token_map),
             keep=keep if asked.store else _nothing,
         )
         unused = asked.without_effect(self.conversation.ready.template.options)

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from gateway.agent.hidden_ids import hidden_ids
+from gateway.agent.hidden_ids import hidden_ids, spelled
 from gateway.agent.memory.cut import cut_turn
+from gateway.toolcalls.stream.tokens import TokenReader
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
 
@@ -49,3 +50,14 @@ def test_turn_is_cut_where_its_client_saw_it_end_in_spite_of_hidden_tokens() -> 
         START,
         *TINY.encode("two"),
     ]
+
+
+def test_id_that_the_map_does_not_have_has_no_text() -> None:
+    one, two = TINY.encode("one "), TINY.encode("two")
+    padding = len(TINY) + 1
+    assert not TINY.has_id(padding)
+
+    text = TokenReader(TINY, {}, hidden_ids(TINY)).feed([*one, padding, *two])
+    assert text == "one two"
+    assert (spelled(TINY, padding), spelled(TINY, one[0])) == (b"", TINY.token_bytes(one[0]))
+    assert cut_turn([*one, padding, *two], "one two", "one t", TINY, hidden_ids(TINY)) is not None

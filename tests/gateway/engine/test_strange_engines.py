@@ -14,7 +14,7 @@ from anyio.abc import SocketStream
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd
 from gateway.engine.readiness import EngineRoute, ReadyEngine
-from gateway.errors import EngineError, EngineUnavailable
+from gateway.errors import EngineError, EngineRefused, EngineUnavailable
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from tests.gateway.engine.engines import HEAD, FakeEngine, Watch, address_of
 
@@ -196,6 +196,34 @@ async def test_engine_whose_loop_is_stuck_is_reported_until_it_answers_again(map
             await watch.until(len(watch.states) + 1)
             while not route.is_open:
                 await watch.until(len(watch.states) + 1)
+            await generate(route.ready())
+
+
+class PaddedEngine(StrangeEngine):
+    """Its model writes an id that its tokenizer does not have."""
+
+    def _answer(self, path: str, asked: dict[str, Any]) -> bytes:
+        if path != "/completion":
+            return super()._answer(path, asked)
+        told = {"content": "", "tokens": [len(TINY) + 1], "stop": False, "tokens_predicted": 1}
+        end = {"content": "", "tokens": [], "stop": True, "stop_type": "limit", "tokens_predicted": 1}
+        return page("".join(f"data: {json.dumps(each)}\n\n" for each in (told, end)).encode())
+
+
+async def test_id_of_a_padded_vocabulary_is_accepted_where_the_engine_says_that_it_has_it(
+    map_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = PaddedEngine(TINY, said=models(n_vocab=len(TINY) + 2))
+    async with address_of(engine) as address, routed(address.url, map_file, Watch()) as route:
+        for _ in range(2):
+            await generate(route.ready())
+    # It is logged once, and not with each answer.
+    assert ["padded vocabulary" in str(record.msg) for record in caplog.records].count(True) == 1
+
+
+async def test_id_beyond_the_vocabulary_that_the_engine_reports_ends_the_answer(map_file: Path) -> None:
+    async with address_of(PaddedEngine(TINY)) as address, routed(address.url, map_file, Watch()) as route:
+        with pytest.raises(EngineRefused, match="not an id of the token map"):
             await generate(route.ready())
 
 

@@ -111,6 +111,42 @@ def test_engine_whose_ids_are_no_numbers_is_named(strange: object, repaired: boo
         list(stream.feed([bad]))
 
 
+PADDING = range(len(TINY), len(TINY) + 8)
+"""Ids that the model has beyond its tokenizer's."""
+
+
+@pytest.mark.parametrize("gather", [True, False])
+def test_id_of_a_padded_vocabulary_costs_no_answer_and_is_counted(gather: bool):
+    ids = [*ids_of("one two")[:1], PADDING[0], PADDING[-1], PADDING[0]]
+    asked = GenerateRequest([1], None, 8, gather=gather)
+    stream = CompletionStream("http://engine", TINY, asked, vocabulary=PADDING.stop)
+    lines = [event(token_id, number) for number, token_id in enumerate(ids, 1)]
+    last = {"content": "", "tokens": [], "stop": True, "stop_type": "limit", "tokens_predicted": len(ids)}
+
+    *generated, end = stream.feed([*lines, line(last)])
+    assert [token_id for each in generated for token_id in each.ids] == ids
+    assert (end.padded, end.missed, end.repaired) == (3, 0, 0)
+
+
+@pytest.mark.parametrize("vocabulary", [None, PADDING.stop])
+def test_id_beyond_the_engines_own_vocabulary_is_refused(vocabulary: int | None):
+    bad = PADDING.start if vocabulary is None else vocabulary
+    stream = CompletionStream("http://engine", TINY, GenerateRequest([1], None, 8), vocabulary)
+    with pytest.raises(EngineRefused, match=f"sent {bad}, which is not an id of the token map") as refused:
+        list(stream.feed([event(bad, 1)]))
+    assert refused.value.status == 502
+
+
+def test_id_without_a_text_hides_none_of_the_lost_ones():
+    # The engine held back the beginning of a character, and then sent its end and an id of its padding in one message.
+    lost, last = TINY.encode("é")
+    message = {"content": "é", "tokens": [last, PADDING[0]], "stop": False, "tokens_predicted": 3}
+    stream = CompletionStream("http://engine", TINY, GenerateRequest([1], None, 8), PADDING.stop)
+    (generated,) = stream.feed([line(message)])
+    assert isinstance(generated, Generated)
+    assert generated.ids == (lost, last, PADDING[0])
+
+
 def stream_of(most: int, token_map: TokenMap | None = TINY, *, gather: bool = False) -> CompletionStream:
     return CompletionStream("http://engine", token_map, GenerateRequest([1], None, most, gather=gather))
 
