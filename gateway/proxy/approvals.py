@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, cast, get_args
 
 from gateway.config.approvals import ApprovalsConfig, Ask
-from gateway.observe.escape import escape_text
+from gateway.observe.escape import INVISIBLE, escape_text
 from gateway.proxy.aliases import usual_alias
 
 Decision = Literal["run", "ask", "refuse"]
@@ -20,6 +20,8 @@ _FROM_LOOSEST: Final[tuple[Ask, ...]] = get_args(Ask)
 _NAME: Final = 128
 _ARGUMENTS: Final = 2000
 """Characters of a call's arguments that a person or a model is shown."""
+_MOST: Final = 40
+"""Arguments of which each is shown, with at least its beginning: none hides behind a long one before it."""
 METHOD: Final = "elicitation/create"
 
 
@@ -56,8 +58,32 @@ class Question:
 
     @property
     def _arguments(self) -> str:
-        written = json.dumps(self.arguments, ensure_ascii=False, default=str)
-        return f"Its arguments: {escape_text(written, _ARGUMENTS)}"
+        whole = _json(self.arguments)
+        if len(whole) <= _ARGUMENTS:
+            # Spelled out, an invisible character is up to ten.
+            return f"Its arguments: {escape_text(whole, 10 * _ARGUMENTS, INVISIBLE)}"
+        return (
+            f"Its arguments are {len(whole)} characters, too many to be shown here; once the call is refused, the "
+            "audit log has all of them if audit.arguments is true. "
+            f"The beginning of each: {_cut_arguments(self.arguments)}"
+        )
+
+
+def _cut_arguments(arguments: Mapping[str, Any]) -> str:
+    """The beginning of each argument, and how many characters are left out."""
+    parts = [f"{_json(name)}: {_json(value)}" for name, value in arguments.items()]
+    shown = parts[:_MOST]
+    share, room = _ARGUMENTS, _ARGUMENTS
+    # What short ones leave is for the long ones.
+    for left, length in zip(range(len(shown), 0, -1), sorted(map(len, shown)), strict=True):
+        share = room // left
+        room -= min(length, share)
+    more = f", and {len(parts) - _MOST} more arguments" if len(parts) > _MOST else ""
+    return "{" + ", ".join(escape_text(part, share, INVISIBLE) for part in shown) + "}" + more
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def why_asked(level: Ask, definition: Mapping[str, Any] | None, *, wanted: bool = False) -> str | None:

@@ -215,13 +215,24 @@ def unknown_state(why: str = "") -> RpcError:
     return rpc_error(INVALID_PARAMS, f"unknown or expired requestState{detail}: send the request again without it")
 
 
-async def ask_alone(upstream: Upstream, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-    """Make the call in a session that nobody else uses; in a new one, if the server has forgotten the first."""
+async def ask_alone(
+    upstream: Upstream,
+    method: str,
+    params: dict[str, Any],
+    caller: Caller,
+    recheck: Callable[[], None] | None = None,
+) -> dict[str, Any]:
+    """Make the call in a session that nobody else uses; in a new one, if the server has forgotten the first.
+
+    `recheck`: see `Dispatcher.request`.
+    """
     try:
         async with upstream.lease(caller, params) as member:
             return await upstream.dispatcher.request(method, params, caller, member=member)
     except SessionGone:
         async with upstream.lease(caller, params) as member:
+            if recheck is not None:
+                recheck()
             return await upstream.dispatcher.request(method, params, caller, member=member)
 
 

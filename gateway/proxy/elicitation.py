@@ -4,7 +4,9 @@ Turns a call into a question, where `approvals.py` says that it needs one, and a
 accepts it, or into `NotApproved`. Nobody is waited for without a limit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -24,6 +26,42 @@ from gateway.proxy.upstream.upstream import Upstream
 _WAIT: Final = 600.0
 """Seconds that a user has to answer; as long as a parked call waits for its client's next round."""
 _SHOWN: Final = 200
+_TIMES: Final = 3
+"""How often a user is asked about one call."""
+
+
+@dataclass(slots=True)
+class GuardedCall:
+    """A call that may need an approval. It is judged when it comes, once it is approved, and before it is repeated."""
+
+    question: Question
+    """Why it needs one, as far as it is known; "": it needs none."""
+    judge: Callable[[], str | None]
+    """Why it needs one by what its server lists now; None: it needs none."""
+    is_open: bool
+    """Whether somebody has to be asked before it is made."""
+    is_relisted: bool
+    """Whether what its server lists is known anew before it is repeated: not on a session of the caller's own."""
+
+    def judge_anew(self) -> bool:
+        """Whether it needs an approval for the same reason as before, or none. If not, the new reason is noted."""
+        why = self.judge()
+        if why in (None, self.question.why):
+            return True
+        self.question = replace(self.question, why=why)
+        return False
+
+    def recheck(self) -> None:
+        """Check it before it is repeated on a server that was restarted.
+
+        Raises:
+            NotApproved: it needs an approval for a reason for which it has none.
+        """
+        if self.is_relisted and self.judge_anew():
+            return
+        cause = "its server was restarted before it began, and may say something else of the tool now: call it again"
+        why = self.question.why or "it is not known yet whether it still only reads"
+        raise NotApproved(replace(self.question, why=why).refusal(cause))
 
 
 class UserApprovals:
@@ -39,61 +77,82 @@ class UserApprovals:
         """Go by these settings from now on."""
         self._settings = settings
         self.needed = settings.ask != "never" or bool(settings.tools)
-        """Whether any call may need an approval; if not, `question` need not be asked."""
+        """Whether any call may need an approval; if not, `guard` returns None."""
 
     def needs_live(self, upstream: Upstream, own: str, caller: Caller) -> bool:
         """Whether a call of a tool whose server is not up must wait until it is, since what that lists then may forbid
         the call: annotations for which an approval is needed, or a definition that is not the pinned one."""
-        level = level_of(self._settings, *self._catalog.naming.names(upstream.config.name, own, caller.principal.view))
-        return upstream.config.pin == "block" or level in ("destructive", "writes")
+        return upstream.config.pin == "block" or self._goes_by_annotations(upstream, own, caller)
 
-    def question(
+    def _goes_by_annotations(self, upstream: Upstream, own: str, caller: Caller) -> bool:
+        return level_of(self._settings, *self._names(upstream, own, caller)) in ("destructive", "writes")
+
+    def _names(self, upstream: Upstream, own: str, caller: Caller) -> Sequence[str]:
+        return self._catalog.naming.names(upstream.config.name, own, caller.principal.view)
+
+    def guard(
         self,
         name: str,
-        entry: ToolEntry | None,
+        listed: Callable[[], ToolEntry | None],
         params: Mapping[str, Any],
         caller: Caller,
         owner: tuple[Upstream, str],
-    ) -> Question | None:
-        """What the caller's user must be asked before a call; None: nothing.
+        *,
+        approved: bool,
+    ) -> GuardedCall | None:
+        """A call, and whether the caller's user must be asked before it; None: no call has to be approved.
 
         Args:
             name: the tool's public name.
-            entry: the tool as all clients see it; None: at most this one does.
+            listed: returns the tool as all clients see it now; None: at most this one does.
             owner: its server, and its own name there.
+            approved: whether exactly this call was approved.
 
         Raises:
             NotApproved: nobody can be asked.
         """
+        # A parked call continues one that began here: what had to be asked was asked, and its arguments stay the same.
+        if not self.needed or (caller.modern and is_parked(params)):
+            return None
         upstream, own = owner
-        tool = (upstream.config.name, own, caller.principal.view)
-        names = self._catalog.naming.names(*tool)
-        level = level_of(self._settings, *names)
-        if level == "never":
-            return None
-        if caller.modern and is_parked(params):
-            # It continues a call that began here: what had to be asked was asked, and its arguments stay the same.
-            return None
-        # The caller's own session with the server, if there is one, makes the call: what that lists counts.
-        definition = upstream.lists.tool_aside(own, caller) or (None if entry is None else entry.definition)
-        if self._catalog.naming.has_overrides:
-            definition = overridden(definition or {}, self._catalog.naming.overrides(*tool))
-        why = why_asked(level, definition)
-        decision = decide(why, can_ask=can_elicit(caller.capabilities))
-        if why is None or decision == "run":
-            return None
-        question = Question(names[-1], upstream.config.name, params.get("arguments") or {}, why, public=name)
+        judge = partial(self._why, listed, caller, upstream, own)
+        why, shown = judge(), self._names(upstream, own, caller)[-1]
+        question = Question(shown, upstream.config.name, params.get("arguments") or {}, why or "", public=name)
+        decision = decide(why, approved=approved, can_ask=can_elicit(caller.capabilities))
         if decision == "refuse":
             raise NotApproved(question.refusal("nobody can be asked here"))
-        return question
+        is_relisted = not caller.capabilities or not self._goes_by_annotations(upstream, own, caller)
+        return GuardedCall(question, judge, decision == "ask", is_relisted)
 
-    async def approve(self, question: Question, caller: Caller) -> None:
-        """Return once the caller's user has approved the call.
+    def _why(self, listed: Callable[[], ToolEntry | None], caller: Caller, upstream: Upstream, own: str) -> str | None:
+        level = level_of(self._settings, *self._names(upstream, own, caller))
+        if level == "never":
+            return None
+        # The caller's own session with the server, if there is one, makes the call: what that lists counts.
+        definition = upstream.lists.tool_aside(own, caller)
+        if definition is None and (entry := listed()) is not None:
+            definition = entry.definition
+        if (naming := self._catalog.naming).has_overrides:
+            overrides = naming.overrides(upstream.config.name, own, caller.principal.view)
+            definition = overridden(definition or {}, overrides)
+        return why_asked(level, definition)
+
+    async def approve(self, call: GuardedCall, caller: Caller) -> None:
+        """Return once the caller's user has approved the call, by what its server says of the tool then.
 
         Raises:
             NotApproved: the user did not, or could not be asked, or the time is over.
             UnknownTool: the tool is no longer offered to the caller.
         """
+        for _ in range(_TIMES):
+            await self._ask(call.question, caller)
+            self._resolver.tool(call.question.public, caller)
+            # Its server may have been restarted meanwhile, and say worse of the tool.
+            if call.judge_anew():
+                return
+        raise NotApproved(call.question.refusal("what its server says of it keeps changing"))
+
+    async def _ask(self, question: Question, caller: Caller) -> None:
         try:
             with anyio.fail_after(_WAIT):
                 answer = await caller.asked(METHOD, question.params)
@@ -104,4 +163,3 @@ class UserApprovals:
             raise NotApproved(question.refusal(cause)) from None
         if answer.get("action") != "accept":
             raise NotApproved(question.refusal("the user did not approve this one"))
-        self._resolver.tool(question.public, caller)

@@ -20,11 +20,10 @@ from gateway.protocol.annotations import headers_for
 from gateway.protocol.eras import MULTI_ROUND, is_input_required
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from gateway.proxy import tool_search as finder
-from gateway.proxy.approvals import Question
 from gateway.proxy.bridge import Bridge, Parked, answer_rounds, ask_alone, asks_only
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.elicitation import UserApprovals
+from gateway.proxy.elicitation import GuardedCall, UserApprovals
 from gateway.proxy.lists import Lists
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.overrides import filled
@@ -148,15 +147,14 @@ class Router:
         began = perf_counter()
         ended: Ending
         try:
-            needed = self.approvals.needed and not approved
-            question = self.approvals.question(name, entry, sent, caller, (upstream, own)) if needed else None
-            if question is not None and not caller.modern:
-                await self.approvals.approve(question, caller)
+            guarded = None
+            if self.approvals.needed:
+                guarded = await self._guard(name, entry, sent, caller, (upstream, own), approved=approved)
                 # The time in which its user decides is not the call's.
-                began, question = perf_counter(), None
+                began = perf_counter()
             # `Mcp-Param-*`, where the tool's schema asks for it (2026-07-28, "Custom headers").
             headers = headers_for(entry.annotations, _read_call(sent)[1]) if entry and entry.annotations else None
-            result = await self._ask(upstream, "tools/call", sent, caller, seconds, headers, written, question)
+            result = await self._ask(upstream, "tools/call", sent, caller, seconds, headers, written, guarded)
             ended = ending_of(result)
         except NotApproved as error:
             result, ended = _failure(error.message, caller), "refused"
@@ -172,6 +170,25 @@ class Router:
         took = perf_counter() - began
         self._called(server, own, caller.principal.name, ended, took)
         return CallOutcome(result, ended, server, own, took)
+
+    async def _guard(
+        self,
+        name: str,
+        earlier: ToolEntry | None,
+        params: dict[str, Any],
+        caller: Caller,
+        owner: tuple[Upstream, str],
+        *,
+        approved: bool,
+    ) -> GuardedCall | None:
+        """See `UserApprovals.guard`. A modern caller's user is asked later, in a round. `earlier`: as it was listed."""
+        catalog = self._catalog
+        guarded = self.approvals.guard(
+            name, lambda: catalog.tools.get(name, earlier), params, caller, owner, approved=approved
+        )
+        if guarded is not None and guarded.is_open and not caller.modern:
+            await self.approvals.approve(guarded, caller)
+        return guarded
 
     async def _learn(self, called: str, caller: Caller) -> tuple[str, ToolEntry | None]:
         """The public name of a tool that no list has as it was called, and the tool; None: not all clients see it.
@@ -306,12 +323,15 @@ class Router:
         seconds: float | None = None,
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
-        question: Question | None = None,
+        guarded: GuardedCall | None = None,
     ) -> Awaitable[dict[str, Any]]:
-        """Send the request, and return its answer with public URIs. `question`: see `_ask_rounds`."""
-        request = partial(upstream.dispatcher.request, seconds=seconds, headers=headers, written=written)
+        """Send the request, and return its answer with public URIs. `guarded`: see `_ask_rounds`."""
+        recheck = guarded and guarded.recheck
+        request = partial(
+            upstream.dispatcher.request, seconds=seconds, headers=headers, written=written, recheck=recheck
+        )
         if caller.modern and method in MULTI_ROUND:
-            answer = self._ask_rounds(upstream, method, params, caller, request, question)
+            answer = self._ask_rounds(upstream, method, params, caller, request, guarded)
         else:
             answer = self._send(upstream, method, params, caller, request)
         # With one server, no URI carries its server: most calls are spared a frame.
@@ -334,25 +354,26 @@ class Router:
         params: dict[str, Any],
         caller: Caller,
         request: _Request,
-        question: Question | None,
+        guarded: GuardedCall | None,
     ) -> dict[str, Any]:
         """Send a modern caller's request, in as many rounds as the eras of both sides need.
 
-        `question`: what its user has to approve before. Then all rounds of the call stay here, so that no
+        `guarded`: a call that its user may have to approve before. Then all rounds of the call stay here, so that no
         state that the client could send again stands for the approval.
         """
         if is_parked(params):
             return await self._bridge.resume(method, params, caller)
         # A tool is called in a session of its own only for callers that may be asked.
         aside = (caller.capabilities or method != "tools/call") and await upstream.runs_aside(method, params, caller)
-        if not aside and question is None:
+        asks = guarded is not None and guarded.is_open
+        if not aside and not asks:
             return await self._send(upstream, method, to_server(params), caller, request)
 
         async def run(parked: Caller) -> dict[str, Any]:
-            if question is not None:
-                await self.approvals.approve(question, parked)
+            if asks and guarded is not None:
+                await self.approvals.approve(guarded, parked)
             if aside:
-                return await ask_alone(upstream, method, params, parked)
+                return await ask_alone(upstream, method, params, parked, guarded and guarded.recheck)
             return await self._send(upstream, method, to_server(params), parked, request)
 
         return await self._bridge.begin(upstream.config.name, method, params, caller, run)

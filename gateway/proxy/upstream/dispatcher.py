@@ -5,7 +5,7 @@ request that the server certainly did not begin, and tells breaker and superviso
 lists nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -50,6 +50,7 @@ class _Attempt:
     written: WrittenIds | None
     admission: Admission
     """The breaker's."""
+    recheck: Callable[[], None] | None = None
     had_turn: bool = False
     is_second: bool = False
     """Whether this is a repetition, because the server did not begin the first time."""
@@ -108,6 +109,7 @@ class Dispatcher:
         headers: Mapping[str, str] | None = None,
         member: Member | None = None,
         written: WrittenIds | None = None,
+        recheck: Callable[[], None] | None = None,
     ) -> dict[str, Any]:
         """Return the server's raw answer, in the caller's era.
 
@@ -117,6 +119,7 @@ class Dispatcher:
                 configured one.
             member: the session to use; None: it is chosen by the caller.
             written: the ids that the model wrote, for a tool that takes them.
+            recheck: called before it is repeated on a new session; raises if it must not be.
 
         Raises:
             UpstreamUnavailable: the server is away, its connection broke, request or answer can't be carried, or too
@@ -129,7 +132,7 @@ class Dispatcher:
         admission = self.breaker.admit(now := monotonic())
         if admission is None:
             raise self._paused(now)
-        attempt = _Attempt(method, params, caller, headers, member, caller, written, admission)
+        attempt = _Attempt(method, params, caller, headers, member, caller, written, admission, recheck)
         clock = Clock(self._deadlines, *self._times) if seconds is None else Clock(self._deadlines, seconds)
         try:
             with clock:
@@ -191,6 +194,8 @@ class Dispatcher:
         if member is None:
             member = await self._selector.for_call(caller, method)
         attempt.chosen = member
+        if attempt.is_second and attempt.recheck is not None:
+            attempt.recheck()
         try:
             answer = await member.session.request(
                 method, attempt.params, attempt.receiver, headers=attempt.headers, written=attempt.written

@@ -1,12 +1,17 @@
 """Calls that need an approval, by clients of both eras: who is asked, and that nothing runs before."""
 
 import json
+import os
+import subprocess
+import sys
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import pytest
 
+from gateway.config import UpstreamConfig
 from gateway.config.approvals import ApprovalsConfig
 from gateway.errors import RpcError
 from gateway.proxy.aliases import usual_alias
@@ -309,6 +314,107 @@ async def test_server_that_was_not_up_is_judged_by_what_it_lists_once_it_is(
 
     assert ("needs an approval" if guard == "approvals" else "is blocked") in said.replace("Its calls need", "needs")
     assert noted().count("call wipe") == 1
+
+
+FORGETS = Path(__file__).parent / "servers" / "http_forgets.py"
+
+
+@pytest.fixture
+def forgetful(notes):
+    """A server that annotates its tools as read-only until it has forgotten its sessions, as if it were restarted."""
+    environment = {**os.environ, "NOTES": str(notes)}
+    command = [sys.executable, str(FORGETS), "worse"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        port = int(process.stdout.readline())
+        yield UpstreamConfig(name="up", url=f"http://127.0.0.1:{port}/mcp", protocol="handshake", pin="off")
+        process.kill()
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["that needed none", "that was approved"])
+@pytest.mark.parametrize("way", ["handshake", "modern", "handshake, asked", "modern, asked"])
+async def test_call_that_is_repeated_on_a_restarted_server_is_judged_anew(guarded, forgetful, client, way, by_hand):
+    caller = NOBODY_MODERN if way == "modern" else NOBODY
+    if "asked" in way:
+        # In a session of its own, since the server may ask it something.
+        caller = client(modern="modern" in way, principal=ANN, **ASKS)
+    async with guarded(forgetful) as proxy:
+        await answer(proxy, caller, "up__do")
+        await answer(proxy, caller, "up__forget")
+        with anyio.fail_after(30):
+            outcome = await proxy.call_tool({"name": "up__do", "arguments": {"path": "/x"}}, caller, approved=by_hand)
+        said = outcome.result["content"][0]["text"]
+        # Whoever approves it now knows what the server says of the tool.
+        again = await proxy.call_tool({"name": "up__do"}, caller, approved=True)
+
+    assert outcome.ended == "refused"
+    known = ("may delete or overwrite something", "not known yet whether it still only reads")
+    assert known["asked" in way] in said
+    assert "restarted before it began" in said
+    assert again.result["structuredContent"]["runs"] == 2
+
+
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("worse", [1, 2, 9], ids=["once", "twice", "each time"])
+async def test_user_is_asked_again_if_the_server_says_worse_of_the_tool_meanwhile(
+    guarded, client, noted, monkeypatch, modern, worse
+):
+    one, asked = client(modern=modern, principal=ANN, **ASKS), []
+    reasons = iter(["it may change something", *(f"it is worse by {number}" for number in range(worse))])
+    reason = next(reasons)
+    monkeypatch.setattr("gateway.proxy.elicitation.why_asked", lambda *_: reason)
+
+    def accept(message):
+        nonlocal reason
+        asked.append(message)
+        reason = next(reasons, reason)
+        return YES
+
+    async def think(_method, params):
+        return accept(params["message"])
+
+    if not modern:
+        one.asked = think
+    async with guarded() as proxy:
+        last = await answer(proxy, one)
+        while last.get("resultType") == "input_required":
+            (request,) = last["inputRequests"].values()
+            last = await rounds(proxy, one, last, accept(request["params"]["message"]))
+
+    assert len(asked) == min(worse + 1, 3)
+    assert noted().count("call wipe") == (worse < 3)
+    assert worse < 3 or "keeps changing" in last["content"][0]["text"]
+    assert "It is worse by 0" in asked[1]
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_call_that_waits_for_approval_when_the_gateway_stops_never_runs(guarded, obeying, client, noted, modern):
+    one, thinking = client(modern=modern, principal=ANN, **ASKS), anyio.Event()
+
+    async def think(*_):
+        thinking.set()
+        await anyio.sleep_forever()
+
+    if not modern:
+        one.asked = think
+    with anyio.fail_after(60):
+        async with guarded() as proxy, anyio.create_task_group() as tasks:
+            if modern:
+                first = await answer(proxy, one)
+            else:
+                tasks.start_soon(answer, proxy, one)
+                await thinking.wait()
+            # The endpoint ends what it still serves.
+            tasks.cancel_scope.cancel()
+        async with guarded() as restarted:
+            if modern:
+                with pytest.raises(
+                    RpcError, match=r"unknown or expired requestState.*: send the request again without it"
+                ):
+                    await rounds(restarted, one, first, YES)
+                # Sent again, it is asked about again.
+                assert (await answer(restarted, one))["resultType"] == "input_required"
+
+    assert "call wipe" not in noted()
 
 
 async def said_to_a_call(proxy):

@@ -1,5 +1,7 @@
 """Whether a call runs, is asked for or is refused, by annotations, settings and the request."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,5 +121,64 @@ def test_question_and_refusal_name_the_tool_its_server_the_target_and_the_reason
 def test_long_arguments_are_cut_and_it_is_said_how_much_is_missing():
     question = Question("up__rm", "up", {"paths": "x" * 10_000}, "it may")
 
-    assert len(question.params["message"]) < 2200
+    assert len(question.params["message"]) < 2400
     assert "more characters)" in question.params["message"]
+    assert "are 10013 characters, too many to be shown here" in question.params["message"]
+    assert "(8011 more characters)" in question.params["message"]
+    assert "audit.arguments" in question.params["message"]
+
+
+@pytest.mark.parametrize("count", [1, 3, 39])
+def test_no_argument_hides_behind_long_ones(count):
+    before = {f"note{number}": "all is well " * 500 for number in range(count)}
+    message = Question("up__rm", "up", {**before, "path": "/srv", "force": True}, "it may").params["message"]
+    shown = message.partition("The beginning of each: ")[2]
+
+    assert all(name in shown for name in before)
+    if count < 39:
+        assert '"path": "/srv"' in shown
+        assert '"force": true' in shown
+    assert len(shown) < 2000 + 50 * count
+
+
+def test_arguments_that_are_too_many_to_be_shown_are_counted():
+    message = Question("up__rm", "up", {f"k{n}": "x" * 100 for n in range(100)}, "it may").params["message"]
+
+    assert message.endswith("}, and 60 more arguments")
+
+
+@pytest.mark.parametrize(
+    "invisible",
+    [
+        "\u202e",
+        "\u2066",
+        "\u200b",
+        "\ufeff",
+        "\u00ad",
+        "\x9b",
+        "\u2028",
+        "\u115f",
+        "\u3164",
+        "\ufe0f",
+        "\u2800",
+        "\u034f",
+        "\U000e0041",
+        "\U000e0100",
+        "\uffa0",
+        "\u180b",
+        "\u17b4",
+    ],
+)
+def test_nothing_in_arguments_is_invisible_or_moves_what_is_read(invisible):
+    question = Question("up__rm", "up", {f"pa{invisible}th": f"/tmp{invisible}/x"}, "it may")
+
+    for text in (question.params["message"], question.refusal("nobody can be asked here")):
+        assert invisible not in text
+        assert text.count(ascii(invisible)[1:-1]) == 2
+
+
+@given(st.dictionaries(st.text(max_size=30), st.one_of(st.text(max_size=4000), st.integers(), st.none()), max_size=60))
+def test_what_is_shown_of_arguments_is_bounded_and_its_count_is_right(arguments):
+    message = Question("up__rm", "up", arguments, "it may").params["message"]
+    assert len(message) < 20_000 + 200
+    assert ("too many to be shown" in message) == (len(json.dumps(arguments, ensure_ascii=False)) > 2000)

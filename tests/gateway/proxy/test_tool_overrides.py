@@ -139,7 +139,9 @@ def test_params_to_which_nothing_is_added_are_the_same_object():
     assert filled(params, []) is params
 
 
-async def test_pins_are_of_what_the_server_says(overriding):
+async def test_pins_are_of_what_the_server_says(overriding, tmp_path, monkeypatch):
+    # Other tests have a server of this name.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     plain = overriding({"search": ToolOverride()}, pin="block")
     async with plain as proxy:
         assert sorted(await listed(proxy)) == ["up__search", "up__wipe"]

@@ -2,8 +2,9 @@
 
 Tools: `do` says how often it ran; `forget` ends every session, as a restart or an idle limit would. With `always`, no
 session is known for a second request of its own kind: every call finds itself forgotten. `fails` answers with an error
-of its own that names a session. `unknown:STATUS:BODY`: how a session that is not known is refused, `$ID` being the
-request's id; `ping:STATUS:BODY`: how a ping is answered.
+of its own that names a session. `worse`: the tools are annotated as read-only until `forget` was called.
+`unknown:STATUS:BODY`: how a session that is not known is refused, `$ID` being the request's id; `ping:STATUS:BODY`: how
+a ping is answered.
 """
 
 import json
@@ -19,17 +20,20 @@ OWN_ERROR = '{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"the bro
 sessions: set[str] = set()
 opened: list[str] = []
 runs: list[str] = []
+restarted: list[bool] = []
 
 
 def result_of(message: dict[str, Any], session: str) -> dict[str, Any]:
     method = message["method"]
     if method == "tools/list":
         note("lists")
-        return {"tools": [{**TOOL, "name": name} for name in ("do", "forget", "fails")]}
+        hints = {"readOnlyHint": True} if "worse" in sys.argv and not restarted else {}
+        return {"tools": [{**TOOL, "name": name, "annotations": hints} for name in ("do", "forget", "fails")]}
     if method != "tools/call":
         return {}
     if message["params"]["name"] == "forget":
         sessions.clear()
+        restarted.append(True)
     else:
         runs.append(session)
     return {"content": [], "structuredContent": {"runs": len(runs), "session": session}}
