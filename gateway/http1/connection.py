@@ -11,6 +11,7 @@ from typing import Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from gateway.http1.decoding import Decoder
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin
 
@@ -19,6 +20,8 @@ _HEADERS_BOUND: Final = 256
 """Header lines that are kept: joining the values of one name costs more with each value."""
 _FRAMING_BOUND: Final = 512 * 1024
 """Bytes of chunk heads and trailers in a row. More than one read of the socket gives: it may end within a body."""
+SEPARATOR: Final = b"\n"
+"""Stands between the values of several `Set-Cookie` headers, which hold commas."""
 _UNREAD: Final = 256 * 1024
 """Bytes of a body that may wait for the reader before the server is made to wait."""
 _DRAINED: Final = 64 * 1024
@@ -53,13 +56,17 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
-        """Names in lower case; the values of a repeated name are joined by `, `."""
+        """Names in lower case; the values of a repeated name are joined by `, ` (of `Set-Cookie` by `SEPARATOR`)."""
         self.complete = True
         """Whether the whole answer has arrived."""
         self._soon = soon
         self._via = via
         self._with_headers = with_headers
         self._parser = HttpResponseParser(self)
+        # Servers written by hand end the lines of their heads with a line feed alone. Behind us is no other parser that
+        # could see another end of the answer.
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
+        self._decoder: Decoder | None = None
         self._headed = True
         self._reusable = False
         self._error: Exception | None = None
@@ -79,7 +86,7 @@ class Connection(asyncio.Protocol):
         self.headers = {}
         self.status = self._fed = self._framing = 0
         self.complete = self._headed = self._reusable = False
-        self._error = None
+        self._error = self._decoder = None
         line = b"%s %s%s HTTP/1.1\r\n" % (method.encode(), self._via, path.encode())
         length = b"content-length: %d\r\n" % len(body) if body or method == "POST" else b""
         self._soon(self._write, b"".join((line, headers, self._with_headers, length, b"\r\n", body)))
@@ -101,8 +108,14 @@ class Connection(asyncio.Protocol):
         while not self._headed:
             await self._progress()
 
+    def decode(self) -> None:
+        """Decompress the body of this answer."""
+        self._decoder = Decoder()
+
     async def chunk(self) -> bytes:
         """The next bytes of the body; empty at its end. Raises like `head`."""
+        if self._decoder is not None:
+            return await self._decoded(self._decoder)
         while not self._chunks:
             if self.complete:
                 return b""
@@ -113,6 +126,18 @@ class Connection(asyncio.Protocol):
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
+        return data
+
+    async def _decoded(self, decoder: Decoder) -> bytes:
+        while not (data := decoder.take()):
+            self._decoder = None
+            try:
+                came = await self.chunk()
+            finally:
+                self._decoder = decoder
+            if not came:
+                break
+            decoder.feed(came)
         return data
 
     async def read(self, bound: int) -> bytes | None:
@@ -215,7 +240,9 @@ class Connection(asyncio.Protocol):
             return
         name = name.lower()
         value = value.strip()
-        self.headers[name] = b"%s, %s" % (self.headers[name], value) if name in self.headers else value
+        if name in self.headers:
+            value = self.headers[name] + (SEPARATOR if name == b"set-cookie" else b", ") + value
+        self.headers[name] = value
 
     def on_headers_complete(self) -> None:
         """The head is complete, unless it is an interim response (RFC 9110, 15.2)."""

@@ -16,7 +16,7 @@ from gateway.protocol.lines import EDGE, LongLine
 from gateway.protocol.messages import INTERNAL_ERROR, Malformed, Message, parse_message
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
-_NUMBER: Final = re.compile("[1-9][0-9]{0,17}|0", re.ASCII)
+_NUMBER: Final = re.compile("0{0,9}[0-9]{1,18}", re.ASCII)
 _BEGINNING: Final = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error|method)"\s*:')
 _WORDS: Final = 4096
 """Bytes before a message on the same line that are dropped, at most."""
@@ -95,7 +95,7 @@ def _seen_id(data: bytes) -> int | None:
 
 
 def number_of(found: object) -> int | None:
-    """The number that an id stands for: our ids are integers, and some servers repeat them as `"1"` or `1.0`."""
+    """The number that an id stands for: our ids are integers, and some servers repeat `1` as `"1"`, `"01"` or `1.0`."""
     if isinstance(found, float) and found.is_integer():
         return int(found)
     if isinstance(found, str) and _NUMBER.fullmatch(found):
@@ -114,7 +114,7 @@ def _enveloped(message: dict[str, Any]) -> dict[str, Any]:
         return message
     answer = {key: value for key, value in message.items() if key != "method"}
     error: object = answer.get("error")
-    if not error and "result" in answer and not isinstance(error, dict):
+    if not error and "result" in answer:
         answer.pop("error", None)
     elif isinstance(error, str):
         answer["error"] = {"code": INTERNAL_ERROR, "message": error}

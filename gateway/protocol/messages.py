@@ -106,12 +106,23 @@ def read_message(value: object) -> Message | Malformed:
         return _read_call(fields, known)
     if "error" in fields:
         error: object = fields["error"]
+        if error == {} and "result" in fields:
+            return Malformed(INVALID_REQUEST, "the response has a result and an error", known)
         if isinstance(error, dict) and (known is not None or message_id is None):
             return Failure(known, _sound(cast("dict[str, Any]", error)))
         return Malformed(INVALID_REQUEST, "the error response has no error object or an invalid id", known)
     if isinstance(fields.get("result"), dict) and known is not None:
         return Response(known, fields["result"])
     return Malformed(INVALID_REQUEST, "the message has no method, no result object and no error", known)
+
+
+def is_json(data: bytes) -> bool:
+    """Whether it is a whole JSON value."""
+    try:
+        from_json(data)
+    except ValueError:
+        return False
+    return True
 
 
 def _sound(error: dict[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,13 @@ class EventParser:
                 self._dispatch(events)
         return events
 
+    def close(self) -> list[Event | LongEvent]:
+        """The event that the end of the stream cut off, if there is one. `last_id` does not count it."""
+        last_id = self.last_id
+        events = self.feed(b"\n\n")
+        self.last_id = last_id
+        return events
+
     @property
     def over(self) -> LongLine | None:
         """What has not ended but is already over the bound: the data of an event, or a line of any kind."""

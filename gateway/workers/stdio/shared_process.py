@@ -15,6 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import LineSplitter
+from gateway.protocol.messages import is_json
 from gateway.proxy.transport.server_log import ServerLog
 from gateway.proxy.transport.stdio import host_protocol
 from gateway.proxy.transport.stdio.host_protocol import SHIFT, Wanted
@@ -107,7 +108,11 @@ class SharedProcess:
 
     def _end(self, cause: str) -> None:
         """Tell all workers that the process is of no use any more. At once, because ending it may take seconds."""
-        if self._splitter.close():
+        rest = self._splitter.close()
+        if rest and isinstance(rest[0], bytes) and is_json(rest[0]):
+            # Only its line end is missing.
+            self._send(self._switch.from_server(rest[0]))
+        elif rest:
             self._log.warning("upstream's output ended in the middle of a line")
         if not self.over.is_set():
             self._send((each, host_protocol.ending(cause)) for each in self._lines)

@@ -41,7 +41,7 @@ def test_what_is_no_character_becomes_a_replacement_character(line, text):
         (b'{"id": 7, "method": "ping"}', None),
         (b'{"id": "7", "result": {}}', 7),
         (b'{"id": "7"}', None),
-        (b'{"id": "07", "result": {}}', None),
+        (b'{"id": "07", "result": {}}', 7),
         (b'{"id": 7.0, "result": {}}', 7),
         (b'{"id": 7, "method": null, "result": {}}', 7),
         (b'{"id": true, "result": {}}', None),

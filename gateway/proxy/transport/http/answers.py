@@ -19,6 +19,9 @@ from gateway.proxy.transport.requests import too_long
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
+_PLAIN: Final = frozenset({"", "text/plain"})
+"""Types under which servers send JSON, too."""
+ACCEPTED: Final = "it accepted the request but sent no answer (HTTP 202)"
 _REFUSAL_BOUND: Final = 64 * 1024
 _EXCERPT: Final = 200
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -36,6 +39,20 @@ _WAYS_OUT: Final = {
 }
 
 
+def answer_type(connection: Connection) -> str:
+    """The type of an answer with a result or an error in it, `JSON` or `EVENTS`; empty: it is none.
+
+    Any status of success and any type that JSON is sent under will do; official clients take most of them.
+    """
+    if not 200 <= connection.status < 300:
+        return ""
+    kind, *_ = media_type(connection.header("content-type")).split(",")
+    if kind == EVENTS:
+        return EVENTS
+    is_empty = connection.header("content-length") == "0" or connection.status == 204
+    return JSON if "json" in kind or (kind in _PLAIN and not is_empty) else ""
+
+
 async def read_json(connection: Connection, number: int, bound: int, version: str) -> dict[str, Any]:
     """Return the result in a JSON body. `version`: the negotiated protocol version.
 
@@ -45,6 +62,8 @@ async def read_json(connection: Connection, number: int, bound: int, version: st
     body = await connection.read(bound)
     if body is None:
         raise Unfit(too_long(bound))
+    if connection.status == 202 and not body.strip():
+        raise NoAnswer(ACCEPTED)
     messages = read_messages(body, version)
     answers = (
         each
@@ -85,7 +104,7 @@ def why_given_up(event: LongEvent, bound: int, *, waiting: bool) -> Unfit | None
 
 
 async def read_refusal(connection: Connection, *, in_session: bool) -> Exception | None:
-    """Return why there is no result, for an answer whose status is not 200 or whose type we can't read.
+    """Return why there is no result, for an answer that `answer_type` does not know.
 
     Args:
         in_session: whether our session id was sent. If so, None means that the server has forgotten the session.
@@ -104,7 +123,7 @@ async def read_refusal(connection: Connection, *, in_session: bool) -> Exception
             f"its answer is of type {kind[:100]!r}; expected {JSON} or {EVENTS}: check the `url` of this server"
         )
     if connection.status == 202:
-        return NoAnswer("it accepted the request but sent no answer (HTTP 202)")
+        return NoAnswer(ACCEPTED)
     if connection.status in _REDIRECTS:
         where = escape_text(connection.header("location"), _EXCERPT)
         return NoAnswer(redirect_words(connection.status, f"to {where!r}" if where else "without saying where"))

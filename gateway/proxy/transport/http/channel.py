@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 
 from gateway.http1.connection import Connection
+from gateway.http1.decoding import READABLE
 from gateway.http1.lines import header_lines
 from gateway.http1.origin import Address
 from gateway.protocol.eras import MODERN_VERSIONS, NEWEST_HANDSHAKE
@@ -20,6 +21,7 @@ from gateway.protocol.headers import VERSION_HEADER
 from gateway.proxy.transport.http.answers import EVENTS, JSON, redirect_words
 from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.transport.http.client import HttpClient
+from gateway.proxy.transport.http.cookies import CookieJar
 from gateway.proxy.transport.http.headers import common_headers, media_type, status_words
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, SessionForgotten
 
@@ -36,7 +38,12 @@ _GOODBYE_TIME: Final = 2.0
 _LAST_WORDS: Final = 2.0
 """Seconds to wait for the head of an answer to a request in a session that the server has forgotten."""
 _REDIRECTS: Final = 3
-_ID_BOUND: Final = 1024
+_REPEATED: Final = frozenset({301, 302, 307, 308})
+"""Redirects after which the same message is sent to the new address. The first two often come from a server that wants
+a slash at the end, or none; clients that then send a GET lose the message."""
+_ID_BOUND: Final = 4096
+_UNREADABLE: Final = frozenset({"br", "zstd", "compress"})
+"""Encodings that we can't decode. Other words in this header mean nothing, as `utf-8` and `none` do."""
 
 
 class Channel:
@@ -55,6 +62,12 @@ class Channel:
         self._client = client
         self._authorizer = authorizer
         self._base = _base_lines(address, headers)
+        self._cookies = None if any(name.lower() == "cookie" for name in headers) else CookieJar()
+        """None: the configuration names the cookies."""
+        self.has_stream = False
+        """Whether the server has ever opened an event stream of its own."""
+        self.stream_asked = asyncio.Event()
+        """Set when the server has been asked for one, and has opened it or not."""
         self.version = ""
         """Protocol version; empty: none was negotiated yet."""
         self._lines = self._base
@@ -68,6 +81,7 @@ class Channel:
         """The way to another address of the same server, with the same headers and credentials."""
         made = Channel(address, {}, self._client, self._authorizer)
         made._base = self._base
+        made._cookies = self._cookies
         made.use_version(self.version)
         return made
 
@@ -81,13 +95,11 @@ class Channel:
         """Store the session's id from the answer to `initialize`.
 
         Raises:
-            NoAnswer: no header can carry it (Streamable HTTP: visible ASCII).
+            NoAnswer: it is too long.
         """
         given = connection.header(SESSION_HEADER)
-        if len(given) > _ID_BOUND or not given.isascii() or not given.isprintable() or " " in given:
-            raise NoAnswer(
-                f"its session id of {len(given)} characters is not valid: expected visible ASCII, at most {_ID_BOUND}"
-            )
+        if len(given) > _ID_BOUND:
+            raise NoAnswer(f"its session id of {len(given)} characters is too long: expected at most {_ID_BOUND}")
         self.session = given
         self._compose()
 
@@ -106,13 +118,16 @@ class Channel:
         lines = (self._base if opening else self._lines) + _POST_LINES + lines
         connection = await self._request("POST", lines, body)
         for _ in range(_REDIRECTS):
-            if connection.status not in (307, 308):
+            if connection.status not in _REPEATED:
                 break
             self._redirect(connection)
             connection = await self._request("POST", lines, body)
         if connection.status == 404 and in_session:
             self.release(connection)
             raise self.forget()
+        if in_session and connection.header(SESSION_HEADER) not in ("", self.session):
+            # Some servers name the session anew with each answer.
+            self.begin_session(connection)
         return connection
 
     async def open_stream(self, last_id: str | None) -> Connection | None:
@@ -124,12 +139,17 @@ class Channel:
             LinkLost, NoAnswer: it can't be opened now.
         """
         lines = header_lines({"last-event-id": last_id}) if last_id is not None else b""
-        connection = await self._request("GET", self._lines + _GET_LINES + lines, b"")
+        try:
+            connection = await self._request("GET", self._lines + _GET_LINES + lines, b"")
+            self.has_stream = self.has_stream or _is_stream(connection)
+        finally:
+            self.stream_asked.set()
         status = connection.status
-        if status == 200 and media_type(connection.header("content-type")) == EVENTS:
+        if _is_stream(connection):
             return connection
         self.release(connection, drain=True)
-        if status == 404 and self.in_session:
+        if status == 404 and self.in_session and self.has_stream:
+            # From a server that never had a stream, it means that it has none.
             raise self.forget()
         if status in (401, 403, 408, 425, 429) or (status >= 500 and status != 501):
             raise NoAnswer(status_words(status))
@@ -173,7 +193,7 @@ class Channel:
         if not session or isinstance(self._lost, SessionForgotten):
             return
         spoken = NEWEST_HANDSHAKE if self.modern else self.version
-        lines = self._base + header_lines({VERSION_HEADER: spoken, SESSION_HEADER: session})
+        lines = self._base + header_lines({VERSION_HEADER: spoken}) + _session_line(session)
         self._compose()
         with anyio.move_on_after(_GOODBYE_TIME):
             try:
@@ -190,9 +210,8 @@ class Channel:
 
     def _compose(self) -> None:
         headers = {VERSION_HEADER: self.version} if self.version else {}
-        if self.in_session:
-            headers[SESSION_HEADER] = self.session
-        self._lines = self._base + header_lines(headers)
+        session = _session_line(self.session) if self.in_session else b""
+        self._lines = self._base + header_lines(headers) + session
 
     async def _request(self, method: str, lines: bytes, body: bytes) -> Connection:
         """Send; and send again if the server refused the credentials and there are better ones now."""
@@ -219,13 +238,21 @@ class Channel:
         self._busy.add(connection)
         try:
             self._check_open(last)
-            await self._head(connection, method, lines, body)
-            if connection.header("content-encoding") not in ("", "identity"):
-                raise NoAnswer("its answer is compressed, although the request accepted no compression")
+            await self._head(connection, method, lines + self._cookies.lines if self._cookies else lines, body)
+            self._read_head(connection)
         except BaseException:
             self.release(connection)
             raise
         return connection
+
+    def _read_head(self, connection: Connection) -> None:
+        if self._cookies is not None and (told := connection.header("set-cookie")):
+            self._cookies.take(told)
+        encoding = connection.header("content-encoding").strip().lower()
+        if encoding in READABLE:
+            connection.decode()
+        elif encoding in _UNREADABLE:
+            raise NoAnswer(f"its answer is compressed with {encoding!r}, although the request accepted no compression")
 
     async def _head(self, connection: Connection, method: str, lines: bytes, body: bytes) -> None:
         self._asked.add(connection)
@@ -245,8 +272,9 @@ class Channel:
     def _redirect(self, connection: Connection) -> None:
         """Use the redirect's target from now on, if it is in the same origin; our credentials must go nowhere else.
         Releases the connection."""
+        location = connection.header("location")
         try:
-            target = self.address.joined(connection.header("location"))
+            target = self.address.joined(location) if location else None
         except ValueError:
             target = None
         self.release(connection, drain=True)
@@ -254,6 +282,15 @@ class Channel:
             where = f"to {target.origin}" if target is not None else "without saying where"
             raise NoAnswer(redirect_words(connection.status, where))
         self.address = target
+
+
+def _is_stream(connection: Connection) -> bool:
+    return connection.status == 200 and media_type(connection.header("content-type")) == EVENTS
+
+
+def _session_line(session: str) -> bytes:
+    """The session's id as it came: some servers use other bytes than ASCII."""
+    return b"%b: %b\r\n" % (SESSION_HEADER.encode(), session.encode("latin-1"))
 
 
 def _base_lines(address: Address, headers: Mapping[str, str]) -> bytes:

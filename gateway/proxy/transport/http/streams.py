@@ -14,6 +14,7 @@ import anyio
 
 from gateway.http1.connection import Connection
 from gateway.protocol.lines import portions
+from gateway.protocol.messages import is_json
 from gateway.protocol.sse import Event, EventParser, LongEvent
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 
@@ -74,7 +75,9 @@ class Position:
                     if len(portion) < len(data):
                         # So that a stream of many short lines does not hold up everything else.
                         await anyio.lowlevel.checkpoint()
-            return None
+            # Some servers leave out the last blank line, by which the standard tells whole events from broken ones.
+            whole = (event for event in parser.close() if isinstance(event, Event) and is_json(event.data))
+            return next((found for event in whole if (found := take(event)) is not None), None)
         finally:
             self.last_id = parser.last_id
             self._retry = self._retry if parser.retry is None else parser.retry

@@ -26,13 +26,20 @@ from gateway.protocol.messages import Failure, Malformed, Message, Notification,
 from gateway.protocol.sse import Event, LongEvent
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.http.answers import EVENTS, JSON, read_json, read_messages, read_refusal, why_given_up
+from gateway.proxy.transport.http.answers import (
+    EVENTS,
+    answer_type,
+    read_json,
+    read_messages,
+    read_refusal,
+    why_given_up,
+)
 from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
-from gateway.proxy.transport.http.headers import media_type
 from gateway.proxy.transport.http.old_stream import FIRST, OLD_PATH, REFUSALS, OldStream
 from gateway.proxy.transport.http.opening import open_session
+from gateway.proxy.transport.http.stream_answers import StreamAnswers
 from gateway.proxy.transport.http.streams import follow, listen
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Transport
 from gateway.proxy.transport.requests import CANCELLED, NEVER_CANCELLED, encode_or_refuse
@@ -65,6 +72,9 @@ class HttpTransport:
         self._old: OldStream | None = None
         """The stream of a server that speaks only the transport before Streamable HTTP."""
         self._may_be_old = False
+        self._on_stream = StreamAnswers()
+        self._listens = False
+        """Whether the server has been, or is being, asked for a stream of its own."""
 
     @property
     def closed(self) -> asyncio.Event:
@@ -94,7 +104,9 @@ class HttpTransport:
         opening = method == "initialize"
         takes = exchange or self._pushes
         try:
-            return await (self._open(number, body, takes) if opening else self._ask(number, body, lines, takes))
+            if opening:
+                return await self._open(number, body, takes)
+            return await self._ask(number, body, lines, takes, later=method not in NEVER_CANCELLED)
         except asyncio.CancelledError:
             if not self._channel.modern and method not in NEVER_CANCELLED:
                 self._tell_cancelled(number)
@@ -108,6 +120,7 @@ class HttpTransport:
         lines = _routing_lines(method, params or {}) if modern else b""
         await self._deliver(encode_notification(method, params), lines)
         if method == "notifications/initialized" and not modern and self._old is None and not self.closed.is_set():
+            self._listens = True
             self._spawn(self._listen())
 
     async def close(self) -> None:
@@ -115,7 +128,9 @@ class HttpTransport:
         self._questions.close()
         for task in self._tasks:
             task.cancel()
-        await self._channel.lose(LinkLost("the gateway closed the connection"))
+        left = LinkLost("the gateway closed the connection")
+        self._on_stream.lose(left)
+        await self._channel.lose(left)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._channel.end_session()
         self._server_log.close()
@@ -153,13 +168,26 @@ class HttpTransport:
         return await old.ask(number, body, self._channel)
 
     async def _ask(
-        self, number: int, body: bytes, lines: bytes, exchange: Exchange, *, opening: bool = False
+        self,
+        number: int,
+        body: bytes,
+        lines: bytes,
+        exchange: Exchange,
+        *,
+        opening: bool = False,
+        later: bool = False,
     ) -> dict[str, Any]:
+        """`later`: whether the answer may come on the server's own stream."""
         channel = self._channel
         if self._old is not None:
             return await self._old.ask(number, body, channel)
         resumable, in_session = not channel.modern, channel.in_session and not opening
         connection = await channel.post(body, lines, opening=opening)
+        if later and connection.status == 202 and self._listens and not answer_type(connection):
+            await channel.stream_asked.wait()
+            if channel.has_stream:
+                channel.release(connection, drain=True)
+                return await self._on_stream.result(number)
         kind = await self._admit(connection, opening=opening, in_session=in_session)
         if kind == EVENTS:
             return await follow(
@@ -174,8 +202,8 @@ class HttpTransport:
         """Return the type of an answer that can be read; otherwise release the connection and raise."""
         channel = self._channel
         try:
-            kind = media_type(connection.header("content-type"))
-            if connection.status != 200 or kind not in (JSON, EVENTS):
+            kind = answer_type(connection)
+            if not kind:
                 self._may_be_old = opening and connection.status in REFUSALS
                 raise await read_refusal(connection, in_session=in_session) or channel.forget()
             if opening:
@@ -194,14 +222,15 @@ class HttpTransport:
         if isinstance(event, LongEvent):
             self._take_long(event, number)
             return None
-        if event.kind != "message":
-            if event.kind == FIRST and number is not None:
-                # Some servers of the old transport take a POST for the GET that begins its stream.
-                self._may_be_old = True
-                raise NoAnswer("it speaks only the older HTTP+SSE transport")
-            return None
+        if event.kind == FIRST and number is not None:
+            # Some servers of the old transport take a POST for the GET that begins its stream.
+            self._may_be_old = True
+            raise NoAnswer("it speaks only the older HTTP+SSE transport")
         result = None
         for message in read_messages(event.data, self._channel.version):
+            if event.kind != "message" and not isinstance(message, Response | Failure):
+                # Some servers call their answers something else, such as `response`; what else is there is not for us.
+                continue
             if (answer := self._take_message(message, number, exchange)) is not None:
                 result = answer
         return result
@@ -210,10 +239,12 @@ class HttpTransport:
         self, message: Message | BrokenAnswer | Malformed, number: int | None, exchange: Exchange
     ) -> dict[str, Any] | None:
         """Like `_take`, for one message."""
-        if isinstance(message, Response):
-            return message.result if number is not None and number_of(message.id) == number else None
-        if isinstance(message, Failure):
-            if number is not None and (message.id is None or number_of(message.id) == number):
+        if number is None and isinstance(message, Response | Failure | BrokenAnswer):
+            self._on_stream.take(message)
+        elif isinstance(message, Response):
+            return message.result if number_of(message.id) == number else None
+        elif isinstance(message, Failure):
+            if message.id is None or number_of(message.id) == number:
                 raise PeerError(message.error)
         elif isinstance(message, BrokenAnswer):
             if message.id == number:

@@ -11,6 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
 from gateway.protocol.lines import LineSplitter, LongLine
+from gateway.protocol.messages import is_json
 from gateway.proxy.caller import Exchange
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.transport.stdio.process import Child, run_child
@@ -37,8 +38,12 @@ class _Reader:
             self._fail(over)
 
     def lose(self, cause: str) -> None:
-        if self._splitter.close():
-            self._transport.server_log.warning("upstream's output ended in the middle of a line")
+        for line in self._splitter.close():
+            if isinstance(line, bytes) and is_json(line):
+                # Only its line end is missing.
+                self._transport.take(line)
+            else:
+                self._transport.server_log.warning("upstream's output ended in the middle of a line")
         self._transport.lose(cause)
 
     def _fail(self, line: LongLine) -> None:

@@ -269,7 +269,12 @@ async def test_own_stream_is_tried_for_ever_and_the_failure_is_told_once(opened,
 
 async def test_own_stream_that_finds_the_session_forgotten_ends_the_wire(opened):
     async def on_get(_: Asked, reply: Reply) -> None:
-        await reply.whole(404)
+        if len(gets(server)) == 1:
+            await reply.stream()
+            await reply.chunk(b"retry: 100\n\n")
+            await reply.end()
+        else:
+            await reply.whole(404)
 
     async with raw_server(serving(None, on_get)) as server, opened(server.url) as transport:
         await shake(transport)

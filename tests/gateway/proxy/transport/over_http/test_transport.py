@@ -511,9 +511,10 @@ async def test_what_is_no_http_fails_its_own_request(opened, said):
             await call(transport)
 
 
-async def test_compressed_answer_is_refused(opened):
+@pytest.mark.parametrize("encoding", ["br", "zstd", "BR"])
+async def test_answer_whose_compression_we_can_not_read_is_refused(opened, encoding):
     async def answer(asked: Asked, reply: Reply) -> None:
-        await reply.result(asked, {}, content_encoding="gzip")
+        await reply.result(asked, {}, content_encoding=encoding)
 
     async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(NoAnswer, match="compressed"):
@@ -621,8 +622,8 @@ async def test_not_found_without_a_session_is_about_the_request(opened):
         assert not transport.closed.is_set()
 
 
-@pytest.mark.parametrize("session", ["a b", "ü", "x" * 1025])
-async def test_session_id_that_no_header_could_carry_is_refused(opened, session):
+@pytest.mark.parametrize("session", ["x" * 4097])
+async def test_session_id_that_is_too_long_is_refused(opened, session):
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.result(asked, {}, mcp_session_id=session)
 
@@ -765,12 +766,11 @@ async def test_redirects_without_end_are_given_up(opened):
     assert len(server.asked) == 4
 
 
-@pytest.mark.parametrize("status", [301, 302, 303])
-async def test_redirect_that_would_lose_the_request_says_where_it_leads_and_what_to_do(opened, status):
+async def test_redirect_that_would_lose_the_request_says_where_it_leads_and_what_to_do(opened):
     async def answer(_: Asked, reply: Reply) -> None:
-        await reply.whole(status, location="/else\x9bwhere" + "/" * 1000)
+        await reply.whole(303, location="/else\x9bwhere" + "/" * 1000)
 
-    words = rf"it redirects to '/else.*where/.*\(HTTP {status} .*set the `url`"
+    words = r"it redirects to '/else.*where/.*\(HTTP 303 .*set the `url`"
     async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(NoAnswer, match=words) as refused:
             await call(transport)

