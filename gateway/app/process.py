@@ -94,6 +94,8 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
             *documents.routes(),
             Route("/mcp", endpoint=framed),
             Mount("/mcp", app=framed),
+            Route("/sse", endpoint=mcp),
+            Mount("/sse", app=mcp),
         ],
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
@@ -109,7 +111,7 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
 
 
 def _is_mcp(scope: Scope) -> bool:
-    return scope["path"] == "/mcp" or scope["path"].startswith("/mcp/")
+    return scope["path"].split("/")[1] in ("mcp", "sse")
 
 
 class _Shortcut:

@@ -11,7 +11,7 @@ from gateway.serve.mcp.http import RETRY_AFTER, STOPPING, Rejected, send_rejecti
 
 async def stopping(scope: Scope, receive: Receive, send: Send) -> None:
     """An ASGI application that refuses every request."""
-    if scope["path"].startswith("/mcp"):
+    if scope["path"].startswith(("/mcp", "/sse")):
         headers = (*RETRY_AFTER, (b"connection", b"close"))
         await send_rejection(send, Rejected(503, STOPPING, headers=headers))
         return

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import anyio
 import httpx2
 import pytest
-from mcp import Client
+from mcp import Client, ClientSession, MCPError
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 pytestmark = pytest.mark.anyio
@@ -75,6 +76,33 @@ async def test_key_sees_its_servers_and_tools_and_nothing_else(tmp_path, start_g
         assert (await client.list_tools()).tools == []
         with pytest.raises(Exception, match=r"near__say|nknown tool"):
             await client.call_tool("near__say", {})
+
+
+async def test_client_of_the_old_transport_is_held_to_its_key_like_any_other(tmp_path, start_gateway, says):
+    one = {"Authorization": f"Bearer {key_for(tmp_path, 'one', '--server', 'near')}"}
+    other = {"Authorization": f"Bearer {key_for(tmp_path, 'other')}"}
+    gateway = start_gateway({"near": says(TEXT), "far": says(TEXT)})
+    places: list[str] = []
+    sse = f"{gateway.url}/sse"
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    with anyio.fail_after(60):
+        async with (
+            sse_client(sse, headers=one, on_session_created=places.append) as streams,
+            ClientSession(*streams) as session,
+        ):
+            await session.initialize()
+            tools = [tool.name for tool in (await session.list_tools()).tools]
+            result = await session.call_tool("near__say", {})
+            with pytest.raises(MCPError, match=r"far__say|nknown tool"):
+                await session.call_tool("far__say", {})
+            theirs = httpx2.post(sse, params={"session_id": places[0]}, json=ping, headers=other)
+            nobodys = httpx2.post(sse, params={"session_id": places[0]}, json=ping)
+            page = httpx2.get(sse, headers={**one, "Origin": "https://evil.example"})
+
+    assert tools == ["near__say"]
+    assert result.content[0].text == "hello there"
+    assert [theirs.status_code, nobodys.status_code, page.status_code] == [404, 401, 403]
+    assert httpx2.get(f"{sse}/far", headers=one).status_code == 404
 
 
 async def test_key_that_is_revoked_during_a_session_is_refused_at_the_next_request(tmp_path, start_gateway, says):

@@ -234,7 +234,7 @@ def _may_be_control(scope: Scope) -> bool:
     """Whether the request possibly starts nothing: it ends a session, or is a message of the handshake era, where only
     the body tells whether it is a request.
     """
-    if scope["path"].rstrip("/") != "/mcp":
+    if scope["path"].rstrip("/") not in ("/mcp", "/sse"):
         return False
     return scope["method"] == "DELETE" or (scope["method"] == "POST" and _is_handshake(scope))
 

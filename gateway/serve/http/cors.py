@@ -1,4 +1,4 @@
-"""Lets web pages of origins that the operator names call `/mcp` and `/v1` from a browser (Fetch, "CORS protocol").
+"""Lets web pages of origins that the operator names call `/mcp`, `/sse` and `/v1` (Fetch, "CORS protocol").
 
 Answers their preflights, which carry no credential, and adds to every answer the headers without which a browser hides
 it from the page, refusals included. Nothing changes for other origins: `HostGuard` refuses them. Cookies are never
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.serve.http.headers import headers_of
 
-_ROOTS: Final = ("/mcp", "/v1")
+_ROOTS: Final = ("/mcp", "/sse", "/v1")
 _METHODS: Final = "GET, POST, DELETE, OPTIONS"
 _NAMES: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+(?:[ \t]*,[ \t]*[\w!#$%&'*+.^`|~-]+)*", re.ASCII)
 """A list of header names (RFC 9110, section 5.6.2)."""

@@ -24,6 +24,7 @@ _JSON: Final = "application/json"
 _CONSOLE: Final = "/console"
 _PLACES: Final = {
     "/mcp": "MCP over Streamable HTTP: the tools of all servers behind this gateway",
+    "/sse": "the same over HTTP+SSE, for clients that speak nothing newer",
     "/v1/chat/completions": "OpenAI's chat completions; the gateway runs the calls of its own tools",
     "/v1/responses": "OpenAI's responses, stored and continued",
     "/v1/messages": "Anthropic's messages, for Claude Code and others; /v1/messages/count_tokens counts",

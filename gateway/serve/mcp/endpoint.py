@@ -1,6 +1,7 @@
 """The MCP endpoint: serves MCP clients over Streamable HTTP and over standard input and output.
 
-One ASGI app for `/mcp` that tells the two protocol eras apart by the version header, and one server for a client on
+One ASGI app for `/mcp` that tells the two protocol eras apart by the version header, and for `/sse`, which clients of
+the transport before Streamable HTTP know; and one server for a client on
 standard input and output. It knows neither the servers behind the gateway nor the engine nor who may call:
 `app/process.py` wraps it in the layers that do.
 """
@@ -48,6 +49,7 @@ from gateway.serve.mcp.ids import ClientIds
 from gateway.serve.mcp.left_events import LeftEvents
 from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.losses import Losses
+from gateway.serve.mcp.old_sessions import OLD_PATH, OldSessions, named_session
 from gateway.serve.mcp.pipe import claim_stdio
 from gateway.serve.mcp.recorder import Recorder
 from gateway.serve.mcp.servers import Change, Servers
@@ -122,13 +124,14 @@ class McpEndpoint:
         if shared is not None:
             self._left = LeftEvents(shared, config.limits.principal_share, config.serve.session_idle)
         self._sessions = HttpSessions(self._core, limits, self._dropped, partial(replicas.name, "session"), self._left)
+        self._old = OldSessions(self._core, limits, self._dropped, partial(replicas.name, "session"))
         self._modern = ModernHttp(self._core, replicas, body_bytes=config.limits.body_bytes, dropped=self._dropped)
         self._is_running = False
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """The lifespan of the HTTP side: inside it, sessions may be open and changes are announced to them."""
-        release = self._proxy.on_change(lambda change: _announce(change, self._sessions.live()))
+        release = self._proxy.on_change(lambda change: _announce(change, (*self._sessions.live(), *self._old.live())))
         self._is_running = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._sessions.reap)
@@ -151,12 +154,17 @@ class McpEndpoint:
             named = headers.get(MAP_HEADER)
             token_map = None if named is None else self._maps.from_header(named)
             principal = principal_of(scope)
-            if scope["path"] != PATH:
-                principal = self._through_view(scope["path"], principal)
+            is_old = False
+            if (path := scope["path"]) != PATH:
+                is_old = path == OLD_PATH or path.startswith(f"{OLD_PATH}/")
+                principal = self._through_view(path, principal)
             request = HttpRequest(scope["method"], headers, read.repeated, principal, token_map, scope, receive, send)
-            session = headers.get(SESSION_HEADER)
+            session = named_session(request) if is_old else headers.get(SESSION_HEADER)
             if session is not None and (owner := self._replicas.owner("session", session, principal.name, scope)):
                 await self._forward(owner, request)
+                return
+            if is_old:
+                await self._old.serve(request)
                 return
             version = headers.get(VERSION_HEADER)
             # A session's client that names an unknown version made a mistake in the header: the session tells it so.
@@ -172,7 +180,7 @@ class McpEndpoint:
 
     def _through_view(self, path: str, principal: Principal) -> Principal:
         """The principal within the view that a path names."""
-        name = path.removeprefix(PATH).strip("/")
+        name = path.removeprefix(PATH).removeprefix(OLD_PATH).strip("/")
         through = self._proxy.through_view(principal, name) if name else principal
         if through is None:
             what = f"there is no server and no view {escape_text(name, _SHOWN)!r} here"
@@ -208,6 +216,7 @@ class McpEndpoint:
     def end_sessions(self) -> None:
         """End every HTTP session of the handshake era with its streams, and the requests that other replicas answer."""
         self._sessions.end_all()
+        self._old.end_all()
         self._replicas.stop()
 
     async def serve_stdio(

@@ -90,14 +90,24 @@ def accepts(accept: str, *media_types: str) -> bool:
 
 
 async def read_message_body(request: HttpRequest, bound: int) -> bytes:
-    """The body of a POST.
+    """The body of a POST of Streamable HTTP.
 
     Raises:
-        Rejected: its type is not JSON, the client does not accept both kinds of answer, or it is over the bound.
+        Rejected: the client does not accept both kinds of answer; or as `read_json_body`.
         ClientGone: the client left before the end of the body.
     """
     if not accepts(request.headers.get("accept", ""), JSON, EVENTS):
         raise Rejected(406, f"the Accept header must name {JSON} and {EVENTS}")
+    return await read_json_body(request, bound)
+
+
+async def read_json_body(request: HttpRequest, bound: int) -> bytes:
+    """The body of a POST.
+
+    Raises:
+        Rejected: its type is not JSON, or it is over the bound.
+        ClientGone: the client left before the end of the body.
+    """
     if (kind := request.headers.get("content-type", "")) != JSON and media_type(kind) != JSON:
         raise Rejected(415, f"the Content-Type header must be {JSON}")
     announced = request.headers.get("content-length", "")

@@ -262,7 +262,7 @@ class HttpSessions:
             session.listening()
         else:
             self._close_later(session, carried)
-        watch = _Listener(request, carried, self._deadlines)
+        watch = Listener(request, carried, self._deadlines)
         watch.look()
         try:
             await write_events(request.send, carried)
@@ -276,7 +276,7 @@ class HttpSessions:
             session.end()
 
 
-class _Listener(Watch):
+class Listener(Watch):
     """Watches a GET request, and stops writing once its client has left."""
 
     __slots__ = ("_carried",)

@@ -47,6 +47,11 @@ class Session:
         self.asks = Asks(capabilities)
         self.stream = stream
 
+    def announce(self, version: str, capabilities: Mapping[str, Any], token_map: TokenMap | None) -> None:
+        """Take what `initialize` says, where the session was there before it."""
+        self.version, self.capabilities, self.token_map = version, capabilities, token_map
+        self.asks = Asks(capabilities)
+
     @property
     def idle_since(self) -> float | None:
         """Always None: a client that stays connected is never idle."""
