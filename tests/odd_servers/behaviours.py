@@ -43,9 +43,9 @@ def pages(cursor: Any) -> dict[str, Any]:
 
 ENVELOPES: Final[Table] = {
     "honest": {},
-    "id as a string": {"id": "text"},
-    "id as a float": {"id": "float"},
-    "id with a zero before": {"id": "padded"},
+    "id as a string": {"id": '"{}"'},
+    "id as a float": {"id": "{}.0"},
+    "id with a zero before": {"id": '"0{}"'},
     "no jsonrpc": {"answer": {"jsonrpc": GONE}},
     "jsonrpc a number": {"answer": {"jsonrpc": 2.0}},
     "jsonrpc 1.0": {"answer": {"jsonrpc": "1.0"}},

@@ -69,8 +69,10 @@ class Odd:
         envelope = {"jsonrpc": "2.0", "id": message["id"], **outcome}
         if method not in ODD and not self._says.get("always"):
             return json.dumps(envelope)
-        envelope["id"] = self._id(message["id"])
+        envelope["id"] = json.loads(self._says.get("id", "{}").replace("{}", json.dumps(message["id"])))
         envelope = patched(envelope, self._says.get("answer", {}))
+        if method == "tools/call":
+            envelope = patched(envelope, self._says.get("call_answer", {}))
         envelope = {name: envelope[name] for name in self._says.get("order", envelope) if name in envelope}
         return self._written(envelope)
 
@@ -87,10 +89,6 @@ class Odd:
         return [
             text.replace('"<id>"', json.dumps(message["id"])).replace('"<token>"', json.dumps(token)) for text in texts
         ]
-
-    def _id(self, number: Any) -> Any:
-        form = self._says.get("id")
-        return number if form is None else {"text": str(number), "float": float(number), "padded": f"0{number}"}[form]
 
     def _outcome(self, method: str, params: dict[str, Any]) -> Any:
         says = self._says

@@ -41,7 +41,7 @@ def ask():
 
 
 @pytest.mark.parametrize("origin", [PAGE, FAR])
-@pytest.mark.parametrize("path", ["/mcp", "/mcp/one", "/sse", "/v1/chat/completions"])
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp/one", "/sse", "/sse/one", "/v1/chat/completions"])
 async def test_preflight_of_a_named_page_needs_no_credential_and_allows_what_it_asks_for(ask, path, origin):
     answer = await ask("OPTIONS", path, **{**PREFLIGHT, "Origin": origin})
 

@@ -81,7 +81,17 @@ async def test_real_server_that_ends_ends_the_session_and_fails_what_runs(opened
 
 
 @pytest.mark.parametrize("refusal", [400, 404, 405])
-@pytest.mark.parametrize("endpoint", ["/messages?session=1", "messages", "http://127.0.0.1:{port}/messages"])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "/messages?session=1",
+        "messages",
+        "./messages?a=b&c=%2F",
+        " /messages ",
+        "http://127.0.0.1:{port}/messages",
+        "HTTP://127.0.0.1:{port}/messages#part",
+    ],
+)
 async def test_messages_go_to_the_address_that_the_server_names(opened, refusal, endpoint):
     old = StandInOld(endpoint, refusal)
     async with raw_server(old) as server:

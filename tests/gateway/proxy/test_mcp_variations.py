@@ -1,0 +1,263 @@
+"""Reports of users of MCP servers and gateways, each in at least ten variations.
+
+The servers of a family are behind one proxy at the same time: none may take anything from another.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from mcp.types import ListToolsResult
+
+from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.deadlines import Deadlines
+from gateway.errors import RpcError
+from gateway.observe.metrics import Metrics
+from gateway.proxy import Proxy
+from gateway.proxy.caller import ANYBODY
+from gateway.proxy.upstream.clock import Clock
+from gateway.proxy.upstream.timed_caller import TimedCaller
+from tests.odd_servers.clients import arguments_of
+
+pytestmark = pytest.mark.anyio
+FAMILY = 10
+"""Variations of one report, at least."""
+SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+DONE = [{"type": "text", "text": "done"}]
+
+
+def odd(name: str, says: Mapping[str, Any]) -> UpstreamConfig:
+    """An odd server on standard input and output."""
+    command, *arguments = arguments_of(dict(says))
+    return UpstreamConfig(name=name, command=command, args=tuple(arguments))
+
+
+async def called(proxy: Proxy, who: Any, server: str) -> Any:
+    """The result of the server's tool, or its error."""
+    try:
+        return (await proxy.handle("tools/call", {"name": f"{server}__odd", "arguments": {}}, who))["content"]
+    except RpcError as error:
+        return error.error
+
+
+async def answers(proxy_of: Callable[..., Proxy], who: Any, family: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a call of each server gives, by its number."""
+    assert len(family) >= FAMILY
+    found: dict[str, Any] = {}
+    with anyio.fail_after(120):
+        async with proxy_of(*(odd(f"s{number}", says) for number, says in enumerate(family))) as proxy:
+            listed = [each["name"] for each in (await proxy.handle("tools/list", {}, who))["tools"]]
+            for number in range(len(family)):
+                found[f"s{number}"] = await called(proxy, who, f"s{number}")
+    assert listed == [f"s{number}__odd" for number in range(len(family))]
+    return found
+
+
+def all_done(found: Mapping[str, Any]) -> bool:
+    return found == dict.fromkeys(found, DONE)
+
+
+SPELLINGS = ('"{}"', "{}.0", '"0{}"', '"00{}"', "{}e0", "{}0e-1")
+ORDERS = (["jsonrpc", "id", "result"], ["result", "id"])
+
+
+async def test_id_is_understood_however_it_is_spelled_and_wherever_it_is(proxy_of, client):
+    family = [{"id": spelling, "order": order} for spelling, order in itertools.product(SPELLINGS, ORDERS)]
+    assert all_done(await answers(proxy_of, client(), family))
+
+
+CURSORS = ("", " ", False, True, 0, 2, 1.5, [], ["2"], {}, {"page": 2}, "again")
+
+
+async def test_list_ends_at_a_cursor_that_leads_nowhere(proxy_of, client):
+    family: list[Mapping[str, Any]] = []
+    for cursor in CURSORS:
+        page = {"tools": ["odd"], "nextCursor": cursor}
+        family.append({"pages": {"": page, cursor if isinstance(cursor, str) else "": page}})
+    assert all_done(await answers(proxy_of, client(), family))
+
+
+BEFORE = (
+    "Loading npm... ",
+    "\ufeff",
+    "\ufeffReady: ",
+    "[info] ",
+    "(node:1) Warning: {deprecated} ",
+    "\x1b[32mok\x1b[0m ",
+    "> server@1.0.0 start\n> node .\n\n",
+    "{not json\n",
+    '{"level": "info", "id": 1}\n',
+    '{"jsonrpc": "2.0"}\n',
+    "\r\n\r\n",
+    "größer 🚀 ",
+)
+
+
+async def test_text_before_the_first_message_is_dropped(proxy_of, client):
+    assert all_done(await answers(proxy_of, client(), [{"stdio": {"opening": text}} for text in BEFORE]))
+
+
+ERRORS = (
+    {"code": -32603, "message": "no"},
+    {"code": -32700, "message": "Parse error", "data": None},
+    {"code": 0, "message": ""},
+    {"code": "E1", "message": "no"},
+    {"code": -1},
+    {"message": "no"},
+    {},
+    {"code": 1.5, "message": ["no"]},
+    {"code": -5, "message": "no", "stack": []},
+    "no",
+)
+
+
+@pytest.mark.parametrize("number", [None, "<gone>"])
+async def test_error_without_an_id_fails_the_only_call_at_once(proxy_of, client, number):
+    family = [{"call_outcome": {"error": error}, "call_answer": {"id": number}} for error in ERRORS]
+    found = await answers(proxy_of, client(), family)
+
+    assert all(isinstance(error["code"], int) and isinstance(error["message"], str) for error in found.values())
+
+
+TEXTS = (
+    "Be kind.",
+    "a" * 5000,
+    "zwei\nZeilen",
+    "\ttab",
+    "🚀",
+    "שלום",
+    "{json: 1}",
+    "<b>bold</b>",
+    "# Title",
+    "\u2028",
+    "'",
+)
+
+
+async def test_instructions_of_every_server_arrive(proxy_of):
+    assert len(TEXTS) >= FAMILY
+    servers = [odd(f"s{number}", {"initialize": {"instructions": text}}) for number, text in enumerate(TEXTS)]
+    with anyio.fail_after(60):
+        async with proxy_of(*servers) as proxy:
+            await proxy.ready()
+            told = proxy.instructions(ANYBODY)
+
+    assert told is not None
+    assert [text for text in TEXTS if text.strip() not in told] == []
+
+
+URIS = (
+    "ui://widget/main.html",
+    "data://same",
+    "file:///etc/hosts",
+    "https://example.com/a?b=c#d",
+    "x:1",
+    "urn:isbn:1",
+    "note://ü/ß",
+    "a+b://c",
+    "s3://bucket/k%20y",
+    "mem://",
+)
+
+
+async def test_uri_that_two_servers_have_leads_to_the_one_that_shows_it(obeying, proxy_of, client):
+    templates = [f"{uri.partition(':')[0]}://t{number}/{{id}}" for number, uri in enumerate(URIS)]
+    offer = {"resources": list(URIS), "templates": templates, "capabilities": {"resources": {}}}
+    with anyio.fail_after(60):
+        async with proxy_of(*(obeying(name, {**offer, "reads": name}) for name in ("bank", "notes"))) as proxy:
+            one = client()
+            listed = [each["uri"] for each in (await proxy.handle("resources/list", {}, one))["resources"]]
+            made = (await proxy.handle("resources/templates/list", {}, one))["resourceTemplates"]
+            listed += [each["uriTemplate"].replace("{id}", "7") for each in made]
+            read = [(await proxy.handle("resources/read", {"uri": uri}, one))["contents"][0]["text"] for uri in listed]
+
+    assert len(set(listed)) == len(listed) == 4 * len(URIS)
+    assert read == ["bank"] * len(URIS) + ["notes"] * len(URIS) + ["bank"] * len(URIS) + ["notes"] * len(URIS)
+
+
+PROGRESS = (
+    {"progress": 1},
+    {"progress": 1, "total": 10},
+    {"progress": 0},
+    {"progress": -1},
+    {"progress": 0.5, "message": "half"},
+    {"progress": 1, "total": None},
+    {"progress": "1"},
+    {"progress": 10**30},
+    {"progress": 1, "message": None, "_meta": {}},
+    {},
+)
+
+
+@pytest.mark.parametrize("report", PROGRESS, ids=json.dumps)
+async def test_every_report_of_progress_extends_the_time_of_its_call(client, report):
+    with Clock(Deadlines(), 3600, 7200) as clock:
+        caller = TimedCaller(client(), clock)
+        before = clock.left
+        while clock.left == before:
+            await anyio.lowlevel.checkpoint()
+        caller.notified("notifications/progress", {"progressToken": 1, **report})
+
+    assert clock.extended
+
+
+NAMES = ("a.b", "a/b", "a:b", "with space", "🚀", "größe", "n" * 140, "a\nb", "a\tb", "<b>", "a'b", "..", "a+b", "")
+
+
+async def test_name_that_clients_refuse_has_an_alias_that_calls_its_tool(client):
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in NAMES]
+    server = odd("s" * 40, {"tool": tools[0], "other_tools": tools[1:]})
+    limits = LimitsConfig(start_timeout=60.0)
+    config = GatewayConfig(upstreams=(server,), prefix="always", limits=limits, safe_names=True)
+    with anyio.fail_after(60):
+        async with Proxy(config, Metrics()) as proxy:
+            listed = [each["name"] for each in (await proxy.handle("tools/list", {}, client()))["tools"]]
+            results = [
+                (await proxy.handle("tools/call", {"name": name, "arguments": {}}, client()))["content"]
+                for name in listed
+            ]
+
+    assert len(set(listed)) == len(NAMES) >= FAMILY
+    assert [name for name in listed if SAFE.fullmatch(name) is None] == []
+    assert results == [DONE] * len(NAMES)
+
+
+PLACES: tuple[Callable[[Any], dict[str, Any]], ...] = (
+    lambda bad: {"inputSchema": bad},
+    lambda bad: {"inputSchema": {"type": "object", "properties": bad}},
+    lambda bad: {"inputSchema": {"type": "object", "required": bad}},
+    lambda bad: {"outputSchema": bad},
+    lambda bad: {"annotations": bad},
+    lambda bad: {"annotations": {"title": bad, "readOnlyHint": bad}},
+    lambda bad: {"_meta": bad},
+    lambda bad: {"icons": bad},
+    lambda bad: {"icons": [bad]},
+    lambda bad: {"title": bad},
+    lambda bad: {"description": bad},
+    lambda bad: {"execution": bad},
+)
+MALFORMED = (None, [], "words", 3, True, {}, [{}], {"type": "string"})
+
+
+async def test_malformed_tools_of_one_server_take_no_tool_of_another(upstream, proxy_of, client):
+    tools = [
+        {"name": f"t{number}", "inputSchema": {"type": "object"}, **place(bad)}
+        for number, (place, bad) in enumerate(itertools.product(PLACES, MALFORMED))
+    ]
+    bad = upstream("lists", json.dumps({"tools/list": [{"tools": tools}]}), name="bad")
+    with anyio.fail_after(60):
+        async with proxy_of(bad, odd("good", {})) as proxy:
+            listed = await proxy.handle("tools/list", {}, client())
+            status = proxy.statuses()[0]
+
+    names = [tool.name for tool in ListToolsResult.model_validate(listed).tools]
+    left_out = {each.item for each in status.malformed if each.left_out}
+    assert names == [*(f"bad__{tool['name']}" for tool in tools if tool["name"] not in left_out), "good__odd"]
+    told = {each.item for each in status.malformed}
+    assert len(names) > len(tools) / 2
+    assert len(told) > len(tools) / 2
