@@ -34,6 +34,7 @@ class BoltOnTransport:
     """The tools of one upstream."""
 
     first_number = 0
+    unread = ""
 
     def __init__(
         self,

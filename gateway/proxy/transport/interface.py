@@ -77,6 +77,12 @@ class Transport(Protocol):
         ranges."""
         ...
 
+    @property
+    def unread(self) -> str:
+        """What it wrote before its first answer and nobody could read, as words that can follow a semicolon; empty:
+        nothing."""
+        ...
+
     def use_version(self, version: str) -> None:
         """Use this protocol version from now on: it decides HTTP's headers and how a request is cancelled."""
         ...

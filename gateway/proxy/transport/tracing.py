@@ -36,6 +36,11 @@ class TracedTransport:
         """See `Transport`."""
         return self._transport.first_number
 
+    @property
+    def unread(self) -> str:
+        """See `Transport.unread`."""
+        return self._transport.unread
+
     def use_version(self, version: str) -> None:
         """See `Transport`."""
         self._version = version

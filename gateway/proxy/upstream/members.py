@@ -182,7 +182,8 @@ class Opener:
             with anyio.move_on_after(self._time) as negotiating:
                 await negotiate(session, transport, terms)
             if negotiating.cancelled_caught:
-                raise TimeoutError(f"it did not answer the handshake within {self._time:g} s (limits.start_timeout)")
+                late = f"it did not answer the handshake within {self._time:g} s (limits.start_timeout)"
+                raise TimeoutError(f"{late}; {transport.unread}" if transport.unread else late)
             if not session.modern:
                 member.announced = frozenset(terms.capabilities or ())
             yield member

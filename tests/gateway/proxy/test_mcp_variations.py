@@ -5,8 +5,10 @@ The servers of a family are behind one proxy at the same time: none may take any
 
 import itertools
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -19,8 +21,9 @@ from gateway.deadlines import Deadlines
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
-from gateway.proxy.caller import ANYBODY
+from gateway.proxy.caller import ANYBODY, NOBODY
 from gateway.proxy.upstream.clock import Clock
+from gateway.proxy.upstream.list_cache import ListCache
 from gateway.proxy.upstream.timed_caller import TimedCaller
 from tests.odd_servers.clients import arguments_of
 
@@ -261,3 +264,54 @@ async def test_malformed_tools_of_one_server_take_no_tool_of_another(upstream, p
     told = {each.item for each in status.malformed}
     assert len(names) > len(tools) / 2
     assert len(told) > len(tools) / 2
+
+
+UNREADABLE = ("Content-Length: 12\n", "Loading...\nReady\n", "{\n", '"jsonrpc"\n', "42\n", "<html>\n", "\x1b[31mno\n")
+
+
+@pytest.mark.parametrize("printed", UNREADABLE)
+async def test_server_that_never_speaks_json_rpc_is_quoted(proxy_of, until, printed):
+    server = UpstreamConfig(name="up", command="sh", args=("-c", 'printf %s "$0"; cat >/dev/null', printed))
+    with anyio.fail_after(60):
+        async with proxy_of(server, start_timeout=1.0) as proxy:
+            await until(proxy, lambda: proxy.statuses()[0].last_error is not None)
+            cause = proxy.statuses()[0].last_error
+
+    first = printed.splitlines()[0].strip().replace("\x1b", r"\x1b")
+    assert cause is not None
+    assert "did not answer the handshake within 1 s" in cause
+    assert "not JSON-RPC, the first: '" in cause
+    assert first in cause.replace("\\\\", "\\")
+
+
+async def test_first_list_shows_what_servers_that_still_start_listed_in_an_earlier_run(tmp_path, upstream, proxy_of):
+    cache = ListCache(tmp_path / "lists")
+    gates = [tmp_path / f"gate{number}" for number in range(len(TEXTS))]
+    servers = []
+    for number, (gate, text) in enumerate(zip(gates, TEXTS, strict=True)):
+        late = upstream("starts_late", name=f"s{number}")
+        servers.append(replace(late, env={**late.env, "GATE": str(gate), "DESCRIPTION": text}))
+        gate.write_text("go")
+    with anyio.fail_after(60):
+        async with proxy_of(*servers, list_cache=cache) as proxy:
+            await proxy.ready()
+            before = await proxy.handle("tools/list", {}, NOBODY)
+    for gate in gates:
+        # Now each waits for somebody to write to it.
+        gate.unlink()
+        os.mkfifo(gate)
+    late = proxy_of(*servers, list_cache=cache, list_wait=600.0)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_entered, late)
+            at_once = await late.handle("tools/list", {}, NOBODY)
+            states = {each.state for each in late.statuses()}
+            late.stop()
+
+    assert [tool["description"] for tool in at_once["tools"]] == list(TEXTS)
+    assert (at_once, states) == (before, {"starting"})
+
+
+async def _entered(proxy: Proxy) -> None:
+    async with proxy:
+        pass

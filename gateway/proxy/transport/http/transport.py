@@ -60,6 +60,7 @@ class HttpTransport:
     """The conversation with one server."""
 
     first_number = 0
+    unread = ""
 
     def __init__(self, channel: Channel, pushes: Exchange, *, bound: int, log: FilteringBoundLogger) -> None:
         self._channel = channel

@@ -81,6 +81,7 @@ class StdioTransport:
         self._version = ""
         self._has_answered = False
         """Whether it has answered anything: words before a message are a greeting, later they may be quoted text."""
+        self._unread, self._first_unread = 0, ""
         self._may_mean_notification = False
         """Whether a notification was sent since the last answer, so that an error without an id may be about it."""
         self._unread_cancellations = 0
@@ -93,6 +94,14 @@ class StdioTransport:
     def count_from(self, number: int) -> None:
         """Use request numbers and progress tokens above this number."""
         self.first_number = number
+
+    @property
+    def unread(self) -> str:
+        """See `Transport.unread`."""
+        if not self._unread:
+            return ""
+        lines = "a line that is" if self._unread == 1 else f"{self._unread} lines that are"
+        return f"it wrote {lines} not JSON-RPC, the first: {self._first_unread!r}"
 
     def use_version(self, version: str) -> None:
         """See `Transport.use_version`. On a pipe the version decides whether there may be batches."""
@@ -236,12 +245,18 @@ class StdioTransport:
                 self._settle(message.id, NoAnswer(message.detail))
             elif isinstance(message, Malformed):
                 self.server_log.warning("upstream printed a line that is not a JSON-RPC message", line=shown)
+                self._note_unread(shown)
                 if message.id is not None:
                     self._questions.refuse(message.id, message.code, message.detail)
             else:
                 if not batch:
                     self.server_log.warning("upstream sent a message that is not strictly valid JSON", line=shown)
                 self._take_other(message)
+
+    def _note_unread(self, shown: str) -> None:
+        if not self._has_answered:
+            self._unread += 1
+            self._first_unread = self._first_unread or shown
 
     def _settle(self, number: RequestId, outcome: dict[str, Any] | Exception) -> None:
         """Give the outcome to the caller that waits for it. A late one only marks an abandoned request as answered."""

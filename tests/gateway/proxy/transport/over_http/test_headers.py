@@ -61,6 +61,14 @@ def test_parameters_of_a_challenge_are_read(challenge, parameters):
     assert challenge_parameters(challenge) == parameters
 
 
+@pytest.mark.parametrize("scheme", ["Bearer ", "bearer ", "BEARER  ", 'Basic realm="x", Bearer '])
+@pytest.mark.parametrize("field", ['resource_metadata="{}"', 'Resource_Metadata = "{}"', "resource_metadata={}"])
+@pytest.mark.parametrize("more", ["", ', error="invalid_token"', ', scope="a b",'])
+def test_metadata_is_found_however_a_challenge_is_spelled(scheme, field, more):
+    url = "https://example.com/.well-known/oauth-protected-resource"
+    assert challenge_parameters(scheme + field.format(url) + more)["resource_metadata"] == url
+
+
 @given(st.text())
 def test_any_challenge_is_read_without_an_exception(text):
     assert isinstance(challenge_parameters("Bearer " + text), dict)
