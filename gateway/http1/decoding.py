@@ -12,6 +12,10 @@ from gateway.http1.faults import NoAnswer
 READABLE: Final = frozenset({"gzip", "x-gzip", "deflate"})
 """Values of `Content-Encoding` that can be decoded."""
 _PORTION: Final = 64 * 1024
+_FREE: Final = 16 * 1024 * 1024
+"""Bytes that a body may become whatever it was."""
+_GROWTH: Final = 200
+"""Times that a longer body may grow: JSON grows tenfold, a body of line ends a thousandfold."""
 _MAGIC: Final = 2
 """Bytes by which gzip and zlib are told from neither."""
 _ANY_HEADER: Final = 32 + zlib.MAX_WBITS
@@ -24,16 +28,18 @@ class Decoder:
         self._inflate = zlib.decompressobj(_ANY_HEADER)
         self._left = b""
         self._begun = False
+        self._fed = self._given = 0
 
     def feed(self, data: bytes) -> None:
         """Add what came."""
         self._left += data
+        self._fed += len(data)
 
     def take(self) -> bytes:
         """The next portion; empty if more must come first.
 
         Raises:
-            NoAnswer: it is not compressed as the header says.
+            NoAnswer: it is not compressed as the header says, or grows too much.
         """
         if not self._begun and len(self._left) < _MAGIC:
             return b""
@@ -47,4 +53,7 @@ class Decoder:
             return self.take()
         self._begun = True
         self._left = self._inflate.unconsumed_tail
+        self._given += len(data)
+        if self._given > _FREE and self._given > _GROWTH * self._fed:
+            raise NoAnswer(f"its compressed answer grows to more than {_GROWTH} times its size")
         return data

@@ -36,6 +36,11 @@ def test_huge_body_comes_in_portions_of_bounded_size():
     assert portions == [64 * 1024] * 10
 
 
+def test_body_that_grows_beyond_reason_is_an_error_of_this_answer():
+    with pytest.raises(NoAnswer, match="200 times"):
+        decoded(gzip.compress(bytes(100_000_000)))
+
+
 @pytest.mark.parametrize("body", [b"plain text, not compressed", gzip.compress(TEXT)[:40] + b"\xff" * 100])
 def test_damaged_body_is_an_error_of_this_answer(body):
     with pytest.raises(NoAnswer, match="damaged"):
