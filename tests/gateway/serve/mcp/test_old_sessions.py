@@ -10,6 +10,7 @@ from mcp.client.sse import sse_client
 from mcp.types import ElicitResult
 
 from gateway.proxy.caller import Principal
+from gateway.replicas import ALONE, Replica
 
 pytestmark = pytest.mark.anyio
 ANN, BOB = Principal("ann"), Principal("bob")
@@ -293,3 +294,24 @@ async def test_call_is_cancelled_by_its_client(servers, site_of):
         answer = await client.answer()
 
     assert (answer["id"], answer["error"]["code"]) == (7, -32800)
+
+
+async def test_message_for_a_session_of_another_replica_is_sent_on_to_it(servers, site_of):
+    forwarded = []
+
+    class Elsewhere(type(ALONE)):
+        def owner(self, purpose, name, principal, scope):
+            return Replica("there", b"") if name == "theirs" else None
+
+        async def forward(self, owner, scope, receive, send, broken=None):
+            forwarded.append((owner.address, scope["path"], scope["query_string"]))
+            await send({"type": "http.response.start", "status": 202, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
+
+    async with site_of(servers, endpoint_with={"replicas": Elsewhere()}) as site, opened(site) as client:
+        await client.greet()
+        theirs = await client.post("tools/list", place="/sse?session_id=theirs")
+
+    assert theirs.status_code == 202
+    assert forwarded == [("there", "/sse", b"session_id=theirs")]
+    assert servers.asked == []
