@@ -111,7 +111,7 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
 
 
 def _is_mcp(scope: Scope) -> bool:
-    return scope["path"].split("/")[1] in ("mcp", "sse")
+    return scope["path"] in ("/mcp", "/sse") or scope["path"].startswith(("/mcp/", "/sse/"))
 
 
 class _Shortcut:
