@@ -326,10 +326,9 @@ class Router:
         guarded: GuardedCall | None = None,
     ) -> Awaitable[dict[str, Any]]:
         """Send the request, and return its answer with public URIs. `guarded`: see `_ask_rounds`."""
-        recheck = guarded and guarded.recheck
-        request = partial(
-            upstream.dispatcher.request, seconds=seconds, headers=headers, written=written, recheck=recheck
-        )
+        request = partial(upstream.dispatcher.request, seconds=seconds, headers=headers, written=written)
+        if guarded is not None:
+            request = partial(request, recheck=guarded.recheck)
         if caller.modern and method in MULTI_ROUND:
             answer = self._ask_rounds(upstream, method, params, caller, request, guarded)
         else:

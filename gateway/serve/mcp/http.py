@@ -5,7 +5,7 @@ bound, and frames into JSON or server-sent events. It knows no method.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -89,7 +89,7 @@ def accepts(accept: str, *media_types: str) -> bool:
     return all(not named.isdisjoint((each, each.split("/")[0] + "/*", "*/*")) for each in media_types)
 
 
-async def read_message_body(request: HttpRequest, bound: int) -> bytes:
+def read_message_body(request: HttpRequest, bound: int) -> Awaitable[bytes]:
     """The body of a POST of Streamable HTTP.
 
     Raises:
@@ -98,7 +98,7 @@ async def read_message_body(request: HttpRequest, bound: int) -> bytes:
     """
     if not accepts(request.headers.get("accept", ""), JSON, EVENTS):
         raise Rejected(406, f"the Accept header must name {JSON} and {EVENTS}")
-    return await read_json_body(request, bound)
+    return read_json_body(request, bound)
 
 
 async def read_json_body(request: HttpRequest, bound: int) -> bytes:

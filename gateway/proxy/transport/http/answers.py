@@ -46,7 +46,10 @@ def answer_type(connection: Connection) -> str:
     """
     if not 200 <= connection.status < 300:
         return ""
-    kind, *_ = media_type(connection.header("content-type")).split(",")
+    kind = media_type(connection.header("content-type"))
+    if kind in (JSON, EVENTS):
+        return kind
+    kind, *_ = kind.split(",")
     if kind == EVENTS:
         return EVENTS
     is_empty = connection.header("content-length") == "0" or connection.status == 204

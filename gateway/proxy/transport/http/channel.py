@@ -246,8 +246,10 @@ class Channel:
         return connection
 
     def _read_head(self, connection: Connection) -> None:
-        if self._cookies is not None and (told := connection.header("set-cookie")):
-            self._cookies.take(told)
+        if b"set-cookie" in connection.headers and self._cookies is not None:
+            self._cookies.take(connection.header("set-cookie"))
+        if b"content-encoding" not in connection.headers:
+            return
         encoding = connection.header("content-encoding").strip().lower()
         if encoding in READABLE:
             connection.decode()
