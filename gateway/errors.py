@@ -18,6 +18,7 @@ GatewayError
 │   └── MapDiffers              its tokenizer differs from that of the map         exit code 4
 ├── UpstreamError               an MCP server behind us failed
 │   ├── UpstreamUnavailable     it is not running, or its connection broke
+│   │   ├── SignInNeeded        the caller has to sign in to it first, as themselves
 │   │   ├── SessionGone         its session is gone: the request can be sent again (gateway.proxy.upstream)
 │   │   └── NoCommonEra         it speaks no revision of MCP that we speak (gateway.proxy.upstream)
 │   └── UpstreamTimeout         it did not answer in time
@@ -134,6 +135,17 @@ class UpstreamError(GatewayError):
 
 class UpstreamUnavailable(UpstreamError):
     """The upstream is not running, or its connection broke in the middle of the call."""
+
+
+class SignInNeeded(UpstreamUnavailable):
+    """The caller has a sign-in of its own at the upstream, or should have: a person has to open `page` first."""
+
+    def __init__(self, server: str, page: str) -> None:
+        super().__init__(
+            f"server {server!r} needs you to sign in to it: open {page} in a browser, sign in, and call again",
+            server=server,
+        )
+        self.page = page
 
 
 class UpstreamTimeout(UpstreamError):

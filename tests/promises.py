@@ -58,6 +58,12 @@ SECURITY: Final[Mapping[str, Held]] = {
         "tests/gateway/agent/memory/test_bounds.py::test_principal_has_no_more_than_its_share_beside_others",
         "tests/gateway/serve/responses/test_store.py::test_principal_has_no_more_than_its_share_beside_others",
     ),
+    "At a server with `auth.per_user`, a principal's calls carry its own token or none, and a sign-in becomes that of whoever proved who they are at the gateway's page.": (
+        "tests/gateway/proxy/test_per_user.py::test_each_principal_is_itself_at_the_server_in_a_thousand_interleaved_calls",
+        "tests/gateway/proxy/test_per_user.py::test_caller_who_has_not_signed_in_is_told_where_and_nothing_is_sent",
+        "tests/gateway/serve/auth/test_sign_in_pages.py::test_user_signs_in_by_the_page_and_it_is_exactly_theirs",
+        "tests/gateway/serve/auth/test_sign_in_pages.py::test_address_that_one_user_sends_to_another_signs_in_nobody",
+    ),
     "Bounds hold before anybody has signed in.": "a heading: what follows says it",
     "Heads, bodies, silence, unread answers and connections have limits that apply to unknown callers too.": (
         "tests/gateway/serve/http/test_client_connection.py::test_endless_head_ends_at_the_bound_however_much_is_sent",

@@ -22,6 +22,7 @@ from gateway.app.reload import Reloader, Reread
 from gateway.app.role import ALONE, ProcessRole
 from gateway.app.services import Services, open_services
 from gateway.app.signals import Shutdown
+from gateway.app.user_pages import reloading, sign_in_pages
 from gateway.config import GatewayConfig
 from gateway.config.model import ServeConfig
 from gateway.engine.pool import EnginePool
@@ -105,7 +106,7 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     if config.worker is not None:
         app = AtHome(app, services.replicas, config.worker.peers, config.limits.body_bytes)
     app = _Shortcut("/mcp", framed, app)
-    app = guard_endpoints(app, config, services.metrics.access, services.shared)
+    app = guard_endpoints(app, config, services.metrics.access, services.shared, sign_in_pages(services.proxy, config))
     async with mcp.running():
         yield app, mcp
 
@@ -190,7 +191,9 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, ro
         role.ready()
         async with anyio.create_task_group() as following:
             following.start_soon(LoopWatch(services.metrics.loop_held).run)
-            following.start_soon(reloader.follow, services.proxy.reload, {PinFile().path: services.proxy.list_again})
+            following.start_soon(
+                reloader.follow, reloading(services.proxy, config), {PinFile().path: services.proxy.list_again}
+            )
             following.start_soon(
                 services.costs.follow, services.proxy, services.metrics.servers, _Advice(services).give
             )

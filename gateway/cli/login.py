@@ -84,7 +84,8 @@ def upstream_named(settings: GatewayConfig, name: str) -> UpstreamConfig:
 async def _sign_in(upstream: UpstreamConfig, browser: bool) -> Grant:
     store, key = GrantStore(), GrantKey(OPERATOR, upstream.name, upstream.url or "")
     known = store.read(key)
-    configured = None if upstream.auth is None else upstream.auth.redirect_url
+    # Where each user signs in for itself, the address is the running gateway's.
+    configured = None if upstream.auth is None or upstream.is_per_user else upstream.auth.redirect_url
     async with (
         open_http_client() as client,
         open_redirects(configured, None if known is None else known.client.redirect_uri) as redirects,

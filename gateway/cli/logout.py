@@ -3,6 +3,7 @@
 Prints what happened. It decides nothing: `gateway.proxy.transport.oauth` keeps the tokens and revokes them.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,13 @@ import typer
 
 from gateway.cli.login import upstream_named
 from gateway.config.load import load_config
-from gateway.config.model import UpstreamConfig
+from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.errors import ConfigError
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.observe.escape import escape_text
 from gateway.proxy.transport.http.client import open_http_client
 from gateway.proxy.transport.oauth.documents import fetcher_for
-from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantStore
+from gateway.proxy.transport.oauth.grant_store import OPERATOR, REGISTRATION, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import revoke
 
 
@@ -26,15 +28,48 @@ def logout(
         Path | None,
         typer.Option("--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here)."),
     ] = None,
+    principal: Annotated[
+        str | None,
+        typer.Option(
+            help="End the sign-in of this caller, where each has its own (`auth.per_user`): the name of a key, or "
+            "`oauth:` and the subject of access tokens.",
+            show_default="the one of codec-gateway login",
+        ),
+    ] = None,
 ) -> None:
     """Forget the sign-in to a remote MCP server, and have its authorization server end it where it can."""
-    typer.echo(anyio.run(_sign_out, upstream_named(load_config(config), name)))
+    settings = load_config(config)
+    upstream = upstream_named(settings, name)
+    owner, absent = OPERATOR, "nobody has"
+    if principal is not None:
+        owner, absent = _owner_of(settings, principal), f"{principal} has not"
+    typer.echo(anyio.run(_sign_out, upstream, owner, absent))
 
 
-async def _sign_out(upstream: UpstreamConfig) -> str:
-    store, key = GrantStore(), GrantKey(OPERATOR, upstream.name, upstream.url or "")
+def _owner_of(settings: GatewayConfig, principal: str) -> str:
+    """Whose sign-ins a caller of this name uses. Raises `ConfigError` if there is no such caller."""
+    from gateway.serve.auth.identity import SUBJECT_PREFIX, owner_of_subject
+
+    if principal.startswith(SUBJECT_PREFIX):
+        if settings.serve.oauth is None:
+            raise ConfigError(f"{principal!r} uses access tokens, but `serve.oauth` is not configured")
+        return owner_of_subject(settings.serve.oauth.issuer, principal.removeprefix(SUBJECT_PREFIX))
+    from gateway.serve.auth.key_file import KeyFile
+
+    keys = {} if settings.serve.keys is None else KeyFile(settings.serve.keys).read()
+    if principal not in keys:
+        raise ConfigError(f"there is no key {principal!r}: `codec-gateway keys list` shows those that there are")
+    return keys[principal].owner
+
+
+async def _sign_out(upstream: UpstreamConfig, owner: str, absent: str) -> str:
+    store, key = GrantStore(), GrantKey(owner, upstream.name, upstream.url or "")
+    shared = replace(key, owner=REGISTRATION)
+    if owner == OPERATOR and store.state(shared) is not None:
+        # The next user's sign-in registers the gateway anew: an authorization server may have forgotten the client.
+        store.delete(shared)
     if store.state(key) is None:
-        return f"nobody has signed in to {upstream.name}"
+        return f"{absent} signed in to {upstream.name}"
     async with store.alone(key), open_http_client() as client:
         grant = store.read(key)
         store.delete(key)

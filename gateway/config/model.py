@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
+from urllib.parse import urlencode
 
 from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig, TrajectoriesConfig
 from gateway.config.approvals import ApprovalsConfig
@@ -49,6 +50,10 @@ class ClientCredentials:
     scope: str | None = None
 
 
+CALLBACK: Final = "/sign-in/callback"
+"""Where browsers come back to the gateway from an authorization server, where each user signs in."""
+
+
 @dataclass(frozen=True, slots=True)
 class SignInConfig:
     """How a person signs in to an upstream: the authorization code grant (OAuth 2.1, section 4.1)."""
@@ -64,6 +69,12 @@ class SignInConfig:
     scope: str | None = None
     resource: str | None = None
     """The upstream's name in requests for tokens (RFC 8707); None: its own, "": none is sent."""
+    per_user: bool = False
+    """Whether each principal has a sign-in of its own; `redirect_url` is an address of this gateway then."""
+
+    def user_page(self, server: str) -> str:
+        """Where a user signs in to the server: a page of this gateway, the same for everybody."""
+        return f"{(self.redirect_url or '').rpartition('/')[0]}?{urlencode({'server': server})}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +149,11 @@ class UpstreamConfig:
     def runs_like(self, other: "UpstreamConfig") -> bool:
         """Whether a server that runs with this configuration need not be started again for the other one."""
         return replace(self, overrides=other.overrides) == other
+
+    @property
+    def is_per_user(self) -> bool:
+        """Whether each principal has a sign-in of its own there."""
+        return self.auth is not None and self.auth.per_user
 
     @property
     def most_client_sessions(self) -> int:

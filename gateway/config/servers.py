@@ -19,7 +19,7 @@ from gateway.config.expand import Expander
 from gateway.config.inherited import inherited
 from gateway.config.manifests import check_endpoint, read_manifest_place, state_of_manifest
 from gateway.config.masking import sounds_secret
-from gateway.config.model import ClientCredentials, SignInConfig, UpstreamConfig
+from gateway.config.model import CALLBACK, ClientCredentials, SignInConfig, UpstreamConfig
 from gateway.config.overrides import build_overrides
 from gateway.errors import ConfigError
 
@@ -90,7 +90,7 @@ class ServerReader:
                 url=_check_url(texts.expand("url", url), where, texts),
                 headers=headers,
                 oauth=_credentials(texts, entry.get("oauth")),
-                auth=_sign_in(texts, entry.get("auth")),
+                auth=_sign_in(texts, entry.get("auth"), headers),
                 secrets=frozenset(texts.secrets),
                 **_policies(entry),
             )
@@ -212,15 +212,18 @@ def _credentials(texts: "_Texts", entry: Mapping[str, str | None] | None) -> Cli
     return credentials
 
 
-def _sign_in(texts: "_Texts", entry: Mapping[str, str | None] | None) -> SignInConfig | None:
+def _sign_in(
+    texts: "_Texts", entry: Mapping[str, str | bool | None] | None, headers: Mapping[str, str]
+) -> SignInConfig | None:
     if not entry:
         return None
-    config = SignInConfig(
-        **{key: texts.expand(f"auth.{key}", value) for key, value in entry.items() if value is not None}
-    )
+    values = {key: texts.expand(f"auth.{key}", value) for key, value in entry.items() if isinstance(value, str)}
+    config = SignInConfig(**values, per_user=bool(entry.get("per_user")))
     if config.client_secret:
         texts.secrets.add(config.client_secret)
     _check_sign_in(config, texts.where)
+    if config.per_user:
+        _check_per_user(config, texts.where, headers)
     return config
 
 
@@ -241,6 +244,20 @@ def _check_sign_in(config: SignInConfig, where: str) -> None:
         )
     if config.client_secret is not None and config.client_id is None:
         raise ConfigError(f"{where}: has 'auth.client_secret' without 'auth.client_id': set both, or neither")
+
+
+def _check_per_user(config: SignInConfig, where: str, headers: Mapping[str, str]) -> None:
+    redirect = urlsplit(config.redirect_url or "")
+    if not redirect.path.endswith(CALLBACK) or redirect.query or redirect.fragment:
+        raise ConfigError(
+            f"{where}: has 'auth.per_user', which needs 'auth.redirect_url': the address at which browsers reach this "
+            f"gateway, and the path {CALLBACK}, as https://gateway.example{CALLBACK}"
+        )
+    if "authorization" in (name.lower() for name in headers):
+        raise ConfigError(
+            f"{where}: has both 'auth.per_user' and an Authorization header under 'headers', which every caller would "
+            "use: remove one of them"
+        )
 
 
 def _check_url(url: str, where: str, texts: _Texts) -> str:

@@ -68,6 +68,13 @@ class SignInSection(Section):
         description="The name of the server in requests for tokens (RFC 8707); unset: what the server calls itself. "
         "Empty: none is sent, for authorization servers that refuse it; the tokens may then be valid elsewhere, too.",
     )
+    per_user: bool = Field(
+        default=False,
+        description="Whether each caller with an API key or an access token of its own signs in for itself, at this "
+        "gateway's page `/sign-in`; calls then never use the sign-in of `codec-gateway login`, except those of callers "
+        "without such a key, as with the gateway's own token. Needs `redirect_url`: the address at which browsers "
+        "reach this gateway, with the path `/sign-in/callback`.",
+    )
 
 
 class UpstreamSection(Section):

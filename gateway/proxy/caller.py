@@ -29,6 +29,8 @@ class Principal:
     """Patterns of which one must fit as well: those of the view through which they came; None: there is none."""
     view: str | None = None
     """The name of that view."""
+    owner: str = field(default="", compare=False)
+    """Whose sign-ins at servers they use: unlike `name`, never somebody else's later on. Empty: none of their own."""
     alone: bool = field(default=False, compare=False)
     """Whether they may use every bound in full, not only a share: nobody else can be told apart from them, or they are
     the operator."""

@@ -143,6 +143,11 @@ class Catalog:
         """The tool of this public name or alias; None: nobody listed it."""
         return self.tools.get(self.aliases.name_of(name))
 
+    def is_owner(self, server: str, name: str) -> bool:
+        """Whether a call of a tool that the server lists for one client under this name would reach this server."""
+        entry = self.tools.get(name)
+        return entry is None or entry.server == server
+
     def _add_tools(self, server: str, listed: Listed | None, clashes: list[Clash]) -> None:
         for entry in self.naming.entries(server, _items(listed)):
             kept = self.tools.setdefault(entry.name, entry)

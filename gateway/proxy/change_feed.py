@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.protocol.messages import INTERNAL_ERROR
+from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.proxy.caller import ANYBODY, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.public_uris import Located
@@ -32,8 +32,11 @@ class ListChange:
     server: str
     session: ClientSession | None = None
     """The only client whose view changed; None: it changed for all."""
+    owner: str | None = None
+    """The `owner` of the only principal whose view changed; None: it changed for all."""
 
 
+_LISTS: Final[tuple[ListKind, ...]] = ("tools", "prompts", "resources")
 _MOST: Final = 10_000
 """Resources that may be watched at a time."""
 _Shown = dict[tuple[str, ListKind], object]
@@ -69,6 +72,7 @@ class ChangeFeed:
         self, wanted: Sequence[tuple[Located, str]], principal: Principal, updated: Callable[[str], None]
     ) -> Callable[[], None]:
         """See `Proxy.watch`. `wanted`: resources, each with the URI by which the client knows it."""
+        self._check_shared(wanted, principal)
         if (over := self._shares.take(principal, len(wanted))) is not None:
             raise rpc_error(INTERNAL_ERROR, over.message)
         watched: list[tuple[Located, object]] = []
@@ -99,16 +103,28 @@ class ChangeFeed:
             raise
         return stop
 
+    def _check_shared(self, wanted: Sequence[tuple[Located, str]], principal: Principal) -> None:
+        """Raise `RpcError` if one of these is on a server that the principal does not share with others."""
+        own = {located.server for located, _ in wanted if not self._upstreams[located.server].serves(principal)}
+        if own:
+            words = f"resources of server {min(own)!r}, at which each user has a sign-in of its own, can't be watched"
+            raise rpc_error(INVALID_PARAMS, words)
+
     def taken_over(self, fresh: Collection[str]) -> None:
         """Watch again on these new servers what was watched on the former ones of the same names."""
         for (server, uri), callbacks in self._watchers.items():
             for _ in callbacks if server in fresh else ():
                 self._upstreams[server].follower.want(uri)
 
-    def upstream_changed(self, server: str, kind: ListKind | None, session: ClientSession | None) -> None:
+    def upstream_changed(
+        self, server: str, kind: ListKind | None, session: ClientSession | None, owner: str | None = None
+    ) -> None:
         """Handle a change of a server's list, or the coming or going of a server (`Listener`)."""
         if session is not None:
             self._tell(ListChange(kind or "tools", server, session))
+        elif owner is not None:
+            for each in _LISTS if kind is None else (kind,):
+                self._tell(ListChange(each, server, owner=owner))
         elif server in self._upstreams:
             # The server's notification is passed on even if its list is the same as before: clients can judge that.
             self.merge([] if kind is None else [(server, kind)])

@@ -15,6 +15,9 @@ from gateway.proxy.bolt_on import HeldMaps, KnownMaps, open_bolt_on
 from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.transport.oauth.authorizers import authorizer_for
+from gateway.proxy.transport.oauth.documents import fetcher_for
+from gateway.proxy.transport.oauth.grant_store import GrantStore
+from gateway.proxy.transport.oauth.signed_in import SignedIn
 from gateway.proxy.transport.stdio.child import open_stdio
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 from gateway.proxy.transport.tracing import traced_transport
@@ -54,6 +57,7 @@ class Connector:
         self._stack = AsyncExitStack()
         self._client: HttpClient | None = None
         self._watchdog = Watchdog()
+        self._grants = GrantStore()
         self._host = host
 
     async def __aenter__(self) -> Self:
@@ -68,8 +72,16 @@ class Connector:
         """Close what the connections share. Every transport must be closed by then."""
         await self._stack.aclose()
 
-    def connect(self, config: UpstreamConfig) -> Connect:
-        """Return the function that opens a transport to this server."""
+    def sign_in(self, config: UpstreamConfig, owner: str, only: str | None = None) -> SignedIn:
+        """The sign-in of one owner at this server. `only`: see `SignedIn`."""
+        if self._client is None:
+            raise RuntimeError("connected outside `async with connector`")
+        log = get_logger("gateway.proxy").bind(server=config.name)
+        return SignedIn(config, owner, fetcher_for(config, self._client), self._grants, log, only=only)
+
+    def connect(self, config: UpstreamConfig, sign_in: SignedIn | None = None) -> Connect:
+        """Return the function that opens a transport to this server. `sign_in`: whose tokens are sent; None: those that
+        every caller uses."""
         log = get_logger("gateway.proxy").bind(server=config.name)
         metrics, tracing = self._metrics, self._tracing
 
@@ -95,7 +107,7 @@ class Connector:
                     metrics=metrics,
                     called=metrics.servers.bolt_on_called,
                 )
-            authorizer = authorizer_for(config, self._client, log)
+            authorizer = sign_in or authorizer_for(config, self._client, log)
             return open_http(config, session, bound=self._bound, log=log, client=self._client, authorizer=authorizer)
 
         return connect if tracing is None else lambda session: traced_transport(connect(session), config, tracing)

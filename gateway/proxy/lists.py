@@ -120,7 +120,8 @@ class Lists:
         if kind == "tools":
             entries = self._catalog.naming.entries(server, listed.items)
             rename = partial(public, server, principal=principal)
-            shown = self._catalog.shown(entries, principal)
+            mine = [entry for entry in entries if self._catalog.is_owner(server, entry.name)]
+            shown = self._catalog.shown(mine, principal)
             return [(entry.name, rename_in_tool(entry.definition, rename)) for entry in shown]
         if kind == "prompts":
             named = [(self._catalog.naming.prompt(server, item["name"]), item) for item in listed.items]

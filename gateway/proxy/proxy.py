@@ -32,6 +32,7 @@ from gateway.proxy.registry import ServerRegistry
 from gateway.proxy.results import CallOutcome, WrittenIds
 from gateway.proxy.router import Router
 from gateway.proxy.shares import ShareRule
+from gateway.proxy.sign_in_questions import sign_in_advice
 from gateway.proxy.statuses import UpstreamStatus, status_of
 from gateway.proxy.upstream.list_cache import ListCache
 from gateway.proxy.upstream.sampling import Sampler
@@ -224,9 +225,8 @@ class Proxy:
 
     async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
         """Pass a notification of a handshake-era client on to the servers that hold a session for it."""
-        for upstream in list(self._upstreams.values()):
-            member = upstream.selector.own(session)
-            if member is not None and session.principal.sees(upstream.config.name):
+        for upstream in self._router.resolver.visible(session.principal):
+            if (member := upstream.selector.own(session)) is not None:
                 await member.session.notify(method, params)
 
     async def call(
@@ -254,9 +254,12 @@ class Proxy:
 
     def tools(self, principal: Principal = ANYBODY) -> tuple[ToolEntry, ...]:
         """The tools of the upstreams that are up or asleep, in the configuration's order, then in each server's own."""
+        offered = self._changes.offered
+        if not principal.alone:
+            offered = tuple(self._router.resolver.entries(offered, principal))
         if not principal.is_limited:
-            return self._changes.offered
-        return tuple(entry for entry in self._changes.offered if principal.may_call(entry.server, entry.name))
+            return offered
+        return tuple(entry for entry in offered if principal.may_call(entry.server, entry.name))
 
     def model_tools(self, principal: Principal = ANYBODY) -> Sequence[ToolEntry]:
         """The same as `tools`, as models are offered them: under aliases where a model API would refuse a name."""
@@ -302,18 +305,19 @@ class Proxy:
     def instructions(self, principal: Principal = ANYBODY) -> str | None:
         """The servers' instructions on how to use them."""
         visible = self._router.resolver.visible(principal)
-        return merge_instructions([(each.config.name, text) for each in visible if (text := each.instructions)])
+        told = [(each.config.name, sign_in_advice(each, principal) or each.instructions) for each in visible]
+        return merge_instructions([(name, text) for name, text in told if text])
 
     def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
         """The arguments of a tool, by its public name, that are repeated in headers."""
-        entry = self._catalog.entry(self._catalog.meant(name, principal.view))
+        entry = self._router.resolver.entry(self._catalog.meant(name, principal.view), principal)
         if entry is None or not entry.annotations or not principal.may_call(entry.server, entry.name):
             return ()
         return entry.annotations
 
     def input_schema(self, name: str, principal: Principal = ANYBODY) -> Mapping[str, Any] | None:
         """The input schema of a tool, by its public name; None: it is not known."""
-        entry = self._catalog.entry(name)
+        entry = self._router.resolver.entry(name, principal)
         schema: object = None if entry is None else entry.definition.get("inputSchema")
         visible = entry is not None and principal.may_call(entry.server, entry.name)
         return schema if visible and isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType]
@@ -340,7 +344,13 @@ class Proxy:
         """Release what was opened for a client that has disconnected."""
         self._router.resources.forget(session)
         for upstream in self._upstreams.values():
-            upstream.selector.release(session)
+            upstream.release(session)
+
+    def signed_in(self, server: str, owner: str) -> None:
+        """Take note that somebody has signed in at a server: their upstream is opened, and their clients are told."""
+        upstream = self._upstreams.get(server)
+        if upstream is not None and upstream.per_user is not None:
+            upstream.per_user.open(owner)
 
     def statuses(self) -> tuple[UpstreamStatus, ...]:
         """One status for each upstream, in the configuration's order."""

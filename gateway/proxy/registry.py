@@ -5,8 +5,10 @@ does not touch those whose configuration stays the same. It knows no public name
 the one that all main sessions may belong to.
 """
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +18,7 @@ from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession
 from gateway.proxy.connector import Connector
+from gateway.proxy.per_user import PerUser
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.list_cache import ListCache
 from gateway.proxy.upstream.sampling import Sampler
@@ -24,7 +27,30 @@ from gateway.proxy.upstream.upstream import Listener, Upstream
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
+    from gateway.proxy.upstream.session import ListKind
+
 _STOP_GRACE: Final = 10.0
+
+
+class _OfOwner:
+    """Reports what one principal's upstream reports (`Listener`), to its clients only."""
+
+    def __init__(self, listener: Listener, owner: str) -> None:
+        self._listener = listener
+        self._owner = owner
+
+    def upstream_changed(
+        self, server: str, kind: "ListKind | None", session: ClientSession | None, owner: str | None = None
+    ) -> None:
+        """See `Listener`."""
+        self._listener.upstream_changed(server, kind, session, owner or self._owner)
+
+    def resource_updated(self, server: str, uri: str) -> None:
+        """Nobody watches resources there (`ChangeFeed.watch`)."""
+
+    def own_resource_updated(self, server: str, params: Mapping[str, Any], session: ClientSession) -> None:
+        """See `Listener`."""
+        self._listener.own_resource_updated(server, params, session)
 
 
 class ServerRegistry:
@@ -75,7 +101,7 @@ class ServerRegistry:
                 self.stop()
                 with anyio.move_on_after(_STOP_GRACE, shield=True):
                     for upstream in list(self._upstreams.values()):
-                        await upstream.supervisor.ended.wait()
+                        await upstream.ended()
                 tasks.cancel_scope.cancel()
 
     async def exchange(self, config: GatewayConfig) -> list[str]:
@@ -126,9 +152,33 @@ class ServerRegistry:
         connect = self._connector.connect(config)
         given = (self._listener, self._share_rule, self._sampler, self._list_cache)
         made = Upstream(config, self._limits, self._metrics, connect, *given)
+        if config.is_per_user:
+            made.separate(self._users_of(made))
         if self._adopted is not None:
             made.supervisor.adopt(self._adopted)
         return made
+
+    def _users_of(self, common: Upstream) -> PerUser:
+        config = common.config
+
+        def make(owner: str, which: str) -> Upstream:
+            listener = _OfOwner(self._listener, owner)
+            connect = self._connector.connect(config, self._connector.sign_in(config, owner, which))
+            own = Upstream(
+                # How many tokens the engine may spend on the server is a limit for all together: it spends none here.
+                replace(config, start="eager", idle_stop=0.0, sampling_tokens=0),
+                *(self._limits, self._metrics, connect, listener, self._share_rule, None, None, common),
+            )
+            self.start_soon(own.run)
+            return own
+
+        def end(own: Upstream) -> None:
+            self.start_soon(self._retire, own, self._limits.drain)
+
+        def changed(owner: str) -> None:
+            self._listener.upstream_changed(config.name, None, None, owner)
+
+        return PerUser(config, partial(self._connector.sign_in, config), make, end, changed)
 
     async def _settled(self, upstreams: Iterable[Upstream], start_wait: float = inf) -> None:
         with anyio.move_on_after(min(self._limits.start_timeout + 1.0, start_wait)):

@@ -16,6 +16,7 @@ from gateway.observe.escape import escape_text
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import NOBODY, Caller, Principal
 from gateway.proxy.catalog import Catalog
+from gateway.proxy.naming import ToolEntry
 from gateway.proxy.public_uris import Located
 from gateway.proxy.upstream.listing import Kind
 from gateway.proxy.upstream.session import rpc_error
@@ -33,6 +34,55 @@ class Resolver:
         """Both are only read here, and may change meanwhile."""
         self._upstreams = upstreams
         self._catalog = catalog
+
+    def upstream(self, server: str, principal: Principal) -> Upstream:
+        """What the principal uses of a server: its own upstream, if it has signed in there for itself. Else that of all
+        callers, whose lists it sees; a request on its behalf goes there only if all callers share it."""
+        common = self._upstreams[server]
+        return common if common.per_user is None else common.per_user.of(principal) or common
+
+    def entry(self, name: str, principal: Principal) -> ToolEntry | None:
+        """The tool of this public name, as the principal's own list has it where there is one; None: it is not known,
+        or there is no such tool for the principal."""
+        entry = self._catalog.entry(name)
+        if entry is not None and self._upstreams[entry.server].per_user is None:
+            return entry
+        own = [(server, tool) for server, tool in self._catalog.naming.tool_owners(name) if principal.sees(server)]
+        for server, tool in own if entry is None else [(entry.server, entry.tool)]:
+            upstream = self.upstream(server, principal)
+            if upstream is not self._upstreams[server] and upstream.known("tools") is not None:
+                definition = upstream.lists.tool(tool, NOBODY)
+                return None if definition is None else self._catalog.naming.entries(server, [definition])[0]
+        return entry
+
+    def own_entry(self, upstream: Upstream, own: str, called: str, caller: Caller) -> ToolEntry | None:
+        """A tool as the principal's own upstream lists it; None: it has not listed it, and may have it all the same.
+
+        Raises:
+            UnknownTool: it has no such tool, or it may not be called.
+        """
+        server = upstream.config.name
+        if not self.may_have(server, own, caller):
+            raise unknown_tool(called)
+        definition = upstream.lists.tool(own, caller)
+        return None if definition is None else self._catalog.naming.entries(server, [definition])[0]
+
+    def entries(self, offered: Sequence[ToolEntry], principal: Principal) -> Sequence[ToolEntry]:
+        """These tools, which all callers see, as the principal sees them: with its own lists where it has some."""
+        own = {
+            name: self.upstream(name, principal) for name, each in self._upstreams.items() if each.per_user is not None
+        }
+        listed = {name: each.known("tools") for name, each in own.items() if each is not self._upstreams[name]}
+        if not any(each is not None for each in listed.values()):
+            return offered
+        found: list[ToolEntry] = []
+        for name in self._upstreams:
+            if (mine := listed.get(name)) is None:
+                found += [entry for entry in offered if entry.server == name]
+            else:
+                entries = self._catalog.naming.entries(name, mine.items)
+                found += [entry for entry in entries if self._catalog.is_owner(name, entry.name)]
+        return found
 
     def locate(self, uri: str, principal: Principal, caller: Caller = NOBODY) -> Located | None:
         """The server that has a resource, and its own URI for it; None: no server is known, or several are.
@@ -97,7 +147,10 @@ class Resolver:
         return [each for each in upstreams if self._catalog.naming.shows(each.config.name, uri)]
 
     def tool(self, name: str, caller: Caller, called: str | None = None) -> tuple[Upstream, str]:
-        """The server that owns a tool, and its own name there. `called`: the alias, if the caller used one.
+        """The server that owns a tool, as all callers have it, and its own name there.
+
+        Args:
+            called: the alias, if the caller used one.
 
         Raises:
             UnknownTool: it does not show what an alias stands for: to this caller the tool may not exist.
@@ -106,10 +159,9 @@ class Resolver:
         if entry is not None and caller.principal.may_call(entry.server, name):
             return self._upstreams[entry.server], entry.tool
         for server, own in self._catalog.naming.tool_owners(name):
-            if caller.principal.may_call(server, name) and self._may_have(server, own, caller):
+            if caller.principal.may_call(server, name) and self.may_have(server, own, caller):
                 return self._upstreams[server], own
-        shown = escape_text(called or name, NAME_LENGTH)
-        raise UnknownTool(f"unknown tool {shown!r}: expected a name from tools/list; list the tools again")
+        raise unknown_tool(called or name)
 
     async def learn_tool(self, name: str, caller: Caller) -> None:
         """Have a server list its tools for this caller, if nobody listed this tool and this server is the only one that
@@ -119,17 +171,21 @@ class Resolver:
             UpstreamUnavailable: the server can't list them.
         """
         owners = [(s, own) for s, own in self._catalog.naming.tool_owners(name) if caller.principal.may_call(s, name)]
-        if not any(self._upstreams[server].lists.knows_tool_aside(own, caller) for server, own in owners):
-            await self._learn(("tools",), [self._upstreams[server] for server, _ in owners], caller)
+        upstreams = [(self.upstream(server, caller.principal), own) for server, own in owners]
+        if not any(each.lists.knows_tool_aside(own, caller) for each, own in upstreams):
+            await self._learn(("tools",), [each for each, _ in upstreams], caller)
 
     async def learn_prompt(self, name: str, caller: Caller) -> None:
         """Like `learn_tool`, for a prompt. Never raises UpstreamUnavailable: a server can refuse unknown prompts."""
         owners = self._prompt_owners(name, caller.principal)
-        if not any(self._upstreams[server].lists.holds("prompts", own, caller) for server, own in owners):
-            await self._learn_if_can(("prompts",), [self._upstreams[server] for server, _ in owners], caller)
+        upstreams = [(self.upstream(server, caller.principal), own) for server, own in owners]
+        if not any(each.lists.holds("prompts", own, caller) for each, own in upstreams):
+            await self._learn_if_can(("prompts",), [each for each, _ in upstreams], caller)
 
     async def _learn(self, kinds: Sequence[Kind], upstreams: Iterable[Upstream], caller: Caller) -> None:
-        incomplete = [each for each in upstreams if each.selector.may_list_more(caller)]
+        incomplete = [
+            each for each in upstreams if each.serves(caller.principal) and each.selector.may_list_more(caller)
+        ]
         if len(incomplete) == 1:
             await incomplete[0].learn(kinds, caller)
 
@@ -137,29 +193,33 @@ class Resolver:
         with suppress(UpstreamUnavailable):
             await self._learn(kinds, upstreams, caller)
 
-    def _may_have(self, server: str, own: str, caller: Caller) -> bool:
+    def may_have(self, server: str, own: str, caller: Caller) -> bool:
         """Whether a server may have a tool that is in no merged list: it listed it for this client only, or its list is
         known to be incomplete. Any other name is refused here, so that it reaches no server.
 
         Raises:
             UnknownTool: the tool is blocked by a pin, or its definition is not valid.
         """
-        if own in self._upstreams[server].pins.blocked:
+        upstream = self.upstream(server, caller.principal)
+        if own in upstream.pins.blocked:
             raise UnknownTool(
                 f"tool {escape_text(own, NAME_LENGTH)!r} of server {server!r} is blocked: its definition is not the "
                 f"pinned one; the operator accepts it with `codec-gateway pins accept {server}`"
             )
-        if (why := self._upstreams[server].tool_headers.invalid.get(own)) is not None:
+        if (why := upstream.tool_headers.invalid.get(own)) is not None:
             raise UnknownTool(
                 f"tool {escape_text(own, NAME_LENGTH)!r} of server {server!r} is not offered, because its inputSchema "
                 f"asks for invalid headers: {escape_text(why, _REASON)}; the server's author has to correct it"
             )
-        if (why := self._upstreams[server].reader.why_left_out("tools").get(own)) is not None:
+        if (why := upstream.reader.why_left_out("tools").get(own)) is not None:
             raise UnknownTool(
                 f"tool {escape_text(own, NAME_LENGTH)!r} of server {server!r} is not offered, because its definition "
                 f"is malformed: {escape_text(why, _REASON)}; the server's author has to correct it"
             )
-        return self._upstreams[server].lists.may_have_tool(own, caller)
+        if not upstream.serves(caller.principal) and self._catalog.naming.prefix(server):
+            # Nobody has listed its tools for this caller; it has to sign in first.
+            return True
+        return upstream.lists.may_have_tool(own, caller)
 
     def server_of(self, name: str) -> str | None:
         """The server that owns a tool, or the only one that could; None: no owner is known."""
@@ -181,18 +241,24 @@ class Resolver:
     def prompt(self, name: str, caller: Caller) -> tuple[Upstream, str]:
         """The server that owns a prompt, and its own name there. Raises `RpcError`."""
         owners = self._prompt_owners(name, caller.principal)
-        having = [(s, own) for s, own in owners if self._upstreams[s].lists.holds("prompts", own, caller)] or owners
+        mine = [(self.upstream(server, caller.principal), own) for server, own in owners]
+        having = [(each, own) for each, own in mine if each.lists.holds("prompts", own, caller)] or mine
         if not having:
             shown = escape_text(name, NAME_LENGTH)
             raise rpc_error(
                 INVALID_PARAMS, f"unknown prompt {shown!r}: expected a name from prompts/list; list them again"
             )
-        server, own = having[0]
-        return self._upstreams[server], own
+        return having[0]
 
     def _prompt_owners(self, name: str, principal: Principal) -> list[tuple[str, str]]:
         return [(server, own) for server, own in self._catalog.naming.prompt_owners(name) if principal.sees(server)]
 
     def visible(self, principal: Principal) -> list[Upstream]:
-        """The servers that this client may see, in the configuration's order."""
-        return [each for each in self._upstreams.values() if principal.sees(each.config.name)]
+        """The servers that this client may see, as it uses them, in the configuration's order."""
+        return [self.upstream(name, principal) for name in self._upstreams if principal.sees(name)]
+
+
+def unknown_tool(called: str) -> UnknownTool:
+    """The error for a tool that does not exist for the caller."""
+    shown = escape_text(called, NAME_LENGTH)
+    return UnknownTool(f"unknown tool {shown!r}: expected a name from tools/list; list the tools again")

@@ -5,11 +5,12 @@ For a client without a session of its own with that server, the gateway watches 
 and no names.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.public_uris import Located
 from gateway.proxy.resolver import Resolver
 from gateway.proxy.result_uris import rename_in_result
 from gateway.proxy.upstream.session import rpc_error
@@ -22,9 +23,8 @@ Ask = Callable[[Upstream, str, dict[str, Any], Caller], Awaitable[dict[str, Any]
 class Resources:
     """Handles the methods about one resource."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream], resolver: Resolver, watch: Watch, ask: Ask) -> None:
+    def __init__(self, resolver: Resolver, watch: Watch, ask: Ask) -> None:
         """`watch`: see `Proxy.watch`. `ask` sends a request to a server."""
-        self._upstreams = upstreams
         self._resolver = resolver
         self._watch = watch
         self._ask = ask
@@ -39,7 +39,8 @@ class Resources:
         located = self._resolver.locate(uri, caller.principal, caller)
         if located is None:
             raise self._resolver.no_resource(uri, caller.principal)
-        result = await self._ask(self._upstreams[located.server], method, {**params, "uri": located.uri}, caller)
+        upstream = self._resolver.upstream(located.server, caller.principal)
+        result = await self._ask(upstream, method, {**params, "uri": located.uri}, caller)
         # The client finds the resource under the URI that it asked for, even if lists show another.
         listed = self._resolver.public_uri(located, caller.principal)
         return rename_in_result(result, lambda each: uri if each == listed else each) if listed != uri else result
@@ -50,7 +51,7 @@ class Resources:
         if isinstance(uri, str):
             await self._resolver.learn_uri(uri, caller)
         located = self._resolver.locate(uri, caller.principal, caller) if isinstance(uri, str) else None
-        if session is None or located is None or self._upstreams[located.server].selector.has_own(caller):
+        if session is None or located is None or self._has_own(located, caller):
             return await self.read(method, params, caller)
         watched = self._subscribed.setdefault(session, {})
         if uri not in watched:
@@ -75,9 +76,12 @@ class Resources:
             stop()
             return {}
         located = self._resolver.locate(uri, caller.principal, caller) if isinstance(uri, str) else None
-        if located is None or self._upstreams[located.server].selector.has_own(caller):
+        if located is None or self._has_own(located, caller):
             return await self.read(method, params, caller)
         return {}
+
+    def _has_own(self, located: Located, caller: Caller) -> bool:
+        return self._resolver.upstream(located.server, caller.principal).selector.has_own(caller)
 
     def forget(self, session: ClientSession) -> None:
         """End all watches for a client that has disconnected."""

@@ -32,6 +32,7 @@ from gateway.proxy.resources import Resources, Watch
 from gateway.proxy.result_uris import rename_in_result
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
 from gateway.proxy.round_states import is_parked, to_client, to_server
+from gateway.proxy.sign_in_questions import answered, find_own, refusal
 from gateway.proxy.upstream.listing import Kind
 from gateway.proxy.upstream.sampling import SAMPLING
 from gateway.proxy.upstream.session import rpc_error
@@ -88,7 +89,7 @@ class Router:
         self._lists = Lists(catalog)
         self.resolver = Resolver(upstreams, catalog)
         self.approvals = UserApprovals(approvals, self.resolver, catalog)
-        self.resources = Resources(upstreams, self.resolver, watch, self._ask)
+        self.resources = Resources(self.resolver, watch, self._ask)
         self._handlers: Mapping[str, Handler] = {
             "tools/call": self._call_result,
             "prompts/get": self._get_prompt,
@@ -138,6 +139,11 @@ class Router:
                 return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
         upstream, own = self.resolver.tool(name, caller, called)
         server = upstream.config.name
+        if upstream.per_user is not None and not caller.principal.alone:
+            found = await self._find_own(upstream, own, params, caller)
+            if isinstance(found, CallOutcome):
+                return found
+            upstream, params, entry = found, answered(params), self.resolver.own_entry(found, own, called, caller)
         if not upstream.up and (upstream.earlier is not None or self.approvals.needs_live(upstream, own, caller)):
             return await self._call_once_up(upstream, own, params, caller, seconds, written, approved)
         named = params if own == called else {**params, "name": own}
@@ -156,12 +162,8 @@ class Router:
             headers = headers_for(entry.annotations, _read_call(sent)[1]) if entry and entry.annotations else None
             result = await self._ask(upstream, "tools/call", sent, caller, seconds, headers, written, guarded)
             ended = ending_of(result)
-        except NotApproved as error:
-            result, ended = _failure(error.message, caller), "refused"
-        except UpstreamTimeout as error:
-            result, ended = _failure(error.message, caller), "timeout"
-        except UpstreamUnavailable as error:
-            result, ended, server = _failure(error.message, caller), "unavailable", error.server
+        except (NotApproved, UpstreamTimeout, UpstreamUnavailable) as error:
+            result, ended = _failure(error.message, caller), _ending_by(error)
         except BaseException as error:
             # If it is not the server's error, the caller has cancelled the call.
             how = "refused" if isinstance(error, RpcError) else "cancelled"
@@ -182,13 +184,32 @@ class Router:
         approved: bool,
     ) -> GuardedCall | None:
         """See `UserApprovals.guard`. A modern caller's user is asked later, in a round. `earlier`: as it was listed."""
-        catalog = self._catalog
-        guarded = self.approvals.guard(
-            name, lambda: catalog.tools.get(name, earlier), params, caller, owner, approved=approved
-        )
+        upstream, _ = owner
+        is_common = upstream is self._upstreams.get(upstream.config.name)
+
+        def listed() -> ToolEntry | None:
+            known = self._catalog.tools.get(name) if is_common else self.resolver.entry(name, caller.principal)
+            return known or earlier
+
+        guarded = self.approvals.guard(name, listed, params, caller, owner, approved=approved)
         if guarded is not None and guarded.is_open and not caller.modern:
             await self.approvals.approve(guarded, caller)
         return guarded
+
+    async def _find_own(
+        self, upstream: Upstream, own: str, params: dict[str, Any], caller: Caller
+    ) -> Upstream | CallOutcome:
+        """The caller's own upstream, which is up, of a server at which each principal signs in; or why there is none,
+        and what its user has to do."""
+        server = upstream.config.name
+        try:
+            found = await find_own(upstream, params, caller)
+            if isinstance(found, dict):
+                return CallOutcome(found, ending_of(found), server, own)
+            await found.supervisor.want()
+        except UpstreamUnavailable as error:
+            return CallOutcome(_failure(error.message, caller), "unavailable", server, own)
+        return found
 
     async def _learn(self, called: str, caller: Caller) -> tuple[str, ToolEntry | None]:
         """The public name of a tool that no list has as it was called, and the tool; None: not all clients see it.
@@ -237,7 +258,8 @@ class Router:
 
     async def _find(self, params: dict[str, Any], arguments: Mapping[str, Any], caller: Caller) -> CallOutcome:
         if params["name"] == finder.SEARCH:
-            shown = self._catalog.shown(self._catalog.tools.values(), caller.principal)
+            offered = self.resolver.entries(tuple(self._catalog.tools.values()), caller.principal)
+            shown = self._catalog.shown(offered, caller.principal)
             found = _in_era(await anyio.to_thread.run_sync(finder.search, shown, arguments), caller)
             return CallOutcome(found, ending_of(found), tool=finder.SEARCH)
         # From here on it is as if the tool had been called by its own name: the rest of the request stays the same.
@@ -264,15 +286,16 @@ class Router:
             located = self.resolver.locate(uri, caller.principal, caller)
             if located is not None:
                 params = {**params, "ref": {**ref, "uri": located.uri}}
-                return await self._ask(self._upstreams[located.server], method, params, caller)
+                upstream = self.resolver.upstream(located.server, caller.principal)
+                return await self._ask(upstream, method, params, caller)
         raise rpc_error(
             INVALID_PARAMS, "completion/complete needs params.ref to name a prompt or a resource that exists"
         )
 
     async def _set_level(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         visible = self.resolver.visible(caller.principal)
-        logging = [each for each in visible if "logging" in each.offers]
-        if not logging and not all(each.was_up for each in visible):
+        logging = [each for each in visible if "logging" in each.offers and each.serves(caller.principal)]
+        if not logging and not all(each.was_up and each.serves(caller.principal) for each in visible):
             # Logging was announced because a server that was never up may offer it; its session will be told the level.
             return {}
         if not logging:
@@ -326,6 +349,9 @@ class Router:
         guarded: GuardedCall | None = None,
     ) -> Awaitable[dict[str, Any]]:
         """Send the request, and return its answer with public URIs. `guarded`: see `_ask_rounds`."""
+        if upstream.per_user is not None and not caller.principal.alone:
+            # Its own upstream would be here if it had one: what all callers share is not for it.
+            raise refusal(upstream, caller)
         request = partial(upstream.dispatcher.request, seconds=seconds, headers=headers, written=written)
         if guarded is not None:
             request = partial(request, recheck=guarded.recheck)
@@ -404,6 +430,12 @@ def _read_call(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if arguments is not None and not isinstance(arguments, dict):
         raise rpc_error(INVALID_PARAMS, "tools/call needs params.arguments to be an object")
     return name, cast("dict[str, Any]", arguments or {})
+
+
+def _ending_by(error: NotApproved | UpstreamTimeout | UpstreamUnavailable) -> Ending:
+    if isinstance(error, NotApproved):
+        return "refused"
+    return "timeout" if isinstance(error, UpstreamTimeout) else "unavailable"
 
 
 def _failure(message: str, caller: Caller) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -28,6 +28,7 @@ from gateway.proxy.transport.oauth.documents import fetcher_for
 from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
 from tests.oauth.browser import agree
+from tests.oauth.user import User
 
 TOOLS = Path(__file__).parents[2] / ".tools" / "oauth"
 REDIRECT = "http://127.0.0.1:7777/callback"
@@ -46,6 +47,8 @@ class World:
     first: str
     second: str
     log: Path
+    port: int
+    """Where the gateway serves; its server `own` is the second one, at which each user signs in."""
 
     @property
     def environ(self) -> dict[str, str]:
@@ -58,6 +61,11 @@ class World:
     def upstream(self, **auth: str) -> UpstreamConfig:
         return UpstreamConfig("first", url=self.first, auth=SignInConfig(issuer=self.issuer, **auth))
 
+    async def key(self, name: str) -> str:
+        """A new key of the gateway."""
+        _, said = await self.gateway("keys", "add", name)
+        return next(word for word in said.split() if word.startswith("codec_"))
+
     async def gateway(self, *words: str) -> tuple[int, str]:
         process = await self.start(*words)
         out, err = await process.communicate()
@@ -67,6 +75,17 @@ class World:
         command = [sys.executable, "-m", "gateway", *words, "--config", str(self.folder / "gateway.toml")]
         pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, env=self.environ)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """The gateway, serving."""
+        process = await self.start("serve", "--port", str(self.port), "--admin-port", "0", "--engine", "none")
+        try:
+            await listening(self.port)
+            yield
+        finally:
+            process.terminate()
+            await process.communicate()
 
     async def login(self, server: str) -> tuple[int, str]:
         process = await self.start("login", server)
@@ -186,6 +205,44 @@ async def client_metadata_document_is_the_client(world: World) -> bool:
         return grant.client == Client(DOCUMENT["client_id"]) and grant.access is not None
 
 
+async def users_are_themselves_in_a_thousand_interleaved_calls(world: World) -> bool:
+    people = {"ann": await world.key("ann"), "bob": await world.key("bob")}
+    async with world.running(), AsyncExitStack() as stack:
+        users = {name: await stack.enter_async_context(User.open(world.port, key)) for name, key in people.items()}
+        before = [await user.call("own__who") for user in users.values()]
+        for name, user in users.items():
+            address = await user.begin("own")
+            end = await agree(address, user.callback, person=name)
+            others = [await other.show(end) for other in users.values() if other is not user]
+            if any(status != 400 for status in others) or await user.show(end) != 200 or await user.show(end) != 400:
+                return False
+        refreshed, room = world.refreshes, anyio.CapacityLimiter(20)
+
+        async def ask(name: str) -> bool:
+            async with room:
+                return await users[name].call("own__who") == name
+
+        answers = await asyncio.gather(*(ask(name) for _ in range(500) for name in people))
+        await anyio.sleep(LIFE + 1)
+        answers += await asyncio.gather(*(ask(name) for _ in range(5) for name in people))
+        _, said = await world.gateway("logout", "own", "--principal", "ann")
+        await anyio.sleep(2)
+        after = [await user.call("own__who") for user in users.values()]
+    asked = all(f"{user.callback.rpartition('/')[0]}?server=own" in each for each in before)
+    ended = "ended and forgotten" in said and "needs you to sign in" in after[0] and after[1] == "bob"
+    return asked and all(answers) and world.refreshes >= refreshed + 2 and ended
+
+
+async def client_of_the_sdk_opens_the_page_and_goes_on(world: World) -> bool:
+    seen = []
+    async with world.running():
+        for mode, name in (("legacy", "cleo"), ("2026-07-28", "dora")):
+            async with User.open(world.port, await world.key(name)) as user:
+                page = f"{user.callback.rpartition('/')[0]}?server=own"
+                seen.append(await user.call_by_sdk("own__who", mode, name) == ([page], name))
+    return all(seen)
+
+
 async def sign_out_ends_the_grant(world: World) -> bool:
     store = GrantStore(world.folder / "state" / "codec-gateway" / "sign-ins")
     key = GrantKey(OPERATOR, "first", world.first)
@@ -210,6 +267,8 @@ STATEMENTS: tuple[Callable[[World], Awaitable[bool]], ...] = (
     redirect_address_can_not_be_changed,
     answer_of_another_issuer_is_refused,
     client_metadata_document_is_the_client,
+    users_are_themselves_in_a_thousand_interleaved_calls,
+    client_of_the_sdk_opens_the_page_and_goes_on,
     sign_out_ends_the_grant,
 )
 DOCUMENT = {
@@ -254,7 +313,7 @@ async def listening(port: int) -> None:
 @asynccontextmanager
 async def world(folder: Path) -> AsyncGenerator[World]:
     """Start one authorization server, and two MCP servers that trust it."""
-    ports = [free_port() for _ in range(3)]
+    *ports, own = [free_port() for _ in range(4)]
     issuer, first, second = (f"http://127.0.0.1:{port}" for port in ports)
     log = folder / "authorization_server.log"
     script = shutil.copy(Path(__file__).with_name("authorization_server.mjs"), TOOLS / "node")
@@ -276,8 +335,11 @@ async def world(folder: Path) -> AsyncGenerator[World]:
             f'[upstreams.{name}]\nurl = "{url}/mcp"\nauth = {{ issuer = "{issuer}" }}\n'
             for name, url in (("first", first), ("second", second))
         )
+        callback = f"http://127.0.0.1:{own}/sign-in/callback"
+        settings += f'[upstreams.own]\nurl = "{second}/mcp"\n'
+        settings += f'auth = {{ issuer = "{issuer}", per_user = true, redirect_url = "{callback}" }}\n'
         (folder / "gateway.toml").write_text(settings)
-        yield World(folder, issuer, f"{first}/mcp", f"{second}/mcp", log)
+        yield World(folder, issuer, f"{first}/mcp", f"{second}/mcp", log, own)
     finally:
         for process in processes:
             if process.returncode is None:

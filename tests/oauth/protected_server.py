@@ -8,6 +8,7 @@ import sys
 from fastmcp import FastMCP
 from fastmcp.server.auth import RemoteAuthProvider
 from fastmcp.server.auth.providers.jwt import JWTVerifier
+from fastmcp.server.dependencies import get_access_token
 from pydantic import AnyHttpUrl
 
 port, issuer = int(sys.argv[1]), sys.argv[2]
@@ -23,6 +24,13 @@ server = FastMCP(
 def echo(text: str) -> str:
     """Return the text."""
     return text
+
+
+@server.tool
+def who() -> str:
+    """Return whose token this call came with."""
+    token = get_access_token()
+    return "nobody" if token is None else str(token.claims["sub"])
 
 
 if __name__ == "__main__":

@@ -51,9 +51,12 @@ class CallerLists:
         given: GivenUris,
         on_change: Callable[[], None],
         earlier: Callable[[], EarlierRun | None],
+        *,
+        is_common: bool,
     ) -> None:
         """`on_change` is called if a list turns out to have changed although the server did not say so. `earlier`: what
-        is known of an earlier run of the gateway, while that may be shown."""
+        is known of an earlier run of the gateway, while that may be shown. `is_common`: whether the main session's
+        lists are shown to all callers; else only one principal has them."""
         self._config = config
         self._limits = limits
         self._supervisor = supervisor
@@ -62,6 +65,7 @@ class CallerLists:
         self._given = given
         self._on_change = on_change
         self._earlier = earlier
+        self._is_common = is_common
         self._first_start_until: float | None = None
         """When lists no longer wait for the first start; None until one has waited."""
 
@@ -141,6 +145,11 @@ class CallerLists:
         aside = self._aside(caller)
         return None if aside is None else aside.find("tools", name)
 
+    def tool(self, name: str, caller: Caller) -> dict[str, Any] | None:
+        """The definition of this tool in the caller's own list, else in the main one; None: neither has it."""
+        main = self._main()
+        return self.tool_aside(name, caller) or (None if main is None else main.find("tools", name))
+
     def knows_tool_aside(self, name: str, caller: Caller) -> bool:
         """Whether this tool is in the caller's own list, and that list is not known to have changed since."""
         aside = self._aside(caller)
@@ -148,8 +157,8 @@ class CallerLists:
 
     def holds_uri_aside(self, uri: str, caller: Caller) -> bool:
         """Whether this resource, or a template that it fits, is in the caller's own list."""
-        aside = self._aside(caller)
-        return aside is not None and aside.holds_uri(uri)
+        lists = (self._aside(caller), None if self._is_common else self._main())
+        return any(each is not None and each.holds_uri(uri) for each in lists)
 
     def giver(self, params: dict[str, Any], caller: Caller) -> Member | None:
         """The borrowed session whose answer gave this principal the resource in `params`, if it is still open."""
@@ -168,10 +177,10 @@ class CallerLists:
         return isinstance(uri, str) and not main.holds_uri(uri) and self.holds_uri_aside(uri, caller)
 
     def _aside(self, caller: Caller) -> Listing | None:
-        """The caller's own lists, if they are not the main ones."""
+        """The caller's own lists, if they are not those that all callers have."""
         member = self._selector.aside(caller) or self._supervisor.last
         listing = None if member is None else self._selector.listing(member, caller)
-        return None if listing is None or listing is self._main() else listing
+        return None if self._is_common and listing is self._main() else listing
 
     def _main(self) -> Listing | None:
         return None if self._supervisor.last is None else self._supervisor.last.listing

@@ -21,6 +21,10 @@ class Users:
         self._count = 0
         self._empty = asyncio.Event()
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self._count > 0
+
     def __enter__(self) -> None:
         self._count += 1
 

@@ -42,12 +42,15 @@ class Supervisor:
         on_change: Callable[[Collection[ListKind]], None],
         is_busy: Callable[[], bool],
         on_stop_idle: Callable[[], None],
+        *,
+        is_common: bool,
     ) -> None:
         """Starts nothing before `run`.
 
         Args:
             on_change: called with the lists that the server says have changed; with none, when it came up or went down.
             on_stop_idle: called when the server is stopped because nobody needs it.
+            is_common: whether this session says if the server is up; else it is only one principal's.
         """
         self.lifecycle = Lifecycle()
         self.main: Member | None = None
@@ -65,6 +68,7 @@ class Supervisor:
         self._opener = opener
         self._on_change = on_change
         self._on_stop_idle = on_stop_idle
+        self._is_common = is_common
         self.maintenance = Maintenance(config, limits, follower, on_change, is_busy)
         self._log = get_logger("gateway.proxy").bind(server=config.name)
         self._backoff = Backoff(limits.restart_backoff, limits.restart_backoff_max)
@@ -262,7 +266,7 @@ class Supervisor:
     def _came_up(self, member: Member) -> None:
         self.main = self.last = member
         self.lifecycle = self.lifecycle.came_up()
-        self._metrics.upstream_up(self._config.name, True)
+        self._tell_up(True)
         tools = member.listing.known("tools")
         self._log.info(
             "upstream is up",
@@ -275,7 +279,7 @@ class Supervisor:
         self._wake()
 
     def _went_down(self, cause: str) -> None:
-        self._metrics.upstream_up(self._config.name, False)
+        self._tell_up(False)
         if self.lifecycle.state == "idle":
             # What it offers stays offered: a call wakes it.
             self._log.info("upstream was idle and has been stopped")
@@ -286,11 +290,17 @@ class Supervisor:
             # Not a secret: the random number only spreads restarts over time.
             pause = self._backoff.pause(self.lifecycle.failures, random.random())  # noqa: S311
             self._resumes = anyio.current_time() + pause
-            if not self._stopping.is_set():
+            # That nobody has signed in for all callers is usual where each user does: it is said once.
+            is_usual = self._config.is_per_user and self.lifecycle.failures > 1
+            if not is_usual and not self._stopping.is_set():
                 self._log.warning("upstream is down", cause=cause, failures=self.lifecycle.failures)
             self._on_change(())
         self.settled.set()
         self._wake()
+
+    def _tell_up(self, up: bool) -> None:
+        if self._is_common:
+            self._metrics.upstream_up(self._config.name, up)
 
     async def _pause(self) -> None:
         with anyio.CancelScope(deadline=self._resumes):

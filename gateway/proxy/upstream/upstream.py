@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import anyio
 
 from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.errors import UpstreamUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.shares import ShareRule
@@ -35,8 +36,11 @@ from gateway.proxy.upstream.tool_headers import ToolHeaders
 class Listener(Protocol):
     """Receives reports of changes."""
 
-    def upstream_changed(self, server: str, kind: ListKind | None, session: ClientSession | None) -> None:
-        """A list has changed (`kind` None: the server came or went). `session`: only for this client; None: for all."""
+    def upstream_changed(
+        self, server: str, kind: ListKind | None, session: ClientSession | None, owner: str | None = None
+    ) -> None:
+        """A list has changed (`kind` None: the server came or went). `session`: only for this client; None: for all.
+        `owner`: only for principals with this `owner`; None: for all."""
         ...
 
     def resource_updated(self, server: str, uri: str) -> None:
@@ -48,8 +52,36 @@ class Listener(Protocol):
         ...
 
 
+class OwnUpstreams(Protocol):
+    """The upstreams of the principals that have signed in for themselves (`proxy/per_user.py`)."""
+
+    def of(self, principal: Principal) -> "Upstream | None":
+        """The principal's own upstream; None: it has none."""
+        ...
+
+    def open(self, owner: str) -> "Upstream | None":
+        """The same by the principal's `owner`."""
+        ...
+
+    def why_none(self, principal: Principal) -> UpstreamUnavailable:
+        """Why it has none."""
+        ...
+
+    def all(self) -> "Sequence[Upstream]":
+        """Those that are open."""
+        ...
+
+    def stop(self) -> None:
+        """Begin to end all of them, and open none again."""
+        ...
+
+    async def sweep(self) -> None:
+        """Keep ending those that nobody needs any more, until cancelled."""
+        ...
+
+
 class Upstream:
-    """One server."""
+    """One server, or what one principal has there."""
 
     def __init__(
         self,
@@ -61,16 +93,20 @@ class Upstream:
         share_rule: ShareRule,
         sampler: Sampler | None,
         list_cache: ListCache | None,
+        common: "Upstream | None" = None,
     ) -> None:
         """Starts nothing before `run`.
 
         Args:
+            common: the upstream of the same server that is everybody's, where this one is a single principal's.
             share_rule: how much of the server's bounds one principal may use.
             sampler: generates for the server, if the operator lets it sample.
             list_cache: what servers listed in earlier runs of the gateway; None: it is neither read nor written.
         """
         self.config = config
-        gate = Gate(config.concurrency, config.queue)
+        self.per_user: OwnUpstreams | None = None
+        """The principals' own upstreams; None: they share this one."""
+        self._gate = gate = Gate(config.concurrency, config.queue) if common is None else common._gate
         self._limits = limits
         self._metrics = metrics
         self._listener = listener
@@ -98,6 +134,7 @@ class Upstream:
             on_change=self._changed,
             is_busy=lambda: gate.inside > 0,
             on_stop_idle=self._stopped_idle,
+            is_common=common is None,
         )
         self.used = Users()
         """Entered by everybody who still needs the server, even between two requests."""
@@ -109,9 +146,18 @@ class Upstream:
             *(config, limits, self.supervisor, self.selector, self.dispatcher, self.given),
             on_change=lambda: self._changed(()),
             earlier=lambda: self.earlier,
+            is_common=common is None,
         )
         self._list_file = None if list_cache is None else list_cache.file_of(config)
         self._earlier = None if self._list_file is None else self._list_file.read(self.reader, self._screen)
+
+    def separate(self, own: OwnUpstreams) -> None:
+        """Have each principal use an upstream of its own. Call it before `run`."""
+        self.per_user = own
+
+    def serves(self, principal: Principal) -> bool:
+        """Whether requests on the principal's behalf may be sent here; if not, it needs an upstream of its own."""
+        return self.per_user is None or principal.alone
 
     @property
     def up(self) -> bool:
@@ -158,21 +204,36 @@ class Upstream:
         """Keep the server started until `stop`."""
         async with anyio.create_task_group() as tasks:
             self.selector.begin(tasks)
+            if self.per_user is not None:
+                tasks.start_soon(self.per_user.sweep)
             await self.supervisor.run()
             self.selector.close()
             tasks.cancel_scope.cancel()
 
     def stop(self) -> None:
-        """Ask `run` to end all of the server's sessions and return."""
+        """Ask `run` to end all of the server's sessions and return; so with those of its users."""
+        if self.per_user is not None:
+            self.per_user.stop()
         self.supervisor.stop()
         self.selector.close()
 
+    async def ended(self) -> None:
+        """Wait until nothing of the server is left."""
+        for each in (*self._own(), self):
+            await each.supervisor.ended.wait()
+
+    def _own(self) -> "Sequence[Upstream]":
+        return () if self.per_user is None else self.per_user.all()
+
     async def unused(self) -> None:
         """Wait until nobody uses the server, before it is stopped. The caller must keep new users away."""
-        await self.used.over()
+        for each in (*self._own(), self):
+            await each.used.over()
 
     def list_again(self) -> None:
         """List its tools again, because what may be shown of them has changed."""
+        for each in self._own():
+            each.list_again()
         self.supervisor.list_again()
         for member in self.selector.members():
             member.forget("tools")
@@ -227,7 +288,12 @@ class Upstream:
 
     def sessions(self) -> int:
         """How many sessions are open."""
-        return len(self.selector)
+        return len(self.selector) + sum(each.sessions() for each in self._own())
+
+    def release(self, session: ClientSession) -> None:
+        """End the sessions of a client that has disconnected."""
+        for each in (*self._own(), self):
+            each.selector.release(session)
 
     def _stopped_idle(self) -> None:
         # The other sessions are as idle as the main one: nothing is stopped while a call runs.

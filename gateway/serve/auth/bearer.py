@@ -88,7 +88,7 @@ class BearerAuth:
 
     async def _check(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            identity = await self._identify(scope)
+            identity = await self._whose(_credential_of(scope), _address_of(scope))
         except MustWait as error:
             await self._limited(Refused("signatures", error.wait))(scope, receive, send)
             return
@@ -105,8 +105,18 @@ class BearerAuth:
         else:
             await self._admit(identity, scope, receive, send)
 
-    async def _identify(self, scope: Scope) -> Identity | Refused:
-        given = _credential_of(scope)
+    async def identify(self, credential: str, address: str) -> Identity | Refused | None:
+        """Whose credential it is that came from this address by another way than a header; None: nobody needs one here.
+        `Refused`: too many bad ones came from there.
+
+        Raises:
+            CredentialRefused: it is not good.
+        """
+        if not self._credentials.follow():
+            return None
+        return await self._whose(credential.encode("utf-8", "replace"), address)
+
+    async def _whose(self, given: bytes, address: str) -> Identity | Refused:
         digest = sha256(given).digest()
         known = self._credentials.recognise(digest)
         if known is not None:
@@ -114,7 +124,6 @@ class BearerAuth:
         # A signature can't be found by trying, so bad ones don't count: they lock out nobody who shares the address.
         if (signed := await self._credentials.verify(given.decode("latin-1"), digest)) is not None:
             return signed
-        address = _address_of(scope)
         if (refused := await self._limits.refused(address)) is not None:
             return refused
         try:

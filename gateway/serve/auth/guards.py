@@ -3,6 +3,8 @@
 Turns the endpoints' application into one that is safe to expose.
 """
 
+from collections.abc import Callable
+
 from starlette.types import ASGIApp
 
 from gateway.config.model import GatewayConfig
@@ -11,6 +13,7 @@ from gateway.serve.auth.bearer import BearerAuth
 from gateway.serve.auth.credentials import AccessTokens, Credentials
 from gateway.serve.auth.key_file import KeyRing
 from gateway.serve.auth.resource import ProtectedResource
+from gateway.serve.auth.sign_in_pages import Identify
 from gateway.serve.auth.token import HostGuard, own_hosts
 from gateway.serve.http.cors import Cors
 from gateway.serve.http.home import Home
@@ -18,12 +21,17 @@ from gateway.shared import Shared
 
 
 def guard_endpoints(
-    app: ASGIApp, config: GatewayConfig, metrics: AccessMetrics, shared: Shared | None = None
+    app: ASGIApp,
+    config: GatewayConfig,
+    metrics: AccessMetrics,
+    shared: Shared | None = None,
+    sign_in_pages: Callable[[ASGIApp, Identify], ASGIApp] | None = None,
 ) -> ASGIApp:
     """Wrap the application in the host check, that in the credential check, both in what lets named web pages read the
     answers, and all in the pages at `/` and `/docs`.
 
-    `shared`: counts callers' requests for all replicas; None: each replica counts for itself.
+    `shared`: counts callers' requests for all replicas; None: each replica counts for itself. `sign_in_pages`: wraps an
+    application in the pages at which users sign in to servers; None: there are none.
 
     Raises:
         ConfigError: the key file can't be used.
@@ -32,7 +40,8 @@ def guard_endpoints(
     credentials = Credentials(serve.token, KeyRing(serve.keys) if serve.keys else None, _access_tokens(config))
     resource = None if serve.oauth is None else ProtectedResource(serve.oauth)
     checked = HostGuard(app, own_hosts(serve), serve.cors_origins)
-    guarded: ASGIApp = BearerAuth(checked, credentials, metrics, resource=resource, shared=shared)
+    auth = BearerAuth(checked, credentials, metrics, resource=resource, shared=shared)
+    guarded = auth if sign_in_pages is None else sign_in_pages(auth, auth.identify)
     return Home(Cors(guarded, serve.cors_origins) if serve.cors_origins else guarded, serve)
 
 

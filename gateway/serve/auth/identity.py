@@ -24,6 +24,13 @@ refusal of one more."""
 OPERATOR_NAME: Final = "operator"
 RESERVED_NAMES: Final = frozenset({OPERATOR_NAME, "anonymous"})
 """Names of principals that no key may have: the audit log could not tell them apart."""
+SUBJECT_PREFIX: Final = "oauth:"
+"""Prefix of a subject's name in the audit log and in limits. No API key may have a name that starts with it."""
+
+
+def owner_of_subject(issuer: str, subject: str) -> str:
+    """Whose sign-ins at servers are used (`Principal.owner`): a subject of another issuer is somebody else."""
+    return f"{SUBJECT_PREFIX}{issuer} {subject}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,11 @@ class KeyRecord:
     rate: int = 0
     concurrency: int = 0
 
+    @property
+    def owner(self) -> str:
+        """Whose sign-ins at servers are used: those of this very key, not of a later one with its name."""
+        return f"key:{self.digest.hex()}"
+
     def expired(self, now: datetime) -> bool:
         """Whether it has expired at this time."""
         return self.expires is not None and now >= self.expires
@@ -56,7 +61,8 @@ class KeyRecord:
     def identity(self) -> Identity:
         """Who calls with this key."""
         servers = None if self.servers is None else frozenset(self.servers)
-        return Identity(Principal(self.name, servers, self.tools), Allowance(self.rate, self.concurrency))
+        principal = Principal(self.name, servers, self.tools, owner=self.owner)
+        return Identity(principal, Allowance(self.rate, self.concurrency))
 
 
 class _KeySection(Section):

@@ -15,12 +15,18 @@ import jwt
 
 from gateway.config.access import OAuthConfig
 from gateway.proxy.caller import Principal
-from gateway.serve.auth.identity import Allowance, CredentialRefused, Identity, MustWait, ScopeMissing
+from gateway.serve.auth.identity import (
+    SUBJECT_PREFIX,
+    Allowance,
+    CredentialRefused,
+    Identity,
+    MustWait,
+    ScopeMissing,
+    owner_of_subject,
+)
 from gateway.serve.auth.jwks import IssuerKeys
 from gateway.serve.auth.rate_limiter import SignatureChecks
 
-NAME_PREFIX: Final = "oauth:"
-"""Prefix of a subject's name in the audit log and in limits. No API key may have a name that starts with it."""
 LONGEST_TOKEN: Final = 16 * 1024
 _LONGEST_SUBJECT: Final = 256
 _REMEMBERED: Final = 16_384
@@ -124,7 +130,8 @@ class TokenVerifier:
         if not servers:
             raise ScopeMissing(f"the token has no scope {prefix}:server:NAME")
         view = None if "*" in servers else frozenset(servers)
-        return Principal(NAME_PREFIX + subject, view, tools or None)
+        owner = owner_of_subject(self._config.issuer, subject)
+        return Principal(SUBJECT_PREFIX + subject, view, tools or None, owner=owner)
 
     def _remember(self, digest: bytes, good: _Good) -> None:
         if len(self._good) >= _REMEMBERED:

@@ -87,6 +87,7 @@ class Servers:
             "cost": self._sources.costs.sums.get(name, 0),
             "picture": picture_of(self._sources.metrics.call_times(name)),
             "calls": self._sources.proxy.last_calls.of(name)[:_CALLS],
+            "user_page": self._user_page(name),
         }
 
         async def make() -> Response:
@@ -95,6 +96,11 @@ class Servers:
 
         # The rows of tools are not part of the tag: what changes in them changes `cost` or `calls` as well.
         return await unless_shown(visit, (told,), make)
+
+    def _user_page(self, name: str) -> str:
+        """Where each user signs in to the server for themselves; empty: they do not."""
+        config = next((each for each in self._sources.proxy.config.upstreams if each.name == name), None)
+        return config.auth.user_page(name) if config is not None and config.auth and config.auth.per_user else ""
 
     def _row(self, entry: ToolEntry) -> ToolRow:
         cost = self._sources.costs.of(entry)

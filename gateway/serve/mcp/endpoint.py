@@ -261,5 +261,7 @@ class McpEndpoint:
 def _announce(change: Change, sessions: Iterable[Session]) -> None:
     """Tell clients of the handshake era that a list that they see has changed."""
     for session in sessions:
-        if change.session in (None, session) and session.principal.sees(change.server):
+        principal = session.principal
+        is_meant = change.session in (None, session) and change.owner in (None, principal.owner)
+        if is_meant and principal.sees(change.server):
             session.notified(f"notifications/{change.kind}/list_changed", {})

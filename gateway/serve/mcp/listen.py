@@ -56,7 +56,10 @@ class _Subscription:
 
     def changed(self, change: Change) -> None:
         """Report that a server's list changed, unless it changed for a single session only."""
-        if change.session is None and change.kind in self.kinds and self.call.principal.sees(change.server):
+        principal = self.call.principal
+        if change.session is not None or change.owner not in (None, principal.owner):
+            return
+        if change.kind in self.kinds and principal.sees(change.server):
             method = f"notifications/{change.kind}/list_changed"
             self.call.stream.tell(method, {"_meta": self.tagged()}, (method, self.request_id))
 

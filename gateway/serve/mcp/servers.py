@@ -29,6 +29,11 @@ class Change(Protocol):
         """The only client for which the list changed; None: it changed for all."""
         ...
 
+    @property
+    def owner(self) -> str | None:
+        """The `owner` of the only principal for whom the list changed; None: it changed for all."""
+        ...
+
 
 class Servers(Protocol):
     """Many MCP servers as one."""

@@ -5,12 +5,17 @@ import os
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import httpx2
 import pytest
 
 from gateway.cli.exit_codes import CONFIG, OK, UNREACHABLE
+from gateway.proxy.transport.oauth.client import Client
+from gateway.proxy.transport.oauth.grant import Grant
+from gateway.proxy.transport.oauth.grant_store import GrantKey, GrantStore
+from gateway.serve.auth.key_file import KeyFile
 from tests.gateway.proxy.transport.over_http.standin_authorization import StandInAuthorization, standin_authorization
 
 pytestmark = pytest.mark.anyio
@@ -131,3 +136,40 @@ async def test_call_to_a_server_that_wants_a_sign_in_says_what_to_type(terminal,
     code, said = await terminal.run("doctor")
 
     assert "run `codec-gateway login web`" in said.replace(".venv/bin/", "")
+
+
+async def test_sign_in_of_one_principal_is_ended_and_of_no_other(terminal, standin, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with terminal.config.open("a") as file:
+        file.write('[serve]\noauth = { issuer = "https://login.example", resource = "https://gateway.example/mcp" }\n')
+    assert (await terminal.run("keys", "add", "ann"))[0] == OK
+    store, owners = GrantStore(), {"oauth:ann": "oauth:https://login.example ann"}
+    owners["ann"] = KeyFile(tmp_path / "keys.toml").read()["ann"].owner
+    grants = {name: GrantKey(owner, "web", standin.url) for name, owner in owners.items()}
+    for name, where in grants.items():
+        endpoints = (f"{standin.origin}/token", f"{standin.origin}/revoke")
+        store.write(
+            where, Grant(standin.origin, *endpoints, Client("c"), "", None, f"access-{name}", f"refresh-{name}")
+        )
+        standin.refresh_tokens[f"refresh-{name}"] = {}
+
+    assert await terminal.run("logout", "web") == (OK, "nobody has signed in to web\n")
+    assert (await terminal.run("logout", "web", "--principal", "bob"))[0] == CONFIG
+    for name, left in (("ann", {"refresh-oauth:ann"}), ("oauth:ann", set())):
+        assert await terminal.run("logout", "web", "--principal", name) == (
+            OK,
+            "the sign-in to web is ended and forgotten\n",
+        )
+        assert set(standin.refresh_tokens) == left
+        assert await terminal.run("logout", "web", "--principal", name) == (OK, f"{name} has not signed in to web\n")
+
+
+async def test_operator_signs_in_on_loopback_where_each_user_has_a_sign_in_of_their_own(terminal):
+    with terminal.config.open("a") as file:
+        file.write('[upstreams.web.auth]\nper_user = true\nredirect_url = "https://gw.example/sign-in/callback"\n')
+    process = await terminal.start("login", "web")
+    address = await address_of(process)
+    process.kill()
+    await process.wait()
+
+    assert parse_qs(urlsplit(address).query)["redirect_uri"][0].startswith("http://127.0.0.1:")

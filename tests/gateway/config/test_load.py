@@ -178,6 +178,19 @@ def test_authorization_server_that_is_no_url_is_refused_by_its_key(tmp_path: Pat
         load_config(path, environ={}, cwd=Path("/"))
 
 
+def test_sign_in_of_each_user_has_a_page_and_no_credentials_beside_it(tmp_path: Path) -> None:
+    settings = '[upstreams.far]\nurl = "https://far.example/mcp"\n{}[upstreams.far.auth]\nper_user = true\n{}\n'
+    redirect = 'redirect_url = "https://gw.example/tools/sign-in/callback"'
+    (far,) = load_config(own(tmp_path, settings.format("", redirect)), environ={}, cwd=Path("/")).upstreams
+    assert far.is_per_user
+    assert far.auth is not None
+    assert far.auth.user_page("a&b") == "https://gw.example/tools/sign-in?server=a%26b"
+
+    path = own(tmp_path, settings.format('headers = { Authorization = "Bearer x" }\n', redirect))
+    with pytest.raises(ConfigError, match="which every caller would use"):
+        load_config(path, environ={}, cwd=Path("/"))
+
+
 @pytest.mark.parametrize(
     ("auth", "words"),
     [
@@ -187,6 +200,10 @@ def test_authorization_server_that_is_no_url_is_refused_by_its_key(tmp_path: Pat
         ('client_metadata_url = "http://me.example/c"', r"auth\.client_metadata_url.*https://HOST/PATH"),
         ('client_id = "me"', r"'auth\.client_id' without 'auth\.issuer'"),
         ('client_secret = "x"', r"'auth\.client_secret' without 'auth\.client_id'"),
+        ("per_user = true", r"'auth\.per_user', which needs 'auth\.redirect_url'.*/sign-in/callback"),
+        ('per_user = true, redirect_url = "https://gw.example/callback"', r"needs 'auth\.redirect_url'"),
+        ('per_user = true, redirect_url = "https://gw.example/sign-in/callback?x"', r"needs 'auth\.redirect_url'"),
+        ('per_user = true, redirect_url = "http://gw.example/sign-in/callback"', r"auth\.redirect_url.*expected https"),
     ],
 )
 def test_sign_in_that_could_go_wrong_is_refused_by_its_key(tmp_path: Path, auth: str, words: str) -> None:

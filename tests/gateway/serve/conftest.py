@@ -40,6 +40,7 @@ class Change:
     kind: str
     server: str = "one"
     session: ClientSession | None = None
+    owner: str | None = None
 
 
 @dataclass
@@ -138,9 +139,9 @@ class Servers:
     def server_of(self, tool: str, view: str | None = None) -> str | None:
         return "one" if tool in self.tools else None
 
-    def change(self, kind: str, server: str = "one") -> None:
+    def change(self, kind: str, server: str = "one", owner: str | None = None) -> None:
         for callback in list(self.callbacks):
-            callback(Change(kind, server))
+            callback(Change(kind, server, owner=owner))
 
     def tool(self, function: Callable[[dict[str, Any], Caller], Awaitable[dict[str, Any] | CallOutcome]]) -> None:
         """Offer a tool under the function's name."""

@@ -24,7 +24,7 @@ _VERIFIER: Final = 64
 _CODE_BOUND: Final = 4096
 _OFFLINE: Final = "offline_access"
 """The scope for which OpenID providers issue refresh tokens, if the person is asked for consent."""
-_NOT_OURS: Final = "this address belongs to no sign-in that is under way here"
+NOT_OURS: Final = "this address belongs to no sign-in that is under way here"
 
 
 class NotOurs(NoAnswer):
@@ -83,10 +83,10 @@ class CodeFlow:
             query = urlsplit(address).query or address
             pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=64)
         except ValueError:
-            raise NotOurs(_NOT_OURS) from None
+            raise NotOurs(NOT_OURS) from None
         given = dict(pairs)
         if not compare_digest(given.get("state", "").encode(), self.state.encode()):
-            raise NotOurs(_NOT_OURS)
+            raise NotOurs(NOT_OURS)
         if len(given) != len(pairs):
             raise NoAnswer("the address repeats a field: expected the one at which your browser ended")
         self._check_issuer(given.get("iss"))

@@ -32,6 +32,8 @@ class Grant:
     """Seconds since 1970; None: it is not known."""
     missing: str | None = None
     """Scopes that the MCP server asked for since, to be asked for at the next sign-in."""
+    sign_in: str = ""
+    """Which sign-in it came from: differs after the next one, which another person may have made."""
 
     def renewed(self, tokens: Tokens, now: float) -> "Grant":
         """The grant with newly issued tokens. An authorization server need not issue another refresh token."""

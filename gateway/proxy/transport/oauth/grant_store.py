@@ -31,6 +31,8 @@ _TOO_OPEN: Final = 0o077
 _PAUSE: Final = 0.05
 OPERATOR: Final = ""
 """The owner of a sign-in that is used for every caller."""
+REGISTRATION: Final = "registration"
+"""The owner of the client that the gateway registered for the sign-ins of all users at a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +60,13 @@ class GrantStore:
     def read(self, key: GrantKey) -> Grant | None:
         """The sign-in; None: there is none that can be read. Raises `ConfigError`: others can read the key file."""
         with suppress(FileNotFoundError):
-            path, keys = self._path(key), self._opened()
-            plain = keys.opened(_PURPOSE, key.owner, path.name.encode(), path.read_bytes())
+            plain = self.open_file(_PURPOSE, key.owner, self._path(key))
             return None if plain is None else read_grant(plain)
         return None
 
     def write(self, key: GrantKey, grant: Grant) -> None:
         """Keep a sign-in. Raises `ConfigError` if it can't be written."""
-        path, keys = self._path(key), self._opened()
-        replace_private(path, keys.seal(_PURPOSE, key.owner, path.name.encode(), grant.to_bytes()))
+        self.seal_file(_PURPOSE, key.owner, self._path(key), grant.to_bytes())
 
     def delete(self, key: GrantKey) -> None:
         """Forget a sign-in."""
@@ -95,9 +95,21 @@ class GrantStore:
         finally:
             os.close(descriptor)
 
+    def digest(self, purpose: str, *parts: str) -> str:
+        """A name, for a file in the folder, that reveals nothing of its parts."""
+        (name, *_) = self._opened().names(purpose, *parts)
+        return name.decode().replace(":", "-")
+
+    def seal_file(self, purpose: str, owner: str, path: Path, plain: bytes) -> None:
+        """Write a file that opens only for this purpose and owner, and by its name. Raises `ConfigError`."""
+        replace_private(path, self._opened().seal(purpose, owner, path.name.encode(), plain))
+
+    def open_file(self, purpose: str, owner: str, path: Path) -> bytes | None:
+        """What `seal_file` wrote; None: it was something else. Raises `ConfigError`, `FileNotFoundError`."""
+        return self._opened().opened(purpose, owner, path.name.encode(), path.read_bytes())
+
     def _path(self, key: GrantKey) -> Path:
-        (name, *_) = self._opened().names(_PURPOSE, key.owner, key.server, key.url)
-        return self.folder / name.decode().replace(":", "-")
+        return self.folder / self.digest(_PURPOSE, key.owner, key.server, key.url)
 
     def _has_key(self) -> bool:
         return (self.folder / "key").exists()

@@ -5,6 +5,7 @@ if need be; `finish_sign_in` exchanges the code of the redirect for tokens. `cod
 only this module sends. It keeps nothing, and listens to no redirect.
 """
 
+import secrets
 from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -81,7 +82,8 @@ async def finish_sign_in(flow: CodeFlow, fetcher: DocumentFetcher, code: str) ->
     status, document = await _in_time(asking, FETCH_TIME)
     server = flow.server
     grant = Grant(
-        server.issuer, server.token_endpoint, server.revocation_endpoint, flow.client, flow.resource, flow.scope
+        *(server.issuer, server.token_endpoint, server.revocation_endpoint, flow.client, flow.resource, flow.scope),
+        sign_in=secrets.token_urlsafe(16),
     )
     return grant.renewed(read_tokens(status, document), datetime.now(UTC).timestamp())
 

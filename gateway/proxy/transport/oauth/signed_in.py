@@ -25,7 +25,7 @@ from gateway.proxy.transport.http.headers import challenge_parameters
 from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.transport.oauth.documents import FETCH_TIME, DocumentFetcher
 from gateway.proxy.transport.oauth.grant import Grant
-from gateway.proxy.transport.oauth.grant_store import GrantKey, GrantStore
+from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.tokens import MARGIN, Refused, read_tokens
 
 _LOOK: Final = 1.0
@@ -47,11 +47,14 @@ class SignedIn:
         store: GrantStore,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = lambda: datetime.now(UTC).timestamp(),
+        *,
+        only: str | None = None,
     ) -> None:
         """Reads nothing before the first request.
 
         Args:
             owner: whose sign-in it is; `OPERATOR`: that of everybody.
+            only: which of the owner's sign-ins (`current`) is used; once there is another, there is none. None: each.
             clock: returns seconds since 1970.
         """
         self._config = config
@@ -60,6 +63,7 @@ class SignedIn:
         self._store = store
         self._log = log
         self._clock = clock
+        self._only = only
         self._grant: Grant | None = None
         self._due: float | None = None
         """When its tokens are to be renewed, by `clock`; None: not before the server refuses them."""
@@ -80,6 +84,11 @@ class SignedIn:
             await self._renew(grant)
             grant = self._grant
         return _NOTHING if grant is None else {"authorization": f"Bearer {grant.access}"}
+
+    def current(self) -> str | None:
+        """Which sign-in there is now; None: none, or one that has ended. Raises `NoAnswer`: it can't be read."""
+        grant = self._grant if monotonic() - self._looked < _LOOK else self._look()
+        return None if grant is None or grant.access is None else grant.sign_in
 
     async def refused(self, status: int, www_authenticate: str, sent: Mapping[str, str]) -> bool:
         """See `Authorizer.refused`."""
@@ -106,6 +115,8 @@ class SignedIn:
 
     @property
     def _way_out(self) -> str:
+        if self._key.owner != OPERATOR and self._config.auth is not None:
+            return f"open {self._config.auth.user_page(self._config.name)}"
         return f"run `codec-gateway login {self._config.name}`"
 
     def _look(self) -> Grant | None:
@@ -127,6 +138,8 @@ class SignedIn:
         issuer = None if self._config.auth is None else self._config.auth.issuer
         if grant is not None and issuer is not None and issuer.rstrip("/") != grant.issuer.rstrip("/"):
             # The tokens are another authorization server's than the configured one.
+            return None
+        if grant is not None and self._only not in (None, grant.sign_in):
             return None
         return grant
 
@@ -197,7 +210,7 @@ class SignedIn:
         self._log.info("sign-in to upstream renewed", issuer=escape_text(stored.issuer, 200))
 
     def _newest(self) -> Grant | None:
-        return self._grant if self._unkept else self._store.read(self._key)
+        return self._grant if self._unkept else self._read()
 
     def _write(self, grant: Grant) -> None:
         try:

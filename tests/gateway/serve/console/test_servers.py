@@ -11,7 +11,7 @@ import pytest
 
 from gateway.config.access import AuditConfig
 from gateway.config.console import ConsoleConfig
-from gateway.config.model import ServeConfig, TokensConfig, UpstreamConfig
+from gateway.config.model import ServeConfig, SignInConfig, TokensConfig, UpstreamConfig
 
 pytestmark = pytest.mark.anyio
 SECRET = "t0ken-t0ken-t0ken"
@@ -256,3 +256,14 @@ async def test_calls_by_hand_are_bounded(place, page_of, monkeypatch) -> None:
         calls.cancel_scope.cancel()
 
     assert "wait until one has finished" in page_of(fifth.text).one("p", role="alert").text
+
+
+async def test_page_of_a_server_at_which_users_sign_in_shows_where(run_console, settings_of, map_path):
+    auth = SignInConfig(per_user=True, redirect_url="https://gw.example/sign-in/callback")
+    docs = UpstreamConfig("docs", url="http://127.0.0.1:9/mcp", auth=auth)
+    config = settings_of(docs, tokens=TokensConfig(map=str(map_path)), console=ConsoleConfig(token="x" * 40))
+    async with run_console(config) as site:
+        await site.browser.sign_in()
+        page = await site.browser.page(address("docs", "/console/server"))
+
+    assert "https://gw.example/sign-in?server=docs" in [each.attributes.get("href") for each in page.all("a")]

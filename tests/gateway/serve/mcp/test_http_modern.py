@@ -303,6 +303,19 @@ async def test_listener_hears_what_it_asked_for_and_nothing_else(servers, site_o
     assert (updated["method"], updated["params"]) == ("notifications/resources/updated", {"uri": "x:1", "_meta": meta})
 
 
+async def test_listener_is_told_of_its_own_lists_and_nobody_elses(servers, site_of):
+    async with site_of(servers) as site:
+        site.principal = Principal("ann", owner="key:a")
+        wanted = {"notifications": {"toolsListChanged": True, "promptsListChanged": True}}
+        async with site.modern_stream("subscriptions/listen", wanted) as stream:
+            await stream.event()
+            servers.change("tools", owner="key:b")
+            servers.change("prompts", owner="key:a")
+            changed = await stream.event()
+
+    assert changed["method"] == "notifications/prompts/list_changed"
+
+
 async def test_what_is_not_offered_is_not_acknowledged(servers, site_of):
     servers.offered = {"tools": {}, "resources": {"listChanged": True}}
     async with site_of(servers) as site, site.modern_stream("subscriptions/listen", LISTEN) as stream:

@@ -735,6 +735,18 @@ async def test_change_of_a_server_that_a_client_may_not_see_is_not_told(servers,
     assert event["method"] == "notifications/prompts/list_changed"
 
 
+async def test_change_of_somebody_elses_list_is_not_told(servers, site_of):
+    async with site_of(servers) as site:
+        site.principal = Principal("ann", owner="key:a")
+        session = await site.session()
+        servers.change("tools", owner="key:b")
+        servers.change("prompts", owner="key:a")
+        async with session.listen() as stream:
+            event = await stream.event()
+
+    assert event["method"] == "notifications/prompts/list_changed"
+
+
 async def test_second_get_stream_takes_over_from_the_first(servers, site_of):
     async with site_of(servers) as site:
         session = await site.session()

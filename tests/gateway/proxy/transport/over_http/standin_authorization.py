@@ -31,6 +31,10 @@ class StandInAuthorization:
         self.spent: set[str] = set()
         self.valid: dict[str, str] = {}
         """Access tokens and their scopes."""
+        self.person = ""
+        """Who agrees from now on."""
+        self.whose: dict[str, str] = {}
+        """Access tokens and who agreed to them."""
         self.needed = ""
         """The scope that the MCP server wants."""
         self.life: float | None = 3600
@@ -58,7 +62,7 @@ class StandInAuthorization:
         assert address.startswith(f"{self.origin}/authorize?")
         asked = {key: values[0] for key, values in parse_qs(urlsplit(address).query).items()}
         code = secrets.token_urlsafe(8)
-        self.codes[code] = asked
+        self.codes[code] = {**asked, "person": self.person}
         fields = {"code": code, "state": asked["state"], "iss": self.origin} | changes
         given = {key: value for key, value in fields.items() if value is not None}
         return f"{asked['redirect_uri']}?{urlencode(given)}"
@@ -129,6 +133,7 @@ class StandInAuthorization:
         access, refresh = f"access-{secrets.token_urlsafe(8)}", f"refresh-{secrets.token_urlsafe(8)}"
         scope = asked.get("scope", "")
         self.valid[access] = scope
+        self.whose[access] = asked.get("person", "")
         self.refresh_tokens[refresh] = asked
         document = {"access_token": access, "token_type": "Bearer", "refresh_token": refresh, "scope": scope}
         return 200, document | ({} if self.life is None else {"expires_in": self.life})
