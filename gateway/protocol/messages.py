@@ -97,7 +97,7 @@ def read_message(value: object) -> Message | Malformed:
     if not isinstance(value, dict):
         what = "a batch; send one message at a time" if isinstance(value, list) else "not a JSON object"
         return Malformed(INVALID_REQUEST, f"the message is {what}")
-    fields = cast("dict[str, Any]", value)
+    fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
     message_id: object = fields.get("id")
     known = message_id if isinstance(message_id, int | str) and not isinstance(message_id, bool) else None
     if fields.get("jsonrpc") != "2.0":
@@ -144,7 +144,7 @@ def _read_call(fields: dict[str, Any], known: RequestId | None) -> Request | Not
         params = {}
     if not isinstance(params, dict):
         return Malformed(INVALID_REQUEST, "the params must be an object", known)
-    named = cast("dict[str, Any]", params)
+    named: dict[str, Any] = params  # pyright: ignore[reportUnknownVariableType]
     if "id" not in fields:
         return Notification(method, named)
     if known is None:

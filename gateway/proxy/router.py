@@ -424,12 +424,13 @@ class Router:
 
 def _read_call(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The tool's name and the arguments of `tools/call`."""
-    name, arguments = params.get("name"), params.get("arguments")
+    name = params.get("name")
     if not isinstance(name, str):
         raise rpc_error(INVALID_PARAMS, "tools/call needs the tool's name, as a string, in params.name")
-    if arguments is not None and not isinstance(arguments, dict):
+    arguments: dict[str, Any] | None = params.get("arguments")
+    if arguments is not None and not isinstance(arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise rpc_error(INVALID_PARAMS, "tools/call needs params.arguments to be an object")
-    return name, cast("dict[str, Any]", arguments or {})
+    return name, arguments or {}
 
 
 def _ending_by(error: NotApproved | UpstreamTimeout | UpstreamUnavailable) -> Ending:

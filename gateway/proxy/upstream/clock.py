@@ -5,7 +5,7 @@ Like `asyncio.timeout`, at a fraction of the cost (`gateway.deadlines`). It can 
 
 import asyncio
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 from gateway.deadlines import Deadline, Deadlines
 
@@ -42,7 +42,7 @@ class Clock(Deadline):
 
     def __enter__(self) -> Self:
         """Start the time."""
-        self._task = cast("asyncio.Task[object]", asyncio.current_task(self._deadlines.loop))
+        self._task: asyncio.Task[object] = asyncio.current_task(self._deadlines.loop)  # pyright: ignore[reportAttributeAccessIssue]
         self._cancelling = self._task.cancelling()
         self._deadlines.set(self, self._left)
         return self

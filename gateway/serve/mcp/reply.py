@@ -8,7 +8,7 @@ it. It knows no era and no session.
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from types import TracebackType
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self
 
 from gateway.deadlines import Deadlines
 from gateway.serve.mcp.http import Events, HttpRequest, Watch, send_frame, write_events
@@ -49,7 +49,7 @@ class Reply(Watch):
         self._writer: asyncio.Task[None] | None = None
         self._over = False
         self._gone = False
-        self._task = cast("asyncio.Task[Any]", asyncio.current_task(deadlines.loop))
+        self._task: asyncio.Task[Any] = asyncio.current_task(deadlines.loop)  # pyright: ignore[reportAttributeAccessIssue]
         # Calling by `super()` takes twice the time of calling by the class's name.
         Watch.__init__(self, request.receive, deadlines)
 
