@@ -2,6 +2,7 @@
 
 import secrets
 from base64 import urlsafe_b64decode
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import given
@@ -65,6 +66,16 @@ class Stored(RuleBasedStateMachine):
             assert [each.id for each in found[:-1]] == [each.before for each in found[1:]]
             for each in found:
                 self.is_right(owner, each)
+        else:
+            self.used |= dict.fromkeys(self.walked(owner, response_id), self.now)
+
+    def walked(self, owner: str, response_id: str | None) -> Iterator[str]:
+        """Those of a chain that are found before one is missing: they count as used, too."""
+        while response_id is not None and self.put[response_id].owner == owner:
+            if response_id in self.deleted or self.now >= self.used[response_id] + TTL:
+                return
+            yield response_id
+            response_id = self.put[response_id].before
 
     @rule(owner=OWNERS, response_id=ids)
     def delete(self, owner: str, response_id: str) -> None:
@@ -94,6 +105,19 @@ class Stored(RuleBasedStateMachine):
 
 
 TestStored = Stored.TestCase
+
+
+def test_response_whose_chain_is_broken_counts_as_used_when_the_chain_is_asked_for() -> None:
+    machine = Stored()
+    first = machine.add("ann", 0, None)
+    second = machine.add("ann", 0, first)
+    machine.delete("ann", first)
+    machine.wait(40.0)
+    machine.wait(40.0)
+    machine.chain("ann", second)
+    machine.wait(40.0)
+
+    machine.get("ann", second)
 
 
 def test_principal_has_no_more_than_its_share_beside_others() -> None:
