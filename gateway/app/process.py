@@ -30,6 +30,7 @@ from gateway.observe.connection_metrics import ConnectionMetrics
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.pins import PinFile
 from gateway.serve.admin.health import admin_app
+from gateway.serve.auth.client_headers import ClientHeaders
 from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.token import guard_admin
 from gateway.serve.codec.documents import Documents
@@ -105,7 +106,7 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
         app = TracedRequests(app, tracing, _GENERATE)
     if config.worker is not None:
         app = AtHome(app, services.replicas, config.worker.peers, config.limits.body_bytes)
-    app = _Shortcut("/mcp", framed, app)
+    app = ClientHeaders(_Shortcut("/mcp", framed, app), services.proxy)
     app = guard_endpoints(app, config, services.metrics.access, services.shared, sign_in_pages(services.proxy, config))
     async with mcp.running():
         yield app, mcp

@@ -97,6 +97,8 @@ class UpstreamConfig:
     cwd: Path | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=_no_strings)
+    client_headers: tuple[str, ...] = ()
+    """Names, in lower case, of headers of a client's request that are sent along with requests made for it."""
     oauth: ClientCredentials | None = None
     auth: SignInConfig | None = None
     """None: a person may still sign in, with the defaults."""

@@ -6,7 +6,7 @@ which file the entry came from or how others spell these keys: `config/foreign.p
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -38,6 +38,17 @@ _PLAIN: Final = (
     "sampling_tokens",
 )
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SHOWN: Final = 128
+"""Characters of a wrong name that an error shows."""
+_HEADER_NAME: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+_OWN_HEADERS: Final = frozenset(
+    (
+        *("accept", "accept-encoding", "authorization", "connection", "content-encoding", "content-length", "cookie"),
+        *("content-type", "expect", "host", "keep-alive", "last-event-id", "origin", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "x-codec-map"),
+    )
+)
+"""Headers of one hop, and those with a client's credentials for the gateway."""
 # A value may contain blanks if name and value are the whole argument; if they are inside a longer one, it may not.
 _WHOLE_PAIR = re.compile(r"-*([\w.-]+)(?:=|:\s+)(.+)", re.DOTALL)
 _INNER_PAIR = re.compile(
@@ -89,6 +100,7 @@ class ServerReader:
                 name=name,
                 url=_check_url(texts.expand("url", url), where, texts),
                 headers=headers,
+                client_headers=_client_headers(entry.get("client_headers", ()), headers, where),
                 oauth=_credentials(texts, entry.get("oauth")),
                 auth=_sign_in(texts, entry.get("auth"), headers),
                 secrets=frozenset(texts.secrets),
@@ -179,7 +191,7 @@ def _check_kind(entry: Mapping[str, Any], where: str) -> None:
         raise ConfigError(
             f"{where}: has {had}: give 'command' for a program, 'url' for Streamable HTTP, 'manifest' for bolt-on tools"
         )
-    for key in ("oauth", "auth"):
+    for key in ("oauth", "auth", "client_headers"):
         if kinds != ["url"] and entry.get(key):
             raise ConfigError(f"{where}: has {key!r}, which needs 'url', but it has {kinds[0]!r}: remove one of them")
     if entry.get("oauth") and entry.get("auth"):
@@ -198,6 +210,21 @@ def _policies(entry: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {key: entry[key] for key in _PLAIN if key in entry}
     kept |= {key: tuple(entry[key]) for key in ("include", "exclude") if key in entry}
     return {**kept, "overrides": build_overrides(entry.get("overrides", {}))}
+
+
+def _client_headers(names: Iterable[str], headers: Mapping[str, str], where: str) -> tuple[str, ...]:
+    """The names of the headers that clients' requests may bring along, in lower case."""
+    configured = {name.lower() for name in headers}
+    found = tuple(name.lower() for name in names)
+    for name in found:
+        at = f"{where}: key 'client_headers': {name[:_SHOWN]!r}"
+        if _HEADER_NAME.fullmatch(name) is None:
+            raise ConfigError(f"{at} is no name of a header")
+        if name in _OWN_HEADERS or name.startswith(("mcp-", "proxy-")):
+            raise ConfigError(f"{at} can't be passed on: it belongs to the connection between client and gateway")
+        if name in configured:
+            raise ConfigError(f"{at} is also under 'headers', with one value for every client: remove one of them")
+    return found
 
 
 def _credentials(texts: "_Texts", entry: Mapping[str, str | None] | None) -> ClientCredentials | None:

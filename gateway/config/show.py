@@ -71,6 +71,7 @@ def _show_upstream(upstream: UpstreamConfig, secrets: frozenset[str]) -> dict[st
             "transport": "http",
             "url": mask_text(upstream.url or "", secrets),
             "headers": headers,
+            **({"client_headers": list(upstream.client_headers)} if upstream.client_headers else {}),
             **({} if auth is None else {"auth": {key: _plain(key, value, secrets) for key, value in auth.items()}}),
         }
     return {

@@ -98,6 +98,11 @@ class UpstreamSection(Section):
         default={},
         description="Headers sent with every request to `url`, or to the `endpoint` that is set here.",
     )
+    client_headers: list[str] = Field(
+        default=[],
+        description="Names of headers of a client's request, to `/mcp` or `/v1`, that are sent to `url` with the "
+        "requests made for it. Never `Authorization` or `Cookie`: for credentials of users there is `auth.per_user`.",
+    )
     manifest: str | None = Field(
         default=None,
         description="Bolt-on tools: the path of a manifest or of a folder of manifests, or a URL whose host is in "

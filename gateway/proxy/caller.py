@@ -31,6 +31,8 @@ class Principal:
     """The name of that view."""
     owner: str = field(default="", compare=False)
     """Whose sign-ins at servers they use: unlike `name`, never somebody else's later on. Empty: none of their own."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
+    """Headers of their request that servers may get (`client_headers`), by name in lower case."""
     alone: bool = field(default=False, compare=False)
     """Whether they may use every bound in full, not only a share: nobody else can be told apart from them, or they are
     the operator."""

@@ -101,6 +101,8 @@ class Proxy:
         )
         self.config = config
         """The configuration in force; a reload replaces it once the new servers are there."""
+        self.client_headers = _client_headers(config)
+        """Names of the headers of clients' requests that some server gets."""
         self._supervision: AbstractAsyncContextManager[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -160,7 +162,7 @@ class Proxy:
             told: list[tuple[str, ListKind]] = []
             if _shown_to_clients(config) != _shown_to_clients(self.config):
                 told = [(name, "tools") for name in self._upstreams]
-            self.config = config
+            self.config, self.client_headers = config, _client_headers(config)
             self._router.approvals.use(config.approvals)
             self._catalog.name_by(Naming(config))
             self._changes.taken_over(taken)
@@ -358,6 +360,10 @@ class Proxy:
         return tuple(
             status_of(each, now, self._connector.maps.statuses(each.config.name)) for each in self._upstreams.values()
         )
+
+
+def _client_headers(config: GatewayConfig) -> frozenset[str]:
+    return frozenset(name for upstream in config.upstreams for name in upstream.client_headers)
 
 
 def _shown_to_clients(config: GatewayConfig) -> tuple[object, ...]:

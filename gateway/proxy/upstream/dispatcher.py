@@ -129,6 +129,9 @@ class Dispatcher:
         """
         if self._config.sampling_tokens:
             caller = self._allowance.with_sampling(caller)
+        if self._config.client_headers and (brought := caller.principal.headers):
+            passed = {name: brought[name] for name in self._config.client_headers if name in brought}
+            headers = {**passed, **(headers or {})}
         admission = self.breaker.admit(now := monotonic())
         if admission is None:
             raise self._paused(now)

@@ -164,7 +164,7 @@ class HttpSession(Session):
         if running.cancelled:
             # It was cancelled in the turn in which it came, before it started.
             return _cancelled(message.id)
-        call = session_call(self, stream, request.size, request.headers, request.token_map)
+        call = session_call(self, stream, request.size, request.headers, request.token_map, request.principal)
         running.begin(self._loop)
         try:
             frame, _ = await self._core.answer(message.id, message.method, message.params, call)

@@ -107,15 +107,21 @@ def session_call(
     size: int,
     headers: Mapping[str, str] | None = None,
     token_map: TokenMap | None = None,
+    principal: Principal | None = None,
 ) -> Call:
-    """The call of a request in a session of the handshake era. `token_map`: overrides the session's map."""
+    """The call of a request in a session of the handshake era.
+
+    Args:
+        token_map: overrides the session's map.
+        principal: the session's, with the headers of this request; None: as the session has it.
+    """
     is_modern = False
     # Arguments by position, here and below: by name the call takes twice the time.
     return Call(
         is_modern,
         session.capabilities,
         session.log_level,
-        session.principal,
+        session.principal if principal is None else principal,
         session,
         token_map or session.token_map,
         stream,

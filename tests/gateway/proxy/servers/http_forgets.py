@@ -23,7 +23,7 @@ runs: list[str] = []
 restarted: list[bool] = []
 
 
-def result_of(message: dict[str, Any], session: str) -> dict[str, Any]:
+def result_of(message: dict[str, Any], session: str, headers: dict[bytes, bytes]) -> dict[str, Any]:
     method = message["method"]
     if method == "tools/list":
         note("lists")
@@ -36,7 +36,8 @@ def result_of(message: dict[str, Any], session: str) -> dict[str, Any]:
         restarted.append(True)
     else:
         runs.append(session)
-    return {"content": [], "structuredContent": {"runs": len(runs), "session": session}}
+    brought = {name.decode(): value.decode("latin-1") for name, value in headers.items() if name[:2] == b"x-"}
+    return {"content": [], "structuredContent": {"runs": len(runs), "session": session, **brought}}
 
 
 def open_session(message: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -117,7 +118,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     elif "id" not in message:
         await reply(send, 202)
     else:
-        await reply(send, 200, {**answer, "result": result_of(message, session)})
+        await reply(send, 200, {**answer, "result": result_of(message, session, dict(scope["headers"]))})
 
 
 note(f"pid {os.getpid()}")

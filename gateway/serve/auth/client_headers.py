@@ -1,0 +1,38 @@
+"""Headers of a client's request for the servers that are configured to get them (`client_headers`).
+
+An ASGI layer behind the guards: it adds the headers that some server gets to the request's principal, with whom they
+reach every request that is made on the client's behalf. It knows no server; which of them gets what is decided where a
+server is asked (`proxy/upstream/dispatcher.py`).
+"""
+
+from collections.abc import Awaitable
+from dataclasses import replace
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.proxy import Proxy
+from gateway.serve.auth.identity import PRINCIPAL, principal_of
+from gateway.serve.http.headers import headers_of
+
+
+class ClientHeaders:
+    """Wraps an app."""
+
+    def __init__(self, app: ASGIApp, proxy: Proxy) -> None:
+        self._app = app
+        self._proxy = proxy
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Pass a request on. Without such a server it costs one look."""
+        if self._proxy.client_headers and scope["type"] == "http":
+            headers, is_api = headers_of(scope).values, scope["path"].startswith("/v1/")
+            brought = {
+                # So that the server gets the same bytes (`http1/lines.py`).
+                name: headers[name].encode("latin-1").decode("utf-8", "surrogateescape")
+                for name in self._proxy.client_headers
+                # Under /v1 this one is a credential for the gateway.
+                if name in headers and not (is_api and name == "x-api-key")
+            }
+            principal = replace(principal_of(scope), headers=brought)
+            scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: principal}
+        return self._app(scope, receive, send)
