@@ -72,9 +72,12 @@ class Misses:
     def explain(self, owner: str, root: bytes, messages: Sequence[Message]) -> Miss:
         """Say what has changed in a request for which nothing was recalled."""
         near = list(islice((each for each in reversed(self._last.values()) if each.owner == owner), _NEAR))
-        best = max(near, key=lambda each: _equal(each.messages, messages), default=None)
-        if best is None or not _equal(best.messages, messages):
+        best = max(near, key=lambda each: _likeness(each.messages, messages), default=None)
+        # Without an equal answer they may only have begun alike.
+        if best is None or not _likeness(best.messages, messages)[1]:
             return Miss("not_seen_before")
+        if not _has_system(best.messages) and _has_system(messages):
+            return Miss("client_changed", best.held, 0, 0, "", _around(_text(messages[0]), 0))
         pairs = zip(best.messages, messages, strict=False)
         place = next((n for n, (was, now) in enumerate(pairs) if not _is_same(was, now)), None)
         if place is None:
@@ -94,10 +97,16 @@ class Misses:
             self._size -= old.size
 
 
-def _equal(was: Sequence[Message], now: Sequence[Message]) -> int:
-    """How many messages are the same; none unless at least one answer of the model has the same text and call names."""
-    pairs = list(zip(was, now, strict=False))
-    return sum(_is_same(*pair) for pair in pairs) if any(_is_same_answer(*pair) for pair in pairs) else 0
+def _likeness(was: Sequence[Message], now: Sequence[Message]) -> tuple[int, bool]:
+    """How many messages are the same at their places, and whether one is an answer of the model, with the same text and
+    call names. A system message that only one of them has moves no place."""
+    pairs = list(zip(was[_has_system(was) :], now[_has_system(now) :], strict=False))
+    same_system = _has_system(was) and _has_system(now) and _is_same(was[0], now[0])
+    return same_system + sum(_is_same(*pair) for pair in pairs), any(_is_same_answer(*pair) for pair in pairs)
+
+
+def _has_system(messages: Sequence[Message]) -> bool:
+    return bool(messages) and messages[0]["role"] == "system"
 
 
 def _is_same_answer(was: Message, now: Message) -> bool:

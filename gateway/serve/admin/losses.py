@@ -25,8 +25,8 @@ WORDS: Final[Mapping[str, str]] = {
 }
 """What happened, by reason."""
 _ADVICE: Final = {
-    "client_changed": "message {message} changes at character {at} from request to request; if it is a system "
-    "message, add a pattern that matches the changing part to engine.volatile",
+    "client_changed": "message {message} changes at character {at}; if it is a system message that changes with each "
+    "request, add a pattern that matches the changing part to engine.volatile",
     "tools_changed": "keep both the same from request to request of a conversation",
     "reasoning_dropped": "no setting can change that",
     "template_rewrote": "no setting can change that",

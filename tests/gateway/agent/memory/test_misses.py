@@ -31,3 +31,32 @@ def test_conversation_whose_messages_were_dropped_has_no_text() -> None:
         misses.note(number, "alice", b"root", ASKED[:2], 0)
 
     assert [misses.last_user_text(number) for number in (0, 9)] == [None, "first"]
+
+
+def explained(*kept: list[dict[str, str]], asked: list[dict[str, str]]) -> tuple[str, int | None, str, str]:
+    misses = Misses(100_000)
+    for number, messages in enumerate(kept):
+        misses.note(number, "alice", b"root", messages, 10)
+    miss = misses.explain("alice", b"root", asked)
+    return miss.reason, miss.message, miss.was, miss.now
+
+
+def talk(*texts: str) -> list[dict[str, str]]:
+    return [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
+
+
+def test_short_answer_that_another_conversation_has_too_does_not_make_that_one_the_earlier() -> None:
+    sea = talk("Describe the sea.", "No.", "And bye.", "Bye.")
+    hill = talk("Describe a hill.", "It is high.", "More.", "It is green.")
+
+    found = explained(hill, sea, asked=talk("Describe a hill.", "No.", "More.", "It is green.", "And?"))
+
+    assert found == ("client_changed", 1, "It is high.", "No.")
+    assert explained(hill, sea, asked=talk("Describe a hill.", "No.", "More."))[0] == "not_seen_before"
+
+
+def test_system_message_that_was_put_in_front_is_the_change() -> None:
+    earlier = talk("first", "yes", "second", "no")
+
+    assert explained(earlier, asked=[ASKED[0], *earlier, ASKED[1]]) == ("client_changed", 0, "", "be kind")
+    assert explained([ASKED[0], *earlier], asked=[*earlier, ASKED[1]])[:2] == ("client_changed", 0)
