@@ -30,10 +30,10 @@ def can_be_tried(definition: Mapping[str, Any]) -> str | None:
     """Why the tool can't be called just to see its answer; None if it can."""
     annotations: object = definition.get("annotations")
     if not (isinstance(annotations, dict) and cast("dict[str, Any]", annotations).get("readOnlyHint") is True):
-        return "it is not declared read-only (readOnlyHint)"
+        return "it was not called: it is not declared read-only (readOnlyHint)"
     schema: object = definition.get("inputSchema")
     if not isinstance(schema, dict) or cast("dict[str, Any]", schema).get("required"):
-        return "it needs arguments"
+        return "it was not called: it needs arguments"
     return None
 
 

@@ -92,8 +92,12 @@ def test_tool_that_may_not_be_tried_is_unknown_and_is_not_called(servers, tool, 
 
     details = {each["name"]: each["ids"] for each in report["servers"][0]["tools"]}
     assert {each["word"] for each in details.values()} == {"unknown"}
-    assert details["writes"]["detail"] == details["silent"]["detail"] == ("it is not declared read-only (readOnlyHint)")
-    assert details["asks"]["detail"] == "it needs arguments"
+    assert (
+        details["writes"]["detail"]
+        == details["silent"]["detail"]
+        == ("it was not called: it is not declared read-only (readOnlyHint)")
+    )
+    assert details["asks"]["detail"] == "it was not called: it needs arguments"
 
 
 def test_no_tool_is_called_where_the_operator_does_not_want_it(servers, tool, found) -> None:
