@@ -31,7 +31,14 @@ def test_readme_shows_the_picture_and_its_figures_are_those_of_the_results(resul
     (again,) = {sum(row["recomputed"] for row in run["plain"]) for run in results["runs"]}
     (ours,) = {sum(row["recomputed"] for row in run["gateway"]) for run in results["runs"]}
 
+    made = {
+        side: {sum(bool(row["calls"]) for row in run[side]) for run in results["runs"]} for side in ("gateway", "plain")
+    }
+    (required,) = {sum(row["call_required"] for row in run["plain"]) for run in results["runs"]}
+
     assert "(docs/demo-gain.svg)" in shown[1]
+    assert made == {"gateway": {required}, "plain": {0}}
+    assert f"Of the {required} calls that the agent required, this small model made {required} behind" in shown[1]
     assert f"{again:,} tokens" in shown[1]
     assert f"{ours:,} behind the gateway" in shown[1]
 
