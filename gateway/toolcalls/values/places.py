@@ -16,7 +16,7 @@ ITEM: Final = 0
 KEPT: Final = 512
 """Characters before a value in which its key is looked for."""
 _BLANK: Final = " \t\r\n"
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]', re.DOTALL)
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]', re.DOTALL)
 
 
 def last_key(text: str) -> str | None:
