@@ -235,8 +235,10 @@ def test_tool_that_is_not_as_it_was_pinned_is_warned_of(servers, tool, found, tm
 
 
 def test_override_without_its_tool_is_warned_of_and_a_name_that_is_taken_in_a_view_is_a_problem(
-    servers, tool, found
+    servers, tool, found, tmp_path, monkeypatch
 ) -> None:
+    # Other tests have a server of this name.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     file = servers(up={"tools": [tool(), tool("list")], "result": text()})
     (server,) = json.loads(file.read_text())["mcpServers"].values()
     toml = file.parent / "own.toml"
