@@ -7,6 +7,7 @@ that it is ready. `toolchain.py` says where programs are.
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -23,6 +24,8 @@ START_TIME: Final = 60.0
 """Seconds that a program may take until it listens."""
 _GRACE: Final = 15.0
 _PAUSE: Final = 0.02
+_LOWEST, _HIGHEST = 15_000, 32_768
+"""Ports to choose from; those from the second on the system gives to whoever asks for any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,15 @@ class Gateway:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on at the moment."""
+    """Return ports that nobody listens on, and that nobody gets by chance before they are used."""
+    ports: list[int] = []
     with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [probe.getsockname()[1] for probe in probes]
+        while len(ports) < count:
+            port = _LOWEST + secrets.randbelow(_HIGHEST - _LOWEST)
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                ports.append(port)
+    return ports
 
 
 def free_port() -> int:
