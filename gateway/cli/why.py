@@ -51,18 +51,12 @@ def print_losses(console: Console, prompts: Sequence[Mapping[str, Any]]) -> None
         say(console, "no request has continued a conversation since the gateway was started")
         return
     print_table(console, _COLUMNS, [list(map(Cell, row_of(each))) for each in prompts])
-    for reason in dict.fromkeys(each["reason"] for each in prompts if _is_told(each)):
-        first = next(each for each in prompts if _is_told(each) and each["reason"] == reason)
+    for reason in dict.fromkeys(each["reason"] for each in prompts if each["lost"]):
+        first = next(each for each in prompts if each["lost"] and each["reason"] == reason)
         say(console, f"{reason}: {WORDS[reason]}; {advice_on_loss(reason, first['message'], first['at'])}")
 
 
 def row_of(prompt: Mapping[str, Any]) -> tuple[str, ...]:
     """The cells of one request."""
     numbers = (str(prompt[key]) for key in ("prompt_tokens", "cached_tokens", "lost"))
-    told = prompt["reason"] if _is_told(prompt) else "-"
-    return (str(prompt["when"])[11:19], str(prompt["caller"]), *numbers, told)
-
-
-def _is_told(prompt: Mapping[str, Any]) -> bool:
-    """Whether its reason is worth a word: tokens were recomputed, or nobody knows whether they were."""
-    return bool(prompt["lost"]) or prompt["reason"] == "not_seen_before"
+    return (str(prompt["when"])[11:19], str(prompt["caller"]), *numbers, prompt["reason"] if prompt["lost"] else "-")
