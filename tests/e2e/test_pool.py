@@ -75,7 +75,11 @@ def test_an_answer_whose_engine_is_killed_goes_on_over_http(gateway: Any) -> Non
 def test_with_all_engines_gone_answers_end_by_name_and_come_back(gateway: Any) -> None:
     with gateway.client() as client:
         stream = client.chat.completions.create(
-            model="any", messages=[{"role": "user", "content": "Tell me a long story."}], max_tokens=400, stream=True
+            model="any",
+            messages=[{"role": "user", "content": "Tell me a long story."}],
+            max_tokens=400,
+            temperature=0,
+            stream=True,
         )
         for _ in range(10):
             next(stream)
