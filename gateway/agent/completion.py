@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.agent.context_advice import larger_context
 from gateway.agent.end_hold import EndHold
@@ -105,9 +105,11 @@ class Completer:
         """
         room = prompt.ready.facts.context - len(prompt.ids)
         most = min(options.max_tokens or self._limits.completion_tokens, room)
-        told = self._pool.several or prompt.ready.facts.can.sessions
-        home = key_of(prompt.principal.name, prompt.ids[:_BEGINNING]) if told else b""
-        asked = {"gen_ai.request.max_tokens": most, **sampling_attributes(options.sampling)}
+        has_home = self._pool.several or prompt.ready.facts.can.sessions
+        home = key_of(prompt.principal.name, prompt.ids[:_BEGINNING]) if has_home else b""
+        asked: dict[str, Any] = {}
+        if self._tracing is not None:
+            asked = {"gen_ai.request.max_tokens": most, **sampling_attributes(options.sampling)}
         with (
             self._pool.stay(prompt.ready, home) as stay,
             plain_span(self._tracing, "text_completion", prompt.ready, prompt.model, asked) as told,
