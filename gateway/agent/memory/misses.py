@@ -71,10 +71,11 @@ class Misses:
 
     def explain(self, owner: str, root: bytes, messages: Sequence[Message]) -> Miss:
         """Say what has changed in a request for which nothing was recalled."""
-        near = list(islice((each for each in reversed(self._last.values()) if each.owner == owner), _NEAR))
-        best = max(near, key=lambda each: _likeness(each.messages, messages), default=None)
+        near = islice((each for each in reversed(self._last.values()) if each.owner == owner), _NEAR)
+        likened = [(_likeness(each.messages, messages), each) for each in near]
+        (_, answered), best = max(likened, key=lambda pair: pair[0], default=((0, False), None))
         # Without an equal answer they may only have begun alike.
-        if best is None or not _likeness(best.messages, messages)[1]:
+        if best is None or not answered:
             return Miss("not_seen_before")
         if not _has_system(best.messages) and _has_system(messages):
             return Miss("client_changed", best.held, 0, 0, "", _around(_text(messages[0]), 0))
