@@ -16,18 +16,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.observe.access_metrics import AccessMetrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, NEWEST_HANDSHAKE
-from gateway.proxy.caller import ANYBODY, Principal
+from gateway.proxy.caller import ANYBODY
 from gateway.replicas.interface import FORWARDED
 from gateway.serve.auth.credentials import Credentials
 from gateway.serve.auth.identity import (
     FULL,
     LIMITED,
-    PRINCIPAL,
     CannotTell,
     CredentialRefused,
     Identity,
     MustWait,
     ScopeMissing,
+    name_principal,
 )
 from gateway.serve.auth.limits import Limits
 from gateway.serve.auth.rate_limiter import FailedTries, Kind, Limiter, Refused
@@ -83,7 +83,7 @@ class BearerAuth:
             self._follow()
         if self._asks:
             return self._check(scope, receive, send)
-        _name(scope, ANYBODY)
+        name_principal(scope, ANYBODY)
         return self._app(scope, receive, send)
 
     async def _check(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,7 +99,7 @@ class BearerAuth:
         if isinstance(identity, Refused):
             await self._limited(identity)(scope, receive, send)
             return
-        _name(scope, identity.principal)
+        name_principal(scope, identity.principal)
         if identity.allowance.is_free:
             await self._app(scope, receive, send)
         else:
@@ -182,11 +182,6 @@ class BearerAuth:
         return error_response(
             status, error.detail, code=code, headers={"WWW-Authenticate": "Bearer " + ", ".join(challenge)}
         )
-
-
-def _name(scope: Scope, principal: Principal) -> None:
-    """Record in the scope on whose behalf the request comes: the scope is this request's, its state may be shared."""
-    scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: principal}
 
 
 def _credential_of(scope: Scope) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.proxy import Proxy
-from gateway.serve.auth.identity import PRINCIPAL, principal_of
+from gateway.serve.auth.identity import name_principal, principal_of
 from gateway.serve.http.headers import headers_of
 
 
@@ -33,6 +33,5 @@ class ClientHeaders:
                 # Under /v1 this one is a credential for the gateway.
                 if name in headers and not (is_api and name == "x-api-key")
             }
-            principal = replace(principal_of(scope), headers=brought)
-            scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: principal}
+            name_principal(scope, replace(principal_of(scope), headers=brought))
         return self._app(scope, receive, send)

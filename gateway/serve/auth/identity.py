@@ -67,6 +67,11 @@ def principal_of(scope: Scope) -> Principal:
     return principal if isinstance(principal, Principal) else ANYBODY
 
 
+def name_principal(scope: Scope, principal: Principal) -> None:
+    """Record on whose behalf a request comes: the scope is this request's, its state may be shared."""
+    scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: principal}
+
+
 def is_limited(scope: Scope) -> bool:
     """Whether the caller's requests are counted. An HTTP request with several in it would count as one."""
     return LIMITED in (scope.get("state") or {})
