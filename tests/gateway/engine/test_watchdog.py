@@ -200,6 +200,18 @@ async def opened(route: EngineRoute, watch: Watch) -> ReadyEngine:
     return route.ready()
 
 
+async def stays_open_while_frozen(engine: SlowStep, route: EngineRoute) -> None:
+    """A request that gets no ids for longer than the idle time is waited for."""
+    ready = route.ready()
+    engine.frozen = True
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(generate, ready)
+        await anyio.sleep(IDLE * 1.5)
+        await engine.until_asked(2)
+        assert route.is_open
+        engine.frozen = False
+
+
 @pytest.mark.parametrize("exclusive", [True, False], ids=["ours alone", "shared with others"])
 @pytest.mark.parametrize("first", [1, 0], ids=["after its first id", "before its first id"])
 async def test_request_of_an_engine_that_makes_no_progress_ends_and_the_engine_is_out_until_it_does(
@@ -261,28 +273,14 @@ async def test_idle_vllm_is_not_asked_for_its_progress(map_file: Path) -> None:
 async def test_step_with_a_prompt_in_it_is_waited_for(map_file: Path, first: int) -> None:
     engine, watch = SlowStep(TINY, frozen=False, first=first, generated=0), Watch()
     async with address_of(engine) as address, routed(address.url, map_file, watch) as route:
-        ready = route.ready()
-        engine.frozen = True
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(generate, ready)
-            await anyio.sleep(IDLE * 1.5)
-            await engine.until_asked(2)
-            assert route.is_open
-            engine.frozen = False
+        await stays_open_while_frozen(engine, route)
     assert watch.states == [True, False][: len(watch.states)]
 
 
 async def test_request_that_waits_for_somebody_elses_is_not_ended(map_file: Path) -> None:
     engine, watch = SlowStep(TINY, first=0, others=True, busy=False), Watch()
     async with address_of(engine) as address, routed(address.url, map_file, watch) as route:
-        ready = route.ready()
-        engine.frozen = True
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(generate, ready)
-            await anyio.sleep(IDLE * 1.5)
-            await engine.until_asked(2)
-            assert route.is_open
-            engine.frozen = False
+        await stays_open_while_frozen(engine, route)
 
 
 async def test_request_that_gets_no_more_ids_while_others_do_ends_and_the_engine_is_not_out(map_file: Path) -> None:
