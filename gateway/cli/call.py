@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
-import anyio
 import typer
 
 from gateway.cli.diagnose.one_call import Arguments, call_once, remote_config
 from gateway.cli.exit_codes import FAILED, OK
+from gateway.cli.until_signal import run_until_signal
 from gateway.config.load import load_config
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
@@ -67,7 +67,7 @@ def call(
     if not settings.upstreams:
         raise ConfigError("no MCP server is configured: name a file with --config, or a running gateway with --url")
     configure_logging(level=log_level, secrets=secrets_of(settings))
-    result = anyio.run(call_once, settings, name, arguments, timeout, backend_options={"use_uvloop": True})
+    result = run_until_signal(call_once, settings, name, arguments, timeout)
     typer.echo(jsonlib.dumps(result, indent=2, ensure_ascii=False) if json else shown(result))
     raise typer.Exit(FAILED if result.get("isError") is True else OK)
 

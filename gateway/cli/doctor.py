@@ -11,7 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
 
-import anyio
 import typer
 from rich.console import Console
 
@@ -19,6 +18,7 @@ from gateway.cli.bolt_ons import print_bolt_ons
 from gateway.cli.diagnose.checkup import Checkup, ServerCheck, ToolCheck, check_up
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.cli.terminal import Cell, Column, plain_console, print_table, say
+from gateway.cli.until_signal import run_until_signal
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of
@@ -78,7 +78,7 @@ def doctor(
             "with the servers of your MCP client works as it is), or ask a running gateway with codec-gateway status"
         )
     configure_logging(level=log_level, secrets=secrets_of(settings))
-    found = anyio.run(_run, settings, not no_call, backend_options={"use_uvloop": True})
+    found = run_until_signal(_run, settings, not no_call)
     if json:
         typer.echo(jsonlib.dumps({"ok": found.is_well, **asdict(found)}, indent=2))
     else:

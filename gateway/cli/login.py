@@ -17,6 +17,7 @@ import anyio
 import typer
 
 from gateway.cli.terminal import plain_console, say
+from gateway.cli.until_signal import run_until_signal
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
@@ -55,7 +56,7 @@ def login(
     upstream = upstream_named(settings, name)
     configure_logging(level="error", secrets=secrets_of(settings))
     try:
-        grant = anyio.run(_sign_in, upstream, browser)
+        grant = run_until_signal(_sign_in, upstream, browser)
     except (NoAnswer, LinkLost) as error:
         raise UpstreamUnavailable(f"can't sign in to {name!r}: {error}", server=name) from None
     console = plain_console(stderr=True)

@@ -15,6 +15,7 @@ import typer
 
 from gateway.app.mcp_services import open_mcp_services
 from gateway.cli.exit_codes import INTERRUPTED, OK
+from gateway.cli.until_signal import cancel_on_signal
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from gateway.config.nesting import refuse_nesting
@@ -47,11 +48,10 @@ async def _run(settings: GatewayConfig, maps: MapSet) -> int:
     """Serve until standard input closes or a signal arrives; returns the exit code."""
     for warning in settings.warnings:
         get_logger("gateway.cli").warning(warning)
-    caught: list[int] = []
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_watch_signals, caught, tasks.cancel_scope)
+    caught: list[signal.Signals] = []
+    with anyio.CancelScope() as scope:
+        cancel_on_signal(scope, caught)
         await _serve(settings, maps)
-        tasks.cancel_scope.cancel()
     return INTERRUPTED if signal.SIGINT in caught else OK
 
 
@@ -60,15 +60,3 @@ async def _serve(settings: GatewayConfig, maps: MapSet) -> None:
     async with open_mcp_services(settings, maps, list_cache=ListCache()) as services:
         # The servers start once the client has said what servers may ask of it.
         await services.mcp_endpoint(session_map).serve_stdio(services.proxy, services.proxy.stop)
-
-
-async def _watch_signals(caught: list[int], scope: anyio.CancelScope) -> None:
-    """End the servers in order on Ctrl-C, TERM or a closed terminal. By Python's default they would go on running."""
-    heard = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        heard.append(signal.SIGHUP)
-    with anyio.open_signal_receiver(*heard) as signals:
-        async for number in signals:
-            caught.append(number)
-            scope.cancel()
-            return

@@ -1,13 +1,11 @@
 """`codec-gateway demo`: token ids on a real model, and what they save an agent that runs its own tools."""
 
 import json as jsonlib
-import signal
 import sys
 from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated
 
-import anyio
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -17,6 +15,7 @@ from gateway.cli.demo.second_transcript import second_act_as_json, show_second_a
 from gateway.cli.demo.story import tell
 from gateway.cli.demo.transcript import show_story, story_as_json
 from gateway.cli.model import need_model
+from gateway.cli.until_signal import run_until_signal
 from gateway.config import EngineConfig
 from gateway.documentation.spelling import own_spelling
 from gateway.errors import ConfigError
@@ -50,9 +49,6 @@ def demo(
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
-    # Ended like this, or by a closed terminal, it must end its servers too.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
     try:
         _run(Console(highlight=False), short=short, json=json)
     except KeyboardInterrupt:
@@ -68,7 +64,7 @@ def demo(
 
 def _run(page: Console, *, short: bool, json: bool) -> None:
     with _progress() as progress:
-        story = anyio.run(tell, progress, backend_options={"use_uvloop": True})
+        story = run_until_signal(tell, progress)
     if not json:
         show_story(story, page)
     act = None
@@ -78,7 +74,7 @@ def _run(page: Console, *, short: bool, json: bool) -> None:
                 "second part: starting the gateway and a plain llama-server; it takes minutes "
                 "(codec-gateway demo --short leaves it out)"
             )
-            act = anyio.run(play, progress, backend_options={"use_uvloop": True})
+            act = run_until_signal(play, progress)
     if json:
         told = story_as_json(story) | ({} if act is None else {"agent": second_act_as_json(act)})
         typer.echo(jsonlib.dumps(told, ensure_ascii=False, indent=2))
