@@ -6,6 +6,7 @@ knows which paths llama-server serves without `/v1` too; it does not know whethe
 
 import re
 from collections.abc import Awaitable
+from functools import lru_cache
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -16,6 +17,8 @@ _ROOT: Final = "/v1"
 _ROOTS: Final = re.compile(r"(?:/v1)+(?=/v1/)")
 
 
+# A client sends one path again and again. Sixteen of the longest that a head may hold are 1 MiB.
+@lru_cache(maxsize=16)
 def path_as_served(path: str) -> str:
     """Give the path that is meant."""
     one = _SLASHES.sub("/", path) if "//" in path else path
