@@ -27,7 +27,7 @@ from bench.path.single import idle_share
 from bench.path.stand import Engine, stub_engine
 from bench.processes import Gateway, serving_gateway
 from bench.record import summary, write
-from gateway.benchmark.processor import cpu_seconds
+from codec_bench.processor import cpu_seconds
 
 _ASK: Final = [{"role": "user", "content": "Tell me a long story about a lighthouse."}]
 _WARM: Final = 5

@@ -26,7 +26,7 @@ from bench.mcp.load import Ask, Client
 from bench.path.stand import stub_engine
 from bench.processes import Gateway, serving_gateway
 from bench.record import summary, write
-from gateway.benchmark.processor import cpu_seconds
+from codec_bench.processor import cpu_seconds
 
 _ROUNDS: Final = 10
 _SECONDS: Final = 6.0

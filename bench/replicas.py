@@ -18,7 +18,7 @@ from bench.mcp.links import HttpLink, connect
 from bench.mcp.load import Ask, Client
 from bench.processes import Gateway, free_port, serving_gateway
 from bench.record import summary, write
-from gateway.benchmark.processor import cpu_seconds
+from codec_bench.processor import cpu_seconds
 
 _ROUNDS: Final = 9
 _SECONDS: Final = 1.5

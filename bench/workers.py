@@ -23,7 +23,7 @@ from bench.mcp.links import connect
 from bench.mcp.load import Ask, Client
 from bench.processes import Gateway, free_port, running, serving_gateway, wait_for_port
 from bench.record import summary, write
-from gateway.benchmark.processor import cpu_seconds
+from codec_bench.processor import cpu_seconds
 
 _ROUNDS: Final = 12
 _SECONDS: Final = 1.5

@@ -41,7 +41,6 @@ Some exceptions stand outside the tree, because none of them leaves its package:
 neighbouring modules, and callers further up get an error of the tree, or an answer in the protocol at hand.
 
 http1                   NoAnswer, LinkLost
-benchmark               AnswerFault
 proxy.transport         PeerError, Unfit, SessionForgotten, MaybeForgotten, NotOurs, Refused
 proxy.upstream          Full
 protocol                Unwritable

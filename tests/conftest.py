@@ -9,10 +9,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gateway.cli.app import run
 from gateway.engine.packaged_model import packaged_model
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
@@ -29,6 +31,26 @@ settings.register_profile("fuzz", deadline=None, suppress_health_check=[HealthCh
 # The same examples each time: a suite that fails, fails because of a change. `make fuzz` looks for others.
 settings.register_profile("suite", settings.get_profile("fuzz"), derandomize=True)
 settings.load_profile("fuzz" if "CODEC_FUZZ" in os.environ else "suite")
+
+
+class Ran(NamedTuple):
+    """What one command line did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Runs a command line."""
+
+    def go(*words: str | Path) -> Ran:
+        code = run([str(word) for word in words])
+        printed = capsys.readouterr()
+        return Ran(code, printed.out, printed.err)
+
+    return go
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The four distributions as a package index would get them: versions, pins, contents, and what an import costs."""
+"""The distributions as a package index would get them: versions, pins, contents, and what an import costs."""
 
 import os
 import re
@@ -20,6 +20,8 @@ KINDS = ("*.py", "*.pyi", "*.json", "*.proto", "*.tmpl", "*.html", "*.css", "*.j
 """Files that a package is made of."""
 MEMBERS = {
     "codec-gateway": (".", "gateway", "gateway"),
+    "codec-bench": ("codec_bench", "codec_bench", "codec_bench"),
+    "codec-demo": ("codec_demo", "codec_demo", "codec_demo"),
     "codec-leaf": ("leaf_sdk", "leaf_sdk", "leaf_sdk"),
     "codec-time-leaf": ("tools/time_leaf", "tools/time_leaf/src/time_leaf", "time_leaf"),
     "codec-plain-time": ("tools/plain_time", "tools/plain_time/src/plain_time", "plain_time"),
@@ -30,6 +32,12 @@ every_distribution = pytest.mark.parametrize("name", MEMBERS)
 
 def project(name: str) -> dict[str, Any]:
     return tomllib.loads((ROOT / MEMBERS[name][0] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def commands(name: str) -> dict[str, str]:
+    """What the distribution can run, as programs of its own or as commands of the gateway."""
+    fields = project(name)
+    return fields.get("scripts", {}) or fields["entry-points"]["codec_gateway.commands"]
 
 
 def requirements(name: str) -> list[str]:
@@ -134,13 +142,13 @@ def test_wheel_declares_what_the_project_file_says(name: str, wheels: dict[str, 
 
     assert (declared["Name"], declared["Version"]) == (name, fields["version"])
     assert set(declared.get_all("Provides-Extra", [])) == set(fields.get("optional-dependencies", {}))
-    for command, target in fields["scripts"].items():
+    for command, target in commands(name).items():
         assert f"{command} = {target}" in scripts
 
 
 @every_distribution
 def test_command_of_the_wheel_can_be_imported(name: str) -> None:
-    for target in project(name)["scripts"].values():
+    for target in commands(name).values():
         module, _, function = target.partition(":")
         code = f"import {module}; assert callable({module}.{function})"
         subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

@@ -22,7 +22,7 @@ from bench.cache import engines, live
 from bench.cache.scene import Scene, Shape
 from bench.first_delta import process
 from bench.processes import serving_gateway
-from gateway.benchmark.workload import prompt_text
+from codec_bench.workload import prompt_text
 from gateway.engine.packaged_model import packaged_model
 from gateway.engine.rates import Rates
 from leaf_sdk import TokenMap, open_map
@@ -84,9 +84,7 @@ def _gateway(folder: Path) -> Generator[str]:
 @contextmanager
 def _stock(_: Path) -> Generator[str]:
     settings = {"model": str(packaged_model()), "context": engines.context_of(_SCENE), "cache_mib": _MIB}
-    with process(
-        "gateway.cli.demo.plain_server", json.dumps({**settings, "threads": 1, "slots": _SCENE.slots})
-    ) as child:
+    with process("codec_demo.plain_server", json.dumps({**settings, "threads": 1, "slots": _SCENE.slots})) as child:
         yield (child.stdout.readline() if child.stdout else "").strip()
 
 

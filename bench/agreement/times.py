@@ -16,7 +16,7 @@ from bench.path.real import PROMPT
 from bench.path.stand import Engine, gateway_over, real_engine
 from bench.path.ways import ENGINE, JSON, PROTOBUF
 from bench.processes import Gateway
-from gateway.benchmark.schedule import rotated
+from codec_bench.schedule import rotated
 from gateway.engine.packaged_model import packaged_model
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import load_map

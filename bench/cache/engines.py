@@ -140,7 +140,7 @@ async def _stock(
     """Run the server. With one KV cache for all, the order of sums, and so a close choice, depends on other slots."""
     settings = {"model": str(model), "context": context_of(scene), "cache_mib": mib, "threads": 1}
     slots = {"slots": scene.slots, "unified": unified}
-    with process("gateway.cli.demo.plain_server", json.dumps({**settings, **slots})) as child:
+    with process("codec_demo.plain_server", json.dumps({**settings, **slots})) as child:
         url = (child.stdout.readline() if child.stdout else "").strip()
         async with _client(url, None, token_map) as engine:
             yield engine

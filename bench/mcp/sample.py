@@ -4,7 +4,7 @@ import asyncio
 
 from bench.mcp.load import Ask
 from bench.mcp.site import Target
-from gateway.benchmark.processor import cpu_seconds
+from codec_bench.processor import cpu_seconds
 
 Sample = dict[str, float]
 

@@ -19,7 +19,7 @@ from bench.path.stand import Engine
 from bench.path.ways import PROTOBUF, Way
 from bench.processes import Gateway
 from bench.record import quantile
-from gateway.benchmark.processor import cpu_seconds
+from codec_bench.processor import cpu_seconds
 
 RATE: Final = 100
 COUNTS: Final = (25, 50, 100, 150, 200)

@@ -14,7 +14,7 @@ from bench.path.stand import Engine
 from bench.path.ways import ENGINE, WAYS, Way
 from bench.processes import Gateway
 from bench.record import summary
-from gateway.benchmark.processor import cpu_seconds
+from codec_bench.processor import cpu_seconds
 
 PROMPT: Final = "The history of the lighthouse"
 TOKENS: Final = 128

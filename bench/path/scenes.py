@@ -18,7 +18,7 @@ from bench.path.single import idle_share
 from bench.processes import Gateway
 from bench.record import summary
 from bench.wire.streams import stream
-from gateway.benchmark.processor import cpu_seconds
+from codec_bench.processor import cpu_seconds
 from leaf_sdk import TokenMap
 from leaf_sdk.wire import Decoder, FrameReader
 

@@ -17,7 +17,7 @@ from bench.path.stub_events import ids_of
 from bench.path.ways import ENGINE, JSON, PROTOBUF, Way
 from bench.processes import Gateway
 from bench.record import summary
-from gateway.benchmark.processor import cpu_seconds
+from codec_bench.processor import cpu_seconds
 
 COUNTS: Final[Mapping[int, int]] = {20: 60, 100: 300, 1000: 2000}
 """Tokens of one sample, by rate."""

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 from bench.first_delta import process
 from bench.processes import Gateway, free_port, running, serving_gateway, wait_for_port
 from bench.wire.streams import FOLDER
-from gateway.benchmark.processor import cpu_seconds
+from codec_bench.processor import cpu_seconds
 from gateway.engine.packaged_model import packaged_model
 
 

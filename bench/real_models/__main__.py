@@ -51,7 +51,7 @@ def both_servers(model: Path, threads: int) -> Generator[dict[str, httpx2.Client
     with (
         tempfile.TemporaryDirectory() as folder,
         serving_gateway(Path(folder), {}, settings=settings) as gateway,
-        process("gateway.cli.demo.plain_server", json.dumps(plain)) as child,
+        process("codec_demo.plain_server", json.dumps(plain)) as child,
     ):
         stock = (child.stdout.readline() if child.stdout else "").strip()
         with (

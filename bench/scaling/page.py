@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bench.record import RESULTS
 from bench.scaling.simulation import TAILS
-from gateway.benchmark.picture import Panel, chart
+from codec_bench.picture import Panel, chart
 
 Results = Mapping[str, Any]
 _DOCS: Final = Path(__file__).parents[2] / "docs"

@@ -18,10 +18,10 @@ import anyio
 from bench.scaling.engine import Size
 from bench.scaling.policies import POLICIES, Policy
 from bench.scaling.traces import Conversation, Crowd, Turn
+from codec_bench.workload import prompt_text
 from gateway.agent import AnswerOptions
 from gateway.agent.events import GenerationFinished, IdsGenerated
 from gateway.app.services import Services, open_services
-from gateway.benchmark.workload import prompt_text
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.engine.interface import Sampling
 from gateway.engine.left_behind import shared_prefix

@@ -14,9 +14,9 @@ from statistics import median
 from typing import Final
 
 from bench.processes import free_port
+from codec_bench.processor import cpu_seconds
 from deploy.check.outcome import PREFIX, Failed, need, note, run
 from deploy.check.stack import SMALL_LIMITS, TOKEN, proportional_kb
-from gateway.benchmark.processor import cpu_seconds
 
 _NAME: Final = "codec-deploy-check-alone"
 

@@ -14,7 +14,14 @@ from typing import Final
 from deploy.check.images import mounts
 from deploy.check.outcome import Failed, need, run
 
-DISTRIBUTIONS: Final = ("codec-gateway", "codec-leaf", "codec-time-leaf", "codec-plain-time")
+DISTRIBUTIONS: Final = (
+    "codec-gateway",
+    "codec-leaf",
+    "codec-bench",
+    "codec-demo",
+    "codec-time-leaf",
+    "codec-plain-time",
+)
 IMAGES: Final = {
     "codec-gateway": ("deploy/docker/gateway.Dockerfile", ""),
     "codec-gateway-embedded": ("deploy/docker/gateway.Dockerfile", "embedded"),

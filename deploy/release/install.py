@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 PUBLISHED: Final = False
-"""Whether the four packages can be installed from the package index by their names."""
+"""Whether the packages can be installed from the package index by their names."""
 REPOSITORY: Final = ""
 """Where the repository can be cloned, such as https://HOST/OWNER/codec-gateway; empty: it has no public address yet."""
 
 _ROOT: Final = Path(__file__).parents[2]
-_PAGES: Final = ("*.md", "docs/**/*.md", "examples/**/*.md", "leaf_sdk/*.md", "tools/*/*.md")
+_PAGES: Final = ("*.md", "docs/**/*.md", "examples/**/*.md", "codec_*/*.md", "leaf_sdk/*.md", "tools/*/*.md")
 _BLOCK: Final = re.compile(r"(<!-- install: ([\w-]+) -->\n).*?(<!-- /install -->)", re.DOTALL)
 _GIT: Final = f"git+{REPOSITORY or 'REPOSITORY'}"
 _WHERE: Final = (
@@ -26,8 +26,9 @@ _WHERE: Final = (
 )
 _COMMANDS: Final = "codec-leaf,codec-time-leaf,codec-plain-time"
 _LEAF: Final = f"{_GIT}#subdirectory=leaf_sdk"
-_TOOLS: Final = (
-    f"'codec-time-leaf @ {_GIT}#subdirectory=tools/time_leaf' \\\n"
+_DEMO: Final = (
+    f"'codec-demo @ {_GIT}#subdirectory=codec_demo' \\\n"
+    f"    'codec-time-leaf @ {_GIT}#subdirectory=tools/time_leaf' \\\n"
     f"    'codec-plain-time @ {_GIT}#subdirectory=tools/plain_time'"
 )
 
@@ -44,7 +45,7 @@ TODAY: Final = {
     ),
     "gateway-pip": _typed(
         "python3 -m venv codec && . codec/bin/activate\n"
-        f"pip install 'codec-gateway[demo] @ {_GIT}' \\\n    'codec-leaf @ {_LEAF}' \\\n    {_TOOLS}\n"
+        f"pip install 'codec-gateway[demo] @ {_GIT}' \\\n    'codec-leaf @ {_LEAF}' \\\n    {_DEMO}\n"
         "codec-gateway demo",
         _WHERE,
     ),

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-_OURS: Final = r"codec-(?:gateway|leaf|time-leaf|plain-time)"
+_OURS: Final = r"codec-(?:gateway|bench|demo|leaf|time-leaf|plain-time)"
 _PROJECT: Final = rf'^name = "{_OURS}"\nversion = "(.+)"$'
 PLACES: Final = (
     ("pyproject.toml", _PROJECT),
+    ("codec_*/pyproject.toml", _PROJECT),
     ("leaf_sdk/pyproject.toml", _PROJECT),
     ("tools/*/pyproject.toml", _PROJECT),
     ("pyproject.toml", rf'"{_OURS}(?:\[\w+\])?==([^"]+)"'),
+    ("codec_*/pyproject.toml", rf'"{_OURS}(?:\[\w+\])?==([^"]+)"'),
     ("tools/time_leaf/pyproject.toml", rf'"{_OURS}(?:\[\w+\])?==([^"]+)"'),
     ("gateway/__init__.py", r'^__version__ = "(.+)"$'),
     ("deploy/docker/*.Dockerfile", r"^ARG VERSION=(.+)$"),

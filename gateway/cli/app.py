@@ -1,6 +1,7 @@
 """The command `codec-gateway`: its sub-commands, and how errors are reported.
 
-A command is in the module of its name, and only the one that runs is loaded: `serve` needs neither tables nor the demo.
+A command is in the module of its name, or another package brings it (entry points of `codec_gateway.commands`). Only
+the one that runs is loaded: `serve` needs no tables.
 Commands raise the gateway's errors; only here do they become one line on stderr and an exit code. Only a command's own
 result is printed on stdout.
 """
@@ -9,8 +10,9 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from importlib.metadata import entry_points, metadata
 from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Final, cast
@@ -24,17 +26,17 @@ from gateway.documentation.spelling import own_spelling
 from gateway.errors import ConfigError, EngineError, GatewayError, UpstreamError, first_of_ours
 from gateway.observe.escape import escape_text
 
+Command = Callable[..., None] | typer.Typer
+
 _COMMANDS: Final = (
     "serve",
     "stdio",
-    "demo",
     "check",
     "doctor",
     "status",
     "why",
     "console",
     "call",
-    "bench",
     "parse",
     "token",
     "login",
@@ -46,10 +48,14 @@ _COMMANDS: Final = (
 )
 _REFUSALS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _GROUPS: Final = ("keys", "pins")
+_BROUGHT: Final = "codec_gateway.commands"
 
 
 def build_app(only: str | None = None) -> typer.Typer:
-    """Build the command line with every command, or with the one named `only`; with all if none has that name."""
+    """Build the command line with every command, or with the one named `only`; with all if none has that name.
+
+    Raises `ConfigError` if `only` is the command of an extra that is not installed.
+    """
     app = typer.Typer(
         name="codec-gateway",
         no_args_is_help=True,
@@ -57,9 +63,7 @@ def build_app(only: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    names = [only] if only in (*_COMMANDS, *_GROUPS) else [*_COMMANDS, *_GROUPS]
-    for name in names:
-        found = _load(name)
+    for name, found in _commands(only):
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
         else:
@@ -67,8 +71,23 @@ def build_app(only: str | None = None) -> typer.Typer:
     return app
 
 
-def _load(name: str) -> Callable[..., None] | typer.Typer:
-    return cast("Callable[..., None] | typer.Typer", getattr(import_module(f"gateway.cli.{name}"), name))
+def _commands(only: str | None) -> Iterator[tuple[str, Command]]:
+    own = (*_COMMANDS, *_GROUPS)
+    if only in own:
+        yield only, _load(only)
+        return
+    brought = {each.name: each for each in entry_points(group=_BROUGHT)}
+    if only in brought:
+        yield only, brought[only].load()
+        return
+    if only in (metadata("codec-gateway").get_all("Provides-Extra") or ()):
+        raise ConfigError(f"the command {only!r} is not installed: pip install 'codec-gateway[{only}]'")
+    yield from ((name, _load(name)) for name in own)
+    yield from ((name, each.load()) for name, each in sorted(brought.items()))
+
+
+def _load(name: str) -> Command:
+    return cast("Command", getattr(import_module(f"gateway.cli.{name}"), name))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -19,7 +19,7 @@ OF_MODELS = {"tokenizers", "xllamacpp", "httpx2", "jsonschema", "referencing"}
 OF_OTHERS = {
     *("jwt", "cryptography", "opentelemetry", "mcp"),
     *(
-        "gateway.cli.demo",
+        "codec_demo",
         "gateway.cli.doctor",
         "gateway.workers",
         "gateway.replicas.connected",

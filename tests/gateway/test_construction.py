@@ -12,7 +12,6 @@ RECORDS = {
     # State of one answer, which the modules of the agent write in turn.
     "agent": {"calls", "conversation", "conversation.spliced", "lived", "self.spliced"},
     "agent/memory/store.py": {"before", "node", "node.before"},
-    "cli/demo": {"one"},
     # What each slot, and each file of one, holds now.
     "engine/kept_files.py": {"file"},
     "engine/paging.py": {"file", "plan.own"},
@@ -30,7 +29,6 @@ RECORDS = {
 LIBRARIES = {
     "app/process.py": {"server"},
     "cli": {"console"},
-    "cli/demo/plain_server.py": {"params", "params.cpuparams", "params.cpuparams_batch", "params.model"},
     "documentation/render.py": {"state"},
     "engine/embedded_server.py": {"params", "params.cpuparams", "params.cpuparams_batch", "params.model"},
     "observe": {"foreign", "metric"},

@@ -1,25 +1,15 @@
-"""Configurations whose servers offer what a test says, and the command line run on them."""
+"""Configurations whose servers offer what a test says."""
 
 import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from gateway.cli.app import run
-
 OFFERS = Path(__file__).parent / "servers" / "offers.py"
 READS_ONLY = {"annotations": {"readOnlyHint": True}}
-
-
-class Ran(NamedTuple):
-    """What one command line did."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -54,15 +44,3 @@ def servers(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Runs a command line."""
-
-    def go(*words: str | Path) -> Ran:
-        code = run([str(word) for word in words])
-        printed = capsys.readouterr()
-        return Ran(code, printed.out, printed.err)
-
-    return go

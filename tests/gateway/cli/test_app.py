@@ -70,3 +70,26 @@ def test_mcp_servers_are_served_without_an_engine_and_without_a_map(tmp_path: Pa
         gateway.kill()
 
     assert ready["tools"] == 1
+
+
+def test_command_of_an_extra_that_is_not_installed_is_refused_with_what_installs_it(
+    command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.cli.app.entry_points", lambda group: ())  # pyright: ignore[reportUnknownLambdaType]
+
+    ran = command("bench", "http://127.0.0.1:1")
+
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err == "codec-gateway: the command 'bench' is not installed: pip install 'codec-gateway[bench]'\n"
+    assert "No such command 'banch'" in command("banch").err
+
+
+def test_packages_beside_the_gateway_are_loaded_only_for_their_own_commands() -> None:
+    code = "import sys; from gateway.cli.app import run; run(['{}', '--help']); print('codec_demo' in sys.modules)"
+
+    def loads_demo(name: str) -> bool:
+        command = [sys.executable, "-c", code.format(name)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+        return done.stdout.endswith("True\n")
+
+    assert [loads_demo(name) for name in ("demo", "check", "bench")] == [True, False, False]
