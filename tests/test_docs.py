@@ -32,7 +32,14 @@ PAGES = sorted(
     if ".venv" not in path.parts
 )
 LINKED = sorted(
-    {*PAGES, *(path for folder in ("bench", "conformance", "tests") for path in ROOT.glob(f"{folder}/**/*.md"))}
+    {
+        *PAGES,
+        *(
+            path
+            for folder in ("bench", "codec_bench", "codec_demo", "conformance", "tests")
+            for path in ROOT.glob(f"{folder}/**/*.md")
+        ),
+    }
 )
 """Every page of the repository: those that are measured or tested elsewhere, too."""
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -289,7 +296,7 @@ def test_servers_file_of_the_readme_loads_from_its_own_folder(tmp_path: Path) ->
 def test_programs_of_the_readme_are_python() -> None:
     programs = re.findall(r"python - <<'END'\n(.*?)^END$", read("README.md"), re.DOTALL | re.MULTILINE)
 
-    assert len(programs) == 2
+    assert len(programs) == 1
     for program in programs:
         compile(program, "README.md", "exec")
 
