@@ -153,7 +153,7 @@ bench-wire: $(READY) ## measure token streams on the wire and through the whole 
 bench-mcp: $(READY) ## time the MCP gateway beside others of its kind, and write bench/results/mcp.json
 	@$(BIN)/python -m bench.mcp
 	@$(BIN)/python -m bench.mcp.ids_cost
-	@$(BIN)/python -m bench.mcp.frames
+	@$(BIN)/python -m bench.mcp.answers
 	@$(BIN)/python -m bench.reference
 
 bench-cache: $(READY) ## count what conversations find again of the engine's cache, and write its page: half an hour

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.mcp import frames
+from bench.mcp import answers
 from bench.reference.__main__ import results as read_results
 from bench.reference.page import page, scenes
 from bench.reference.row import Row, Scene
@@ -182,8 +182,8 @@ def test_replaying_again_gives_the_committed_bytes(results: dict[str, Any], toke
 
 
 def test_answers_of_mcp_have_the_committed_bytes(results: dict[str, Any]) -> None:
-    committed = {name: results["mcp_frames"][name] for name in frames.measure()}
-    assert committed == frames.measure(), "write them anew: python -m bench.mcp.frames"
+    committed = {name: results["mcp_answers"][name] for name in answers.measure()}
+    assert committed == answers.measure(), "write them anew: python -m bench.mcp.answers"
 
 
 def test_the_short_form_replays_and_writes_nothing(

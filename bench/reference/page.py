@@ -7,7 +7,7 @@ from typing import Final
 from bench.reference import agents, codings, lengths, streams, tools
 from bench.reference.row import Results, Row, Scene
 
-NAMES: Final = ("wire", "lengths", "path", "leaf", "toolcalls", "maps", "mcp", "mcp_frames")
+NAMES: Final = ("wire", "lengths", "path", "leaf", "toolcalls", "maps", "mcp", "mcp_answers")
 """Results that the page is made from."""
 
 _HEAD: Final = """# Compared with the Codec reference

@@ -48,7 +48,6 @@ from gateway.serve.http.sockets import url_of_socket
 from gateway.serve.http.spelled_paths import SpelledPaths
 from gateway.serve.http.traced import TracedRequests
 from gateway.serve.mcp import McpEndpoint
-from gateway.serve.mcp.frames import FramedMcp
 from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
@@ -85,7 +84,6 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     completions = CompletionsEndpoint(services.engines, config.limits, services.metrics, frames, tracing)
     messages = MessagesEndpoint(services.agent, services.engines, config.limits, services.metrics)
     responses = ResponsesEndpoint(services.agent, config.limits, services.metrics, services.replicas, services.shared)
-    framed = FramedMcp(mcp, services.engines.maps.accepted, config.limits.body_bytes, services.metrics.shim_detokenized)
     app: ASGIApp = Starlette(
         routes=[
             *openai.routes(),
@@ -94,8 +92,8 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
             *completions.routes(),
             *model.routes(),
             *documents.routes(),
-            Route("/mcp", endpoint=framed),
-            Mount("/mcp", app=framed),
+            Route("/mcp", endpoint=mcp),
+            Mount("/mcp", app=mcp),
             Route("/sse", endpoint=mcp),
             Mount("/sse", app=mcp),
         ],
@@ -106,7 +104,7 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
         app = TracedRequests(app, tracing, _GENERATE)
     if config.worker is not None:
         app = AtHome(app, services.replicas, config.worker.peers, config.limits.body_bytes)
-    app = ClientHeaders(_Shortcut("/mcp", framed, app), services.proxy)
+    app = ClientHeaders(_Shortcut("/mcp", mcp, app), services.proxy)
     app = guard_endpoints(app, config, services.metrics.access, services.shared, sign_in_pages(services.proxy, config))
     async with mcp.running():
         yield app, mcp

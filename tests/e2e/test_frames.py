@@ -13,7 +13,6 @@ import httpx2
 import msgpack
 import pytest
 
-from gateway.serve.mcp.frame_messages import read_messages, write_frame
 from leaf_sdk.vocab import map_digest
 from leaf_sdk.wire import MEDIA_TYPES, Decoder, Dictionary, Frame, FrameReader
 from leaf_sdk.wire.codec_pb2 import CodecRequest
@@ -291,30 +290,3 @@ def test_operator_may_demand_a_version_and_offer_dictionaries(start_gateway, tmp
     assert kept.content == dictionary.read_bytes()
     decoder = Decoder("zstd", dictionary=Dictionary(kept.content))
     assert read("msgpack", decoder.feed(data))[-1].done
-
-
-@pytest.mark.parametrize("form", ["msgpack", "protobuf"])
-def test_mcp_client_may_speak_in_frames(client, model_map, form):
-    kind = f"application/x-codec-{form}"
-    version = {"mcp-protocol-version": "2025-11-25"}
-
-    def ask(method, session, **params) -> tuple[Any, httpx2.Headers]:
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        headers = {"content-type": kind, "accept": kind, **session, **version}
-        answer = client.post("/mcp", content=write_frame(form, message)[4:], headers=headers)
-        assert (answer.status_code, answer.headers["content-type"]) == (200, kind), answer.content
-        assert int.from_bytes(answer.content[:4], "big") == len(answer.content) - 4
-        return read_messages(form, answer.content[4:]), answer.headers
-
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    _, headers = ask("initialize", {}, **hello)
-    session = {"mcp-session-id": headers["mcp-session-id"], "x-codec-map": f"https://h/m;sha256={model_map.map_id[7:]}"}
-    listed, _ = ask("tools/list", session)
-    spelled = {"type": "_codec_meta", "map_id": model_map.map_id, "ids": model_map.encode('{"timezone": "Asia/Tokyo"}')}
-    called, _ = ask("tools/call", session, name="time_leaf__get_current_time", arguments={"_codec_meta": spelled})
-
-    assert "time_leaf__get_current_time" in [tool["name"] for tool in listed["result"]["tools"]]
-    (block,) = called["result"]["content"]
-    leaf = block["_meta"]["ai.codec/leaf-tokenization"]
-    assert "+09:00" in block["text"]
-    assert (leaf["map_id"], model_map.decode(leaf["ids"])) == (model_map.map_id, block["text"])

@@ -19,9 +19,8 @@ from gateway.errors import OwnerGone, ReplicaBusy
 from gateway.replicas import Replica
 from gateway.replicas.connected import Connected
 from gateway.replicas.link import Link
-from gateway.replicas.messages import ALIVE, BODY, END, FORWARDED, REQUEST, START, head_of
+from gateway.replicas.messages import ALIVE, BODY, END, REQUEST, START, head_of
 from gateway.replicas.records import RecordFault
-from gateway.serve.mcp.frames import FramedMcp
 from tests.gateway.replicas.test_forwarding import KEYS, Client, answer, read, scope, site
 
 pytestmark = pytest.mark.anyio
@@ -259,38 +258,6 @@ async def test_replica_that_stops_ends_the_streams_that_it_passes_on() -> None:
         at.asks.stop()
 
     assert (b"".join(client.parts), client.over) == (b"one", True)
-
-
-async def test_frames_that_the_query_asks_for_are_made_once_and_stream() -> None:
-    go_on = asyncio.Event()
-    there: list[Any] = []
-
-    async def endpoint(scope: Any, receive: Any, send: Any) -> None:
-        if FORWARDED not in scope:
-            await there[0].asks.forward(there[0].owner, scope, receive, send)
-            return
-        await read(receive)
-        await send(STREAM)
-        await send({"type": "http.response.body", "body": b'data: {"a": 1}\n\n', "more_body": True})
-        await go_on.wait()
-        await send({"type": "http.response.body", "body": b'data: {"b": 2}\n\n'})
-
-    framed = FramedMcp(endpoint, {}, 1000, lambda map_id: None)
-    client = Client()
-
-    async def ask(scope: Any) -> None:
-        await framed(scope, client.receive, client.send)
-
-    async with site(framed) as at, anyio.create_task_group() as tasks:
-        there.append(at)
-        asking = scope(query_string=b"stream_format=msgpack")
-        tasks.start_soon(ask, asking)
-        with anyio.fail_after(20):
-            await client.got.wait()
-        assert client.parts == [b"\0\0\0\x04\x81\xa1a\x01"]
-        go_on.set()
-
-    assert b"".join(client.parts).endswith(b"\x81\xa1b\x02")
 
 
 async def test_owner_that_has_no_connection_left_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,6 @@ from gateway.proxy import Proxy, ResultTokens
 from gateway.serve.codec.negotiation import WireOffer
 from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.mcp import McpEndpoint
-from gateway.serve.mcp.frames import FramedMcp
 from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
@@ -291,11 +290,10 @@ async def client(request: pytest.FixtureRequest) -> AsyncGenerator[httpx2.AsyncC
         responses = ResponsesEndpoint(agent, config.limits, metrics)
         messages = MessagesEndpoint(agent, route, config.limits, metrics)
         mcp = McpEndpoint(proxy, config, tokens=tokens, maps={}, metrics=metrics)
-        framed = FramedMcp(mcp, {}, config.limits.body_bytes, metrics.shim_detokenized)
         app = Starlette(
             routes=[
                 *(*openai.routes(), *completions.routes(), *responses.routes(), *messages.routes()),
-                Mount("/mcp/", app=framed),
+                Mount("/mcp/", app=mcp),
             ]
         )
         transport = httpx2.ASGITransport(app=app)

@@ -1,8 +1,8 @@
-"""Bytes of MCP's answers as JSON and as Codec's frames, plain and with gzip: `python -m bench.mcp.frames`.
+"""Bytes of MCP's answers, plain and with gzip: `python -m bench.mcp.answers`.
 
 A list of the 41 tools of four public servers, as recorded by `tests/exchanges`, and one result of 30 characters,
-without ids and with them. Only bodies are counted, not heads. Writes `results/mcp_frames.json`; nothing here depends on
-the machine.
+without ids and with them. Only bodies are counted, not heads. Writes `results/mcp_answers.json`; nothing here depends
+on the machine.
 """
 
 import json
@@ -13,14 +13,13 @@ from typing import Any, Final
 from bench.record import write
 from gateway.engine.packaged_model import packaged_model
 from gateway.protocol.messages import encode_response
-from gateway.serve.mcp.frame_messages import read_json, write_frame
 from leaf_sdk import MetaTokenizer, open_map, wrap_tool_call
 from leaf_sdk.wire import Coding, open_encoder
 
 _RECORDINGS: Final = Path(__file__).parents[2] / "tests" / "exchanges" / "recordings"
 _TEXT: Final = "# codec-gateway\n\ncodec-gateway"
 _CODINGS: Final[tuple[Coding, ...]] = ("identity", "gzip")
-_PACKAGES: Final = ("codec-gateway", "codec-leaf", "msgpack")
+_PACKAGES: Final = ("codec-gateway", "codec-leaf")
 
 
 def tools() -> list[Any]:
@@ -31,10 +30,9 @@ def tools() -> list[Any]:
 
 
 def sizes(result: Mapping[str, Any]) -> dict[str, int]:
-    """Return the bytes of one answer in every form."""
+    """Return the bytes of one answer in every coding."""
     body = encode_response(7, result)
-    forms = {"json": body, "msgpack": write_frame("msgpack", read_json(body))}
-    return {f"{form} | {coding}": _coded(data, coding) for form, data in forms.items() for coding in _CODINGS}
+    return {coding: _coded(body, coding) for coding in _CODINGS}
 
 
 def _coded(data: bytes, coding: Coding) -> int:
@@ -52,4 +50,4 @@ def measure() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    write("mcp_frames", _PACKAGES, measure())
+    write("mcp_answers", _PACKAGES, measure())
