@@ -42,4 +42,4 @@ def reloading(proxy: Proxy, start: GatewayConfig) -> Callable[[GatewayConfig], A
 
 def needs_pages(config: GatewayConfig) -> bool:
     """Whether users sign in to a server for themselves."""
-    return any(each.is_per_user for each in config.upstreams)
+    return any(each.has_user_pages for each in config.upstreams)

@@ -86,7 +86,7 @@ async def _sign_in(upstream: UpstreamConfig, browser: bool) -> Grant:
     store, key = GrantStore(), GrantKey(OPERATOR, upstream.name, upstream.url or "")
     known = store.read(key)
     # Where each user signs in for itself, the address is the running gateway's.
-    configured = None if upstream.auth is None or upstream.is_per_user else upstream.auth.redirect_url
+    configured = None if upstream.auth is None or upstream.has_user_pages else upstream.auth.redirect_url
     async with (
         open_http_client() as client,
         open_redirects(configured, None if known is None else known.client.redirect_uri) as redirects,

@@ -18,6 +18,7 @@ from gateway.config.approvals import build_approvals
 from gateway.config.connections import ConnectionsConfig, read_networks
 from gateway.config.console import ConsoleConfig
 from gateway.config.engines import build_engines, refuse_own_ports
+from gateway.config.exchange import refuse_useless_exchange
 from gateway.config.expand import Expander
 from gateway.config.layers import (
     Layer,
@@ -127,6 +128,7 @@ def _load(
     engine, engines = build_engines(layer["engine"], layer.get("engines", {}))
     serve = _build_serve(layer.get("serve", {}), (toml_file or json_file or cwd / OWN_FILE).parent)
     refuse_own_ports(engines or {"engine": engine}, serve)
+    refuse_useless_exchange((each.name for each in upstreams if each.exchange), has_issuer=serve.oauth is not None)
     replicas = build_replicas(layer.get("replicas", {}))
     config = GatewayConfig(
         upstreams=upstreams,

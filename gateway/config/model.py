@@ -17,6 +17,7 @@ from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig, Tra
 from gateway.config.approvals import ApprovalsConfig
 from gateway.config.connections import ConnectionsConfig
 from gateway.config.console import ConsoleConfig
+from gateway.config.exchange import ExchangeConfig
 from gateway.config.overrides import Overrides, ToolOverride
 from gateway.config.replicas import ReplicasConfig
 from gateway.config.shared import SharedConfig
@@ -102,6 +103,8 @@ class UpstreamConfig:
     oauth: ClientCredentials | None = None
     auth: SignInConfig | None = None
     """None: a person may still sign in, with the defaults."""
+    exchange: ExchangeConfig | None = None
+    """How callers' access tokens are exchanged for its own; None: they are not."""
     manifest: str | None = None
     """Bolt-on tools: an absolute path of a manifest or of a folder of them, or a URL."""
     endpoint: str | None = None
@@ -154,7 +157,12 @@ class UpstreamConfig:
 
     @property
     def is_per_user(self) -> bool:
-        """Whether each principal has a sign-in of its own there."""
+        """Whether each principal is itself there, with sessions and lists of its own."""
+        return self.exchange is not None or self.has_user_pages
+
+    @property
+    def has_user_pages(self) -> bool:
+        """Whether each principal signs in there for itself, at a page of this gateway."""
         return self.auth is not None and self.auth.per_user
 
     @property

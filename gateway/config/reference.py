@@ -28,7 +28,7 @@ from gateway.config.settings import (
     ViewSection,
 )
 from gateway.config.shared import SharedSection
-from gateway.config.upstream_section import CredentialsSection, RegistrySection, SignInSection
+from gateway.config.upstream_section import CredentialsSection, ExchangeSection, RegistrySection, SignInSection
 from gateway.config.wire import WireSection
 
 _HEAD = """\
@@ -164,6 +164,7 @@ def render_page() -> str:
         ("upstreams.NAME.overrides.TOOL.annotations", AnnotationsSection),
         ("upstreams.NAME.oauth", CredentialsSection),
         ("upstreams.NAME.auth", SignInSection),
+        ("upstreams.NAME.exchange", ExchangeSection),
     ):
         summary = (section.__doc__ or "").rstrip(".")
         parts.append(_table(summary if summary.startswith(f"`[{name}") else name, dict(section.model_fields)))

@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gateway.config.address import is_http_url, is_loopback
+from gateway.config.exchange import ExchangeConfig, build_exchange
 from gateway.config.expand import Expander
 from gateway.config.inherited import inherited
 from gateway.config.manifests import check_endpoint, read_manifest_place, state_of_manifest
@@ -103,6 +104,7 @@ class ServerReader:
                 client_headers=_client_headers(entry.get("client_headers", ()), headers, where),
                 oauth=_credentials(texts, entry.get("oauth")),
                 auth=_sign_in(texts, entry.get("auth"), headers),
+                exchange=_exchange(texts, entry.get("exchange"), headers),
                 secrets=frozenset(texts.secrets),
                 **_policies(entry),
             )
@@ -191,12 +193,18 @@ def _check_kind(entry: Mapping[str, Any], where: str) -> None:
         raise ConfigError(
             f"{where}: has {had}: give 'command' for a program, 'url' for Streamable HTTP, 'manifest' for bolt-on tools"
         )
-    for key in ("oauth", "auth", "client_headers"):
+    for key in ("oauth", "auth", "exchange", "client_headers"):
         if kinds != ["url"] and entry.get(key):
             raise ConfigError(f"{where}: has {key!r}, which needs 'url', but it has {kinds[0]!r}: remove one of them")
     if entry.get("oauth") and entry.get("auth"):
         raise ConfigError(
             f"{where}: has both 'oauth' (the gateway's own credentials) and 'auth' (a person's): remove one of them"
+        )
+    auth: Mapping[str, object] = entry.get("auth") or {}
+    if entry.get("exchange") and auth.get("per_user"):
+        raise ConfigError(
+            f"{where}: has both 'exchange' (callers' access tokens) and 'auth.per_user' (callers' own sign-ins): remove "
+            "one of them"
         )
     for key in ("endpoint", "require_match"):
         if kinds != ["manifest"] and entry.get(key):
@@ -251,6 +259,18 @@ def _sign_in(
     _check_sign_in(config, texts.where)
     if config.per_user:
         _check_per_user(config, texts.where, headers)
+    return config
+
+
+def _exchange(
+    texts: "_Texts", entry: Mapping[str, str | None] | None, headers: Mapping[str, str]
+) -> ExchangeConfig | None:
+    if not entry:
+        return None
+    values = {key: texts.expand(f"exchange.{key}", value) for key, value in entry.items() if value is not None}
+    config = build_exchange(values, headers, texts.where)
+    if config.client_secret:
+        texts.secrets.add(config.client_secret)
     return config
 
 

@@ -66,13 +66,13 @@ def _show_upstream(upstream: UpstreamConfig, secrets: frozenset[str]) -> dict[st
         shown = {key: None if value is None else mask_text(value, secrets) for key, value in where.items()}
         return {"transport": "bolt-on", **shown, "headers": headers, "require_match": upstream.require_match}
     if upstream.transport == "http":
-        auth = None if upstream.auth is None else asdict(upstream.auth)
+        parts = {"auth": upstream.auth, "exchange": upstream.exchange}
         return {
             "transport": "http",
             "url": mask_text(upstream.url or "", secrets),
             "headers": headers,
             **({"client_headers": list(upstream.client_headers)} if upstream.client_headers else {}),
-            **({} if auth is None else {"auth": {key: _plain(key, value, secrets) for key, value in auth.items()}}),
+            **{name: _plain(name, asdict(part), secrets) for name, part in parts.items() if part is not None},
         }
     return {
         "transport": "stdio",

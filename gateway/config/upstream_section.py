@@ -77,6 +77,33 @@ class SignInSection(Section):
     )
 
 
+class ExchangeSection(Section):
+    """`[upstreams.NAME.exchange]`: how a caller's access token is exchanged for one of the server's (RFC 8693)."""
+
+    client_id: str = Field(description="The gateway's client id at the authorization server.")
+    client_secret: str | None = Field(
+        default=None, description="The secret that belongs to it; best written as `${env:NAME}`."
+    )
+    issuer: str | None = Field(
+        default=None,
+        description="The authorization server that exchanges callers' tokens: they go to no other. Needed, unless "
+        "`token_url` is set.",
+    )
+    token_url: str | None = Field(
+        default=None, description="Its token endpoint; unset: the one in the metadata of `issuer` (RFC 8414)."
+    )
+    audience: str | None = Field(
+        default=None,
+        description="The server's name at the authorization server, as the client id of the server; unset: none is "
+        "sent.",
+    )
+    resource: str | None = Field(
+        default=None,
+        description="The server's address in requests for tokens (RFC 8707); unset: its `url`. Empty: none is sent.",
+    )
+    scope: str | None = Field(default=None, description="Scopes to ask for, separated by spaces.")
+
+
 class UpstreamSection(Section):
     """`[upstreams.NAME]`: `command` (stdio), `url` (Streamable HTTP) or `manifest` (bolt-on tools)."""
 
@@ -101,7 +128,8 @@ class UpstreamSection(Section):
     client_headers: list[str] = Field(
         default=[],
         description="Names of headers of a client's request, to `/mcp` or `/v1`, that are sent to `url` with the "
-        "requests made for it. Never `Authorization` or `Cookie`: for credentials of users there is `auth.per_user`.",
+        "requests made for it. Never `Authorization` or `Cookie`: for credentials of users there are `auth.per_user` "
+        "and `exchange`.",
     )
     manifest: str | None = Field(
         default=None,
@@ -125,6 +153,10 @@ class UpstreamSection(Section):
     auth: SignInSection | None = Field(
         default=None,
         description="How you sign in to `url`, where the defaults of `codec-gateway login` do not suffice.",
+    )
+    exchange: ExchangeSection | None = Field(
+        default=None,
+        description="How the access token with which a caller came (`serve.oauth`) is exchanged for one of `url`.",
     )
     disabled: bool = Field(default=False, description="`true`: this entry is ignored.")
     start: Literal["eager", "lazy"] = Field(

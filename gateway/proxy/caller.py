@@ -16,6 +16,20 @@ from gateway.protocol.messages import METHOD_NOT_FOUND
 
 
 @dataclass(frozen=True, slots=True)
+class CallerToken:
+    """An access token with which somebody came. It is exchanged for one of a server's, and never sent to a server."""
+
+    rights: str
+    """A digest of all that it says but its times and its number: the same for tokens that renew each other."""
+    expires: float
+    """Seconds since 1970 until which the gateway accepts it."""
+    audience: tuple[str, str] = ("", "")
+    """Its issuer, and the name of the gateway there: what both are in is a token for the gateway."""
+    text: str = field(default="", repr=False)
+    """Empty where no server needs it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Principal:
     """On whose behalf a request is made, and what they may see."""
 
@@ -33,6 +47,8 @@ class Principal:
     """Whose sign-ins at servers they use: unlike `name`, never somebody else's later on. Empty: none of their own."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
     """Headers of their request that servers may get (`client_headers`), by name in lower case."""
+    token: CallerToken | None = field(default=None, compare=False)
+    """The access token with which they came; None: another credential."""
     alone: bool = field(default=False, compare=False)
     """Whether they may use every bound in full, not only a share: nobody else can be told apart from them, or they are
     the operator."""

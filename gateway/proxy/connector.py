@@ -12,10 +12,12 @@ from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.bolt_on import HeldMaps, KnownMaps, open_bolt_on
+from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.transport.oauth.authorizers import authorizer_for
 from gateway.proxy.transport.oauth.documents import fetcher_for
+from gateway.proxy.transport.oauth.exchange import TokenExchange
 from gateway.proxy.transport.oauth.grant_store import GrantStore
 from gateway.proxy.transport.oauth.signed_in import SignedIn
 from gateway.proxy.transport.stdio.child import open_stdio
@@ -79,9 +81,16 @@ class Connector:
         log = get_logger("gateway.proxy").bind(server=config.name)
         return SignedIn(config, owner, fetcher_for(config, self._client), self._grants, log, only=only)
 
-    def connect(self, config: UpstreamConfig, sign_in: SignedIn | None = None) -> Connect:
-        """Return the function that opens a transport to this server. `sign_in`: whose tokens are sent; None: those that
-        every caller uses."""
+    def exchange(self, config: UpstreamConfig) -> TokenExchange:
+        """What exchanges one principal's access tokens for those of this server."""
+        if self._client is None or config.exchange is None or config.url is None:
+            raise RuntimeError("connected outside `async with connector`, or to a server that exchanges no tokens")
+        log = get_logger("gateway.proxy").bind(server=config.name)
+        return TokenExchange(config.url, config.exchange, self._client, log)
+
+    def connect(self, config: UpstreamConfig, authorizer: Authorizer | None = None) -> Connect:
+        """Return the function that opens a transport to this server. `authorizer`: whose tokens are sent; None: those
+        that every caller uses."""
         log = get_logger("gateway.proxy").bind(server=config.name)
         metrics, tracing = self._metrics, self._tracing
 
@@ -107,7 +116,7 @@ class Connector:
                     metrics=metrics,
                     called=metrics.servers.bolt_on_called,
                 )
-            authorizer = sign_in or authorizer_for(config, self._client, log)
-            return open_http(config, session, bound=self._bound, log=log, client=self._client, authorizer=authorizer)
+            tokens = authorizer or authorizer_for(config, self._client, log)
+            return open_http(config, session, bound=self._bound, log=log, client=self._client, authorizer=tokens)
 
         return connect if tracing is None else lambda session: traced_transport(connect(session), config, tracing)

@@ -1,9 +1,10 @@
-"""The upstreams of one server at which each principal signs in for itself: one upstream for each of them.
+"""The upstreams of one server at which each principal is itself: one upstream for each of them.
 
-Turns a principal into its own upstream, with its own sessions, lists and failures, whose requests carry its own token.
-It is opened when it is first needed, and ends after some time without use, with its sign-in, or when the principal has
-signed in again: the next sign-in may be another person's. The server's own upstream serves nobody but those who use the
-operator's sign-in; what that lists is what principals see before they have signed in. It asks nobody to sign in.
+Turns a principal into its own upstream, with its own sessions, lists and failures, whose requests carry its own token
+(`accounts.py`). It is opened when it is first needed, and ends after some time without use, with its tokens, or when
+the principal has signed in again: the next sign-in may be another person's. The server's own upstream serves nobody but
+those who use the operator's credentials; what that lists is what principals see before they have an upstream of their
+own. It asks nobody to sign in.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,10 +16,11 @@ from typing import Final
 import anyio
 
 from gateway.config.model import UpstreamConfig
-from gateway.errors import SignInNeeded, UpstreamUnavailable
+from gateway.errors import UpstreamUnavailable
+from gateway.proxy.accounts import Account, Accounts
 from gateway.proxy.caller import Principal
+from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.transport.interface import NoAnswer
-from gateway.proxy.transport.oauth.signed_in import SignedIn
 from gateway.proxy.upstream.upstream import Upstream
 
 _SWEEP: Final = 15.0
@@ -28,9 +30,10 @@ _IDLE: Final = 600.0
 
 @dataclass(slots=True)
 class _User:
-    sign_in: SignedIn
+    account: Account
     which: str
-    """The sign-in with which the upstream was opened."""
+    """What the account stood for when the upstream was opened."""
+    owner: str
     upstream: Upstream
     _used: float = 0.0
 
@@ -50,28 +53,27 @@ class _User:
 
 
 class PerUser:
-    """The upstreams of the principals that have signed in at one server."""
+    """The upstreams of the principals that are themselves at one server."""
 
     def __init__(
         self,
         config: UpstreamConfig,
-        sign_in: Callable[[str], SignedIn],
-        make: Callable[[str, str], Upstream],
+        accounts: Accounts,
+        make: Callable[[str, Authorizer], Upstream],
         end: Callable[[Upstream], None],
         changed: Callable[[str], None],
     ) -> None:
         """Start with none.
 
         Args:
-            sign_in: returns the sign-in of an owner (`Principal.owner`), whether or not there is one.
-            make: starts an upstream for one sign-in (`SignedIn.current`) of an owner; it sends no other tokens.
+            accounts: tells principals apart, and where their tokens come from.
+            make: starts an upstream of an owner (`Principal.owner`); it sends no other tokens than these.
             end: ends one, once nobody uses it any more.
             changed: told which owner's lists differ now.
         """
         self._name = config.name
-        self._page = "" if config.auth is None else config.auth.user_page(config.name)
         self._most = config.most_client_sessions
-        self._sign_in = sign_in
+        self._accounts = accounts
         self._make = make
         self._end = end
         self._changed = changed
@@ -79,38 +81,39 @@ class PerUser:
         self._is_stopping = False
 
     def of(self, principal: Principal) -> Upstream | None:
-        """The principal's own upstream; None: it has not signed in, or too many are in use (see `why_none`)."""
-        return self.open(principal.owner) if principal.owner else None
-
-    def open(self, owner: str) -> Upstream | None:
-        """The same by owner."""
-        user = self._users.get(owner)
-        sign_in = self._sign_in(owner) if user is None else user.sign_in
-        which = _current(sign_in)
+        """The principal's own upstream; None: it has no tokens, or too many are in use (see `why_none`)."""
+        if not (key := self._accounts.key(principal)):
+            return None
+        user = self._users.get(key)
+        account = self._accounts.account(principal, None if user is None else user.account)
+        which = _current(account)
         if user is not None and which != user.which:
-            self._drop(owner, user)
-            self._changed(owner)
+            self._drop(key, user)
+            self._changed(user.owner)
             user = None
         if user is None:
             if which is None or self._is_stopping or not self._has_room():
                 return None
-            user = _User(sign_in, which, self._make(owner, which))
+            made = self._make(principal.owner, self._accounts.authorizer(account, principal, which))
+            user = _User(account, which, principal.owner, made)
         else:
-            del self._users[owner]
+            del self._users[key]
         # Those that were used last are at the end.
-        self._users[owner] = user
+        self._users[key] = user
         user.note_use()
         return user.upstream
+
+    def open(self, owner: str) -> Upstream | None:
+        """The same for an owner who has signed in."""
+        return self.of(Principal("", owner=owner))
 
     def why_none(self, principal: Principal) -> UpstreamUnavailable:
         """The error for a principal that has no upstream."""
         if self._is_stopping:
             return self._unavailable("the gateway is stopping")
-        if principal.owner and _current(self._sign_in(principal.owner)) is not None:
-            return self._unavailable(
-                f"{self._most} callers use it with sign-ins of their own (client_sessions); call again later"
-            )
-        return SignInNeeded(self._name, self._page)
+        if self._accounts.key(principal) and _current(self._accounts.account(principal, None)) is not None:
+            return self._unavailable(f"{self._most} callers use it, each as itself (client_sessions); call again later")
+        return self._accounts.why_none(principal)
 
     def _unavailable(self, cause: str) -> UpstreamUnavailable:
         return UpstreamUnavailable(f"server {self._name!r} is not available: {cause}", server=self._name)
@@ -129,28 +132,28 @@ class PerUser:
         """Keep ending those that nobody needs any more, until cancelled."""
         while True:
             await anyio.sleep(_SWEEP)
-            for owner, user in list(self._users.items()):
-                if _current(user.sign_in) != user.which:
-                    self._drop(owner, user)
-                    self._changed(owner)
+            for key, user in list(self._users.items()):
+                if _current(user.account) != user.which:
+                    self._drop(key, user)
+                    self._changed(user.owner)
                 elif user.is_idle and user.seconds_unused > _IDLE:
-                    self._drop(owner, user)
+                    self._drop(key, user)
 
     def _has_room(self) -> bool:
         """Whether one more may be open; for that, the one ends that has been idle for longest."""
         if len(self._users) >= self._most:
-            idle = next(((owner, user) for owner, user in self._users.items() if user.is_idle), None)
+            idle = next(((key, user) for key, user in self._users.items() if user.is_idle), None)
             if idle is None:
                 return False
             self._drop(*idle)
         return True
 
-    def _drop(self, owner: str, user: _User) -> None:
-        del self._users[owner]
+    def _drop(self, key: str, user: _User) -> None:
+        del self._users[key]
         self._end(user.upstream)
 
 
-def _current(sign_in: SignedIn) -> str | None:
+def _current(account: Account) -> str | None:
     with suppress(NoAnswer):
-        return sign_in.current()
+        return account.current()
     return None

@@ -103,6 +103,8 @@ class Proxy:
         """The configuration in force; a reload replaces it once the new servers are there."""
         self.client_headers = _client_headers(config)
         """Names of the headers of clients' requests that some server gets."""
+        self.exchanges_tokens = _exchanges_tokens(config)
+        """Whether some server gets tokens in exchange for clients' access tokens."""
         self._supervision: AbstractAsyncContextManager[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -163,6 +165,7 @@ class Proxy:
             if _shown_to_clients(config) != _shown_to_clients(self.config):
                 told = [(name, "tools") for name in self._upstreams]
             self.config, self.client_headers = config, _client_headers(config)
+            self.exchanges_tokens = _exchanges_tokens(config)
             self._router.approvals.use(config.approvals)
             self._catalog.name_by(Naming(config))
             self._changes.taken_over(taken)
@@ -360,6 +363,10 @@ class Proxy:
         return tuple(
             status_of(each, now, self._connector.maps.statuses(each.config.name)) for each in self._upstreams.values()
         )
+
+
+def _exchanges_tokens(config: GatewayConfig) -> bool:
+    return any(upstream.exchange is not None for upstream in config.upstreams)
 
 
 def _client_headers(config: GatewayConfig) -> frozenset[str]:

@@ -8,7 +8,6 @@ the one that all main sessions may belong to.
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,10 +15,12 @@ import anyio
 
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
+from gateway.proxy.accounts import ExchangeAccounts, SignInAccounts
 from gateway.proxy.caller import ClientSession
 from gateway.proxy.connector import Connector
 from gateway.proxy.per_user import PerUser
 from gateway.proxy.shares import ShareRule
+from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.upstream.list_cache import ListCache
 from gateway.proxy.upstream.sampling import Sampler
 from gateway.proxy.upstream.upstream import Listener, Upstream
@@ -161,9 +162,9 @@ class ServerRegistry:
     def _users_of(self, common: Upstream) -> PerUser:
         config = common.config
 
-        def make(owner: str, which: str) -> Upstream:
+        def make(owner: str, authorizer: Authorizer) -> Upstream:
             listener = _OfOwner(self._listener, owner)
-            connect = self._connector.connect(config, self._connector.sign_in(config, owner, which))
+            connect = self._connector.connect(config, authorizer)
             own = Upstream(
                 # How many tokens the engine may spend on the server is a limit for all together: it spends none here.
                 replace(config, start="eager", idle_stop=0.0, sampling_tokens=0),
@@ -178,7 +179,8 @@ class ServerRegistry:
         def changed(owner: str) -> None:
             self._listener.upstream_changed(config.name, None, None, owner)
 
-        return PerUser(config, partial(self._connector.sign_in, config), make, end, changed)
+        kind = SignInAccounts if config.exchange is None else ExchangeAccounts
+        return PerUser(config, kind(config, self._connector), make, end, changed)
 
     async def _settled(self, upstreams: Iterable[Upstream], start_wait: float = inf) -> None:
         with anyio.move_on_after(min(self._limits.start_timeout + 1.0, start_wait)):

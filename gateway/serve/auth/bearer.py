@@ -88,7 +88,7 @@ class BearerAuth:
 
     async def _check(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            identity = await self._whose(_credential_of(scope), _address_of(scope))
+            identity = await self._whose(credential_of(scope), _address_of(scope))
         except MustWait as error:
             await self._limited(Refused("signatures", error.wait))(scope, receive, send)
             return
@@ -184,7 +184,7 @@ class BearerAuth:
         )
 
 
-def _credential_of(scope: Scope) -> bytes:
+def credential_of(scope: Scope) -> bytes:
     """What follows `Bearer`, or the value of `x-api-key`, which clients of Anthropic's API send.
 
     Others use that header for other things, so it is read under `/v1` only.

@@ -6,15 +6,17 @@ view: `mcp:server:NAME` (`*`: all) says which servers exist for it, `mcp:tool:NA
 lists of an API key. Checked tokens are remembered until they expire. It fetches nothing itself.
 """
 
+import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
 
 import jwt
 
 from gateway.config.access import OAuthConfig
-from gateway.proxy.caller import Principal
+from gateway.proxy.caller import CallerToken, Principal
 from gateway.serve.auth.identity import (
     SUBJECT_PREFIX,
     Allowance,
@@ -30,6 +32,8 @@ from gateway.serve.auth.rate_limiter import SignatureChecks
 LONGEST_TOKEN: Final = 16 * 1024
 _LONGEST_SUBJECT: Final = 256
 _REMEMBERED: Final = 16_384
+_OF_ONE_TOKEN: Final = frozenset({"exp", "iat", "nbf", "jti"})
+"""Claims in which tokens that renew each other differ."""
 
 _REASONS: Final[tuple[tuple[type[jwt.PyJWTError], str, str], ...]] = (
     (jwt.ExpiredSignatureError, "expired", "the token has expired"),
@@ -131,7 +135,11 @@ class TokenVerifier:
             raise ScopeMissing(f"the token has no scope {prefix}:server:NAME")
         view = None if "*" in servers else frozenset(servers)
         owner = owner_of_subject(self._config.issuer, subject)
-        return Principal(SUBJECT_PREFIX + subject, view, tools or None, owner=owner)
+        return Principal(SUBJECT_PREFIX + subject, view, tools or None, owner=owner, token=self._token(claims))
+
+    def _token(self, claims: Mapping[str, Any]) -> CallerToken:
+        expires = float(min(int(claims["exp"]), 2**53)) + self._config.leeway
+        return CallerToken(rights_of(claims), expires, (self._config.issuer, self._config.audience))
 
     def _remember(self, digest: bytes, good: _Good) -> None:
         if len(self._good) >= _REMEMBERED:
@@ -149,6 +157,12 @@ def scopes_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
         elif isinstance(value, list):
             found += [each for each in cast("list[object]", value) if isinstance(each, str)]
     return tuple(found)
+
+
+def rights_of(claims: Mapping[str, Any]) -> str:
+    """A digest of all that a token says but its times and its number."""
+    said = {key: value for key, value in claims.items() if key not in _OF_ONE_TOKEN}
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _after(front: str, scopes: tuple[str, ...]) -> list[str]:

@@ -99,7 +99,7 @@ class SignInPages:
     ) -> None:
         """`servers`: those that there are now. `signed_in` is told the server and the owner of each new sign-in.
         `hosts`: the names of this gateway; those of the servers' `redirect_url` at the start are, too."""
-        redirects = (urlsplit(_origin_of(each)).netloc for each in servers() if each.is_per_user)
+        redirects = (urlsplit(_origin_of(each)).netloc for each in servers() if each.has_user_pages)
         self._guarded = HostGuard(self._answer, (*hosts, *redirects))
         self._app = app
         self._identify = identify
@@ -168,7 +168,7 @@ class SignInPages:
         return _Page(200, f"<h1>Signed in to {escape(server)}</h1><p>You can close this page and go on.</p>")
 
     def _own(self) -> list[UpstreamConfig]:
-        return [each for each in self._servers() if each.is_per_user]
+        return [each for each in self._servers() if each.has_user_pages]
 
 
 async def _read_form(request: Request) -> str:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from gateway.config.exchange import ExchangeConfig
 from gateway.config.model import SignInConfig, UpstreamConfig
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns
 from tests.gateway.proxy.transport.over_http.raw_server import Asked, Reply, raw_server
@@ -91,6 +92,42 @@ class Accounts(StandInAuthorization):
                 return {"resourceTemplates": []}
             case _:
                 return {}
+
+
+class ExchangeAccounts(Accounts):
+    """The same, and its authorization server exchanges the token of a caller, `PERSON ...`, for one of that person."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusal: dict[str, Any] | None = None
+        """Answers exchanges instead."""
+
+    def config(self, name: str = "docs", **settings: Any) -> UpstreamConfig:
+        exchange = ExchangeConfig("gateway", "gateway-secret", issuer=self.origin)
+        return UpstreamConfig(name, url=self.url, exchange=exchange, protocol="handshake", **settings)
+
+    @property
+    def exchanged(self) -> list[str]:
+        """The tokens that were exchanged."""
+        return [form["subject_token"] for form in self.forms if "subject_token" in form]
+
+    def _token(self, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        if "subject_token" not in form:
+            return super()._token(form)
+        if self.refusal is not None:
+            return 400, self.refusal
+        access = f"access-{secrets.token_urlsafe(8)}"
+        self.valid[access] = "read"
+        self.whose[access] = form["subject_token"].partition(" ")[0]
+        return 200, {"access_token": access, "token_type": "Bearer", "expires_in": self.life}
+
+
+@asynccontextmanager
+async def standin_exchange() -> AsyncGenerator[ExchangeAccounts]:
+    made = ExchangeAccounts()
+    async with raw_server(made.answer) as server:
+        made.server = server
+        yield made
 
 
 @asynccontextmanager

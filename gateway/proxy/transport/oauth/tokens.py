@@ -19,12 +19,16 @@ _LONGEST_LIFE: Final = 365 * 86_400
 _ENDED: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 
 
-class Refused(NoAnswer):
-    """The authorization server says that the grant or the client is not valid (any more): asking again is no use."""
+class NotIssued(NoAnswer):
+    """The authorization server answered, and issued no token. `code`: its `error`, "" if it gave none."""
 
     def __init__(self, words: str, code: str) -> None:
         super().__init__(words)
         self.code = code
+
+
+class Refused(NotIssued):
+    """The authorization server says that the grant or the client is not valid (any more): asking again is no use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,10 @@ def read_tokens(status: int, document: Mapping[str, Any]) -> Tokens:
         words = " ".join(each for each in told if isinstance(each, str))
         said = f" ({escape_text(words, 200)})" if words else ""
         words = f"its authorization server answered {status_words(status)}{said}"
-        code: object = document.get("error")
-        if 400 <= status < 500 and isinstance(code, str) and code in _ENDED:
-            raise Refused(words, code)
-        raise NoAnswer(words)
+        if status == 200 and not said:
+            words += f", without a token of at most {_TOKEN_BOUND // 1024} KiB"
+        code = next((each for each in (document.get("error"),) if isinstance(each, str)), "")
+        raise (Refused if 400 <= status < 500 and code in _ENDED else NotIssued)(words, code)
     if not token.isascii() or not token.isprintable() or " " in token:
         raise NoAnswer("its authorization server issued one that is not visible ASCII, which no header can carry")
     kind: object = document.get("token_type", "bearer")

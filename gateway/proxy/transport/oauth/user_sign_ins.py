@@ -69,7 +69,7 @@ class UserSignIns:
         """
         begun = self._pending.take(state_of(query), cookies)
         wanted = None if begun is None else (begun.key.server, begun.key.url)
-        config = next((each for each in configs if each.is_per_user and (each.name, each.url) == wanted), None)
+        config = next((each for each in configs if each.has_user_pages and (each.name, each.url) == wanted), None)
         if begun is None or config is None:
             raise NotOurs(NOT_OURS)
         code = begun.flow.read_redirect(query)

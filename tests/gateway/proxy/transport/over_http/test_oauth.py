@@ -14,7 +14,8 @@ from gateway.config.model import ClientCredentials
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
 from gateway.proxy.transport.interface import NoAnswer, Transport
-from gateway.proxy.transport.oauth.client_credentials import AGAIN, ClientCredentialsGrant
+from gateway.proxy.transport.oauth.client_credentials import ClientCredentialsGrant
+from gateway.proxy.transport.oauth.endpoint_tokens import AGAIN
 from gateway.proxy.transport.oauth.metadata import read_resource
 
 from .raw_server import Asked, RawServer, Reply, raw_server
@@ -218,7 +219,7 @@ async def test_secret_goes_to_no_other_issuer_than_the_configured_one(opened, gu
 
 
 async def test_refused_token_is_replaced_once_and_the_request_repeated(opened, guarded, client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.client_credentials.AGAIN", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.endpoint_tokens.AGAIN", 0.0)
     guarded.wanted = {"t1"}
     oauth = credentials(token_url=f"{guarded.origin}/token")
     async with opened(guarded.url, oauth=oauth, client=client) as transport:
@@ -344,7 +345,7 @@ async def test_authorization_server_that_is_away_is_said_and_tried_again_later(c
 
 
 async def test_authorization_server_that_hangs_is_given_up(client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.client_credentials.FETCH_TIME", 0.1)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.endpoint_tokens.FETCH_TIME", 0.1)
 
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.gone()
