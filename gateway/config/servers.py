@@ -203,8 +203,8 @@ def _check_kind(entry: Mapping[str, Any], where: str) -> None:
     auth: Mapping[str, object] = entry.get("auth") or {}
     if entry.get("exchange") and auth.get("per_user"):
         raise ConfigError(
-            f"{where}: has both 'exchange' (callers' access tokens) and 'auth.per_user' (callers' own sign-ins): remove "
-            "one of them"
+            f"{where}: has both 'exchange' (callers' access tokens) and 'auth.per_user' (callers' own sign-ins): "
+            "remove one of them"
         )
     for key in ("endpoint", "require_match"):
         if kinds != ["manifest"] and entry.get(key):

@@ -45,6 +45,10 @@ class User:
             client.headers["mcp-protocol-version"] = _VERSION
             yield user
 
+    def renew(self, credential: str) -> None:
+        """Send another credential from now on."""
+        self._client.headers["authorization"] = f"Bearer {credential}"
+
     async def begin(self, server: str) -> str:
         """The address at which the gateway's page sends them."""
         page = await self._browser.post(

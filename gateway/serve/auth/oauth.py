@@ -139,7 +139,11 @@ class TokenVerifier:
 
     def _token(self, claims: Mapping[str, Any]) -> CallerToken:
         expires = float(min(int(claims["exp"]), 2**53)) + self._config.leeway
-        return CallerToken(rights_of(claims), expires, (self._config.issuer, self._config.audience))
+        try:
+            rights = rights_of(claims)
+        except RecursionError:
+            raise CredentialRefused("claims", "the token's claims can't be read") from None
+        return CallerToken(rights, expires, (self._config.issuer, self._config.audience))
 
     def _remember(self, digest: bytes, good: _Good) -> None:
         if len(self._good) >= _REMEMBERED:

@@ -62,8 +62,8 @@ class TokenExchange(EndpointTokens):
             self._generation += 1
 
     def current(self) -> str | None:
-        """Differs after a token was offered in place of one that could not be exchanged; None: there is none, or one was
-        needed after it had expired."""
+        """Differs after a token was offered in place of one that could not be exchanged; None: there is none, or the
+        only one has expired when it was needed."""
         if self._subject is None or (self._has_expired(self._subject) and (self._failure or not self._headers)):
             return None
         return str(self._generation)

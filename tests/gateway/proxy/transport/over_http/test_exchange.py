@@ -1,4 +1,4 @@
-"""A caller's access token is exchanged for one of the server's: what is asked for, who gets what, and what is refused."""
+"""A caller's access token is exchanged for one of the server's: what is asked for, and what is refused."""
 
 import asyncio
 import base64
