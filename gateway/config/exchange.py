@@ -27,6 +27,8 @@ class ExchangeConfig:
     resource: str | None = None
     """The upstream's URL in requests for tokens (RFC 8707); None: its `url`, "": none is sent."""
     scope: str | None = None
+    subject_token_type: str | None = None
+    """What the authorization server calls a caller's token; None: an access token, by its standard name."""
 
 
 def build_exchange(values: Mapping[str, str], headers: Iterable[str], where: str) -> ExchangeConfig:

@@ -102,6 +102,11 @@ class ExchangeSection(Section):
         description="The server's address in requests for tokens (RFC 8707); unset: its `url`. Empty: none is sent.",
     )
     scope: str | None = Field(default=None, description="Scopes to ask for, separated by spaces.")
+    subject_token_type: str | None = Field(
+        default=None,
+        description="What the authorization server calls callers' tokens, where it wants a name of its own (Auth0); "
+        "unset: `urn:ietf:params:oauth:token-type:access_token`.",
+    )
 
 
 class UpstreamSection(Section):

@@ -226,6 +226,8 @@ arguments = true
         text += f"""
 [upstreams.{name}]
 url = "{url}"
+# Sessions are of this era.
+protocol = "handshake"
 [upstreams.{name}.exchange]
 client_id = "{client}"
 client_secret = "{SECRETS[client]}"

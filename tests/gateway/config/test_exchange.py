@@ -24,9 +24,12 @@ def load(folder: Path, text: str) -> GatewayConfig:
 
 def test_all_of_it_is_read_and_its_secret_is_masked(tmp_path: Path) -> None:
     more = 'client_secret = "${env:SECRET}"\naudience = "docs"\nresource = ""\nscope = "a b"\n'
+    more += 'subject_token_type = "urn:x"\n'
     config = load(tmp_path, OAUTH + DOCS + EXCHANGE + ISSUER + more)
     (docs,) = config.upstreams
-    assert docs.exchange == ExchangeConfig("gateway", "hush-hush", None, "https://login.example", "docs", "", "a b")
+    assert docs.exchange == ExchangeConfig(
+        "gateway", "hush-hush", None, "https://login.example", "docs", "", "a b", "urn:x"
+    )
     assert docs.is_per_user
     assert not docs.has_user_pages
     assert "hush-hush" in secrets_of(config)

@@ -93,6 +93,23 @@ async def test_caller_without_an_access_token_is_told_why_and_nothing_is_sent(ac
         assert len(accounts.server.asked) == before
 
 
+async def test_tokens_of_nobody_are_nobody_s(accounts, proxy_of):
+    async with proxy_of(accounts.config()) as proxy:
+        await call(proxy, replace(holder("ann"), owner=""))
+        assert accounts.exchanged == []
+        assert "tools/call" not in accounts.methods
+
+
+async def test_reload_tells_whether_callers_tokens_are_needed(accounts, proxy_of):
+    async with proxy_of() as proxy:
+        assert not proxy.exchanges_tokens
+        await proxy.reload(replace(proxy.config, upstreams=(accounts.config(),)))
+        assert proxy.exchanges_tokens
+        assert await call(proxy, holder("ann")) == "ann "
+        await proxy.reload(replace(proxy.config, upstreams=()))
+        assert not proxy.exchanges_tokens
+
+
 async def test_renewed_token_goes_on_in_the_same_session(accounts, proxy_of):
     async with proxy_of(accounts.config()) as proxy:
         await call(proxy, holder("ann", 1))

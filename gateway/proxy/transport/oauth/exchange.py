@@ -80,8 +80,8 @@ class TokenExchange(EndpointTokens):
         return {
             "grant_type": _GRANT,
             "subject_token": subject.text,
-            "subject_token_type": _ACCESS_TOKEN,
-            "requested_token_type": _ACCESS_TOKEN,
+            # No `requested_token_type`: some refuse it (Auth0), and what is issued is looked at.
+            "subject_token_type": self._config.subject_token_type or _ACCESS_TOKEN,
             **{key: value for key, value in wanted.items() if value},
         }
 

@@ -132,7 +132,6 @@ async def test_caller_s_token_is_exchanged_for_one_of_this_server(make, exchange
         "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
         "subject_token": SUBJECT,
         "subject_token_type": f"{TYPES}access_token",
-        "requested_token_type": f"{TYPES}access_token",
         "audience": "docs",
         "resource": DOCS,
         "scope": "read",
@@ -147,6 +146,11 @@ async def test_resource_is_the_server_unless_the_operator_names_another_or_none(
     await sent_by(make(resource=resource))
     assert exchanger.forms[0].get("resource") == sent
     assert "audience" not in exchanger.forms[0]
+
+
+async def test_authorization_server_may_have_its_own_name_for_callers_tokens(make, exchanger):
+    await sent_by(make(subject_token_type="urn:company:human"))
+    assert exchanger.forms[0]["subject_token_type"] == "urn:company:human"
 
 
 async def test_endpoint_is_found_through_the_issuer_and_no_other(make, exchanger):
