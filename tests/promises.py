@@ -58,6 +58,12 @@ SECURITY: Final[Mapping[str, Held]] = {
         "tests/gateway/agent/memory/test_bounds.py::test_principal_has_no_more_than_its_share_beside_others",
         "tests/gateway/serve/responses/test_store.py::test_principal_has_no_more_than_its_share_beside_others",
     ),
+    "An access token with which a caller came goes to no server: one with `exchange` gets what your authorization server issued for it, and for nobody else.": (
+        "tests/gateway/proxy/test_exchange.py::test_no_server_ever_gets_a_caller_s_own_token",
+        "tests/gateway/proxy/test_exchange.py::test_two_users_are_themselves_in_a_thousand_interleaved_calls_with_two_exchanges",
+        "tests/gateway/proxy/test_exchange.py::test_token_of_the_same_user_with_other_rights_has_its_own_session_and_exchange",
+        "tests/gateway/proxy/transport/over_http/test_exchange.py::test_redirect_is_not_followed_and_the_token_goes_nowhere_else",
+    ),
     "At a server with `auth.per_user`, a principal's calls carry its own token or none, and a sign-in becomes that of whoever proved who they are at the gateway's page.": (
         "tests/gateway/proxy/test_per_user.py::test_each_principal_is_itself_at_the_server_in_a_thousand_interleaved_calls",
         "tests/gateway/proxy/test_per_user.py::test_caller_who_has_not_signed_in_is_told_where_and_nothing_is_sent",
