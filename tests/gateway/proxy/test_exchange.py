@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from gateway.config.model import ClientCredentials
+from gateway.errors import RpcError
 from gateway.proxy import connector, per_user
 from gateway.proxy.caller import ANYBODY, CallerToken, Nobody, Principal
 from gateway.proxy.transport.oauth.exchange import TokenExchange
@@ -135,6 +136,25 @@ async def test_token_of_the_same_user_with_other_rights_has_its_own_session_and_
         await call(proxy, holder("ann", 1, "may read"))
     assert accounts.exchanged == ["ann 1", "ann 2"]
     assert len(accounts.sessions) == 2
+
+
+async def test_two_users_whose_tokens_say_the_same_are_still_two(accounts, proxy_of):
+    async with proxy_of(accounts.config()) as proxy:
+        assert [await call(proxy, holder(each, 1, "same")) for each in ("ann", "bob")] == ["ann ", "bob "]
+    assert accounts.exchanged == ["ann 1", "bob 1"]
+
+
+async def test_resources_are_read_with_one_s_own_token_or_not_at_all(accounts, proxy_of):
+    accounts.open_lists = True
+    async with proxy_of(accounts.config()) as proxy:
+        ann, key = (Nobody(modern=False, principal=each) for each in (holder("ann"), Principal("key", owner="key:a")))
+        await names(proxy, holder("ann"), "resources")
+        answer = await proxy.handle("resources/read", {"uri": "note:///ann"}, ann)
+        assert answer["contents"][0]["text"] == "read by ann"
+        before = len(accounts.server.asked)
+        with pytest.raises(RpcError, match="only callers with an access token"):
+            await proxy.handle("resources/read", {"uri": "note:///nobody"}, key)
+        assert len(accounts.server.asked) == before
 
 
 async def test_lists_are_each_user_s_own_and_others_see_what_the_server_shows_everybody(accounts, proxy_of):

@@ -52,8 +52,10 @@ class TokenExchange(EndpointTokens):
         self._generation = 0
 
     def offer(self, token: CallerToken) -> None:
-        """Take note of a caller's token, to be exchanged when one is needed next. An older one changes nothing."""
-        if self._subject is not None and token.expires <= self._subject.expires:
+        """Take note of a caller's token, to be exchanged when one is needed next. An older one changes nothing, unless
+        the newer one could not be exchanged."""
+        known = self._subject
+        if known is not None and (token.text == known.text or (token.expires < known.expires and not self._failure)):
             return
         self._subject = token
         if self._failure:

@@ -209,6 +209,19 @@ async def test_older_token_that_comes_late_is_not_used(make, exchanger, clock):
     assert exchanger.forms[0]["subject_token"] == "new"
 
 
+@pytest.mark.parametrize("expires", [3600.0, 1800.0])
+async def test_another_token_is_tried_after_one_that_was_refused_though_it_ends_no_later(make, exchanger, expires):
+    exchanger.status, exchanger.said = 400, {"error": "invalid_request"}
+    exchange = make()
+    await why_not(exchange)
+    exchange.offer(token())
+    await why_not(exchange)
+    assert len(exchanger.forms) == 1
+    exchanger.status, exchanger.said = 200, {}
+    exchange.offer(token("other", expires))
+    assert await sent_by(exchange) == "Bearer docs-2"
+
+
 async def test_account_is_another_once_a_token_could_not_be_exchanged_and_a_fresh_one_came(make, exchanger, clock):
     exchange = make()
     await sent_by(exchange)
