@@ -111,6 +111,12 @@ async def test_reload_tells_whether_callers_tokens_are_needed(accounts, proxy_of
         assert not proxy.exchanges_tokens
 
 
+async def test_operator_is_told_that_only_those_without_a_token_need_its_sign_in(accounts, proxy_of):
+    async with proxy_of(accounts.config()) as proxy:
+        answer = await call(proxy, ANYBODY)
+        assert "callers with access tokens need not; for the others run `codec-gateway login docs`" in answer
+
+
 async def test_renewed_token_goes_on_in_the_same_session(accounts, proxy_of):
     async with proxy_of(accounts.config()) as proxy:
         await call(proxy, holder("ann", 1))

@@ -117,7 +117,10 @@ class SignedIn:
     def _way_out(self) -> str:
         if self._key.owner != OPERATOR and self._config.auth is not None:
             return f"open {self._config.auth.user_page(self._config.name)}"
-        return f"run `codec-gateway login {self._config.name}`"
+        way = f"run `codec-gateway login {self._config.name}`"
+        if self._config.exchange is not None:
+            return f"callers with access tokens need not; for the others {way}, or set `oauth` of this server"
+        return way
 
     def _look(self) -> Grant | None:
         """The sign-in, read again if it has changed."""
