@@ -116,9 +116,9 @@ class CodeFlow:
             raise NoAnswer("the redirect does not say which authorization server it comes from, although it should")
 
 
-def refresh_form(refresh_token: str, resource: str) -> dict[str, str]:
-    """The form that asks for new tokens. It names no scope: a refresh can't widen what was granted."""
-    return _with_resource(_library("").prepare_refresh_body(refresh_token=refresh_token), resource)
+def refresh_form(refresh_token: str, resource: str, scope: str | None = None) -> dict[str, str]:
+    """The form that asks for new tokens. `scope`: at most what was granted; a refresh can't widen it."""
+    return _with_resource(_library("").prepare_refresh_body(refresh_token=refresh_token, scope=scope), resource)
 
 
 def wanted_scope(

@@ -26,12 +26,13 @@ from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.transport.oauth.documents import FETCH_TIME, DocumentFetcher
 from gateway.proxy.transport.oauth.grant import Grant
 from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantStore
-from gateway.proxy.transport.oauth.tokens import MARGIN, Refused, read_tokens
+from gateway.proxy.transport.oauth.tokens import MARGIN, NotIssued, Refused, Tokens, read_tokens
 
 _LOOK: Final = 1.0
 """Seconds after which a sign-in or a sign-out on this machine has been noticed."""
 _AGAIN: Final = 5.0
 """Seconds before tokens are renewed again, after the last ones were refused or could not be renewed."""
+_SCOPE_WANTED: Final = ("invalid_request", "invalid_scope")
 _SCOPE_BOUND: Final = 4096
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -195,22 +196,35 @@ class SignedIn:
 
     async def _exchange(self, grant: Grant) -> None:
         """Ask for new tokens, unless another process has just got some."""
-        from gateway.proxy.transport.oauth.code_flow import refresh_form
-
         stored = self._newest()
         if stored is None or stored.access != grant.access or stored.refresh is None:
             self._keep(stored, self._store.state(self._key))
             return
-        headers, proof = stored.client.authentication()
-        form = {**refresh_form(stored.refresh, stored.resource), **proof}
         try:
             with anyio.fail_after(FETCH_TIME):
-                tokens = read_tokens(*await self._fetcher.post_form(stored.token_endpoint, form, headers))
+                tokens = await self._refreshed(stored, stored.refresh)
         except Refused as error:
             self._write(stored.ended(client_too=error.code == "invalid_client"))
             raise
         self._write(stored.renewed(tokens, self._clock()))
         self._log.info("sign-in to upstream renewed", issuer=escape_text(stored.issuer, 200))
+
+    async def _refreshed(self, stored: Grant, refresh: str) -> Tokens:
+        from gateway.proxy.transport.oauth.code_flow import refresh_form
+
+        headers, proof = stored.client.authentication()
+
+        async def ask(scope: str | None) -> Tokens:
+            form = {**refresh_form(refresh, stored.resource, scope), **proof}
+            return read_tokens(*await self._fetcher.post_form(stored.token_endpoint, form, headers))
+
+        try:
+            return await ask(None)
+        except NotIssued as error:
+            # Entra refuses a request without a scope, although it may be left out (RFC 6749, 6).
+            if error.code not in _SCOPE_WANTED or stored.scope is None:
+                raise
+            return await ask(stored.scope)
 
     def _newest(self) -> Grant | None:
         return self._grant if self._unkept else self._read()

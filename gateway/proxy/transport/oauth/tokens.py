@@ -16,6 +16,8 @@ MARGIN: Final = 30.0
 """Seconds before its end at which a token is renewed."""
 _TOKEN_BOUND: Final = 16 * 1024
 _LONGEST_LIFE: Final = 365 * 86_400
+_ISSUED: Final = (200, 201)
+"""RFC 6749 says 200; some say 201, which the official SDK takes, too."""
 _ENDED: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 
 
@@ -51,12 +53,12 @@ def read_tokens(status: int, document: Mapping[str, Any]) -> Tokens:
         NoAnswer: there is no token for another reason, which may pass.
     """
     token: object = document.get("access_token")
-    if status != 200 or not isinstance(token, str) or not 0 < len(token) <= _TOKEN_BOUND:
+    if status not in _ISSUED or not isinstance(token, str) or not 0 < len(token) <= _TOKEN_BOUND:
         told = (document.get(key) for key in ("error", "error_description"))
         words = " ".join(each for each in told if isinstance(each, str))
         said = f" ({escape_text(words, 200)})" if words else ""
         words = f"its authorization server answered {status_words(status)}{said}"
-        if status == 200 and not said:
+        if status in _ISSUED and not said:
             words += f", without a token of at most {_TOKEN_BOUND // 1024} KiB"
         code = next((each for each in (document.get("error"),) if isinstance(each, str)), "")
         raise (Refused if 400 <= status < 500 and code in _ENDED else NotIssued)(words, code)

@@ -39,6 +39,9 @@ class StandInAuthorization:
         """The scope that the MCP server wants."""
         self.life: float | None = 3600
         self.token_status = 200
+        self.issued = 200
+        self.wants_scope = ""
+        """The error for a refresh that names no scope; "": it need not."""
         self.before: Callable[[Asked, Reply], Any] | None = None
         """Answers a request instead if it returns something true."""
 
@@ -119,6 +122,8 @@ class StandInAuthorization:
         return self._issue(asked)
 
     def _refresh(self, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        if self.wants_scope and "scope" not in form:
+            return 400, {"error": self.wants_scope}
         given = form["refresh_token"]
         asked = self.refresh_tokens.pop(given, None)
         if given in self.spent:
@@ -136,7 +141,7 @@ class StandInAuthorization:
         self.whose[access] = asked.get("person", "")
         self.refresh_tokens[refresh] = asked
         document = {"access_token": access, "token_type": "Bearer", "refresh_token": refresh, "scope": scope}
-        return 200, document | ({} if self.life is None else {"expires_in": self.life})
+        return self.issued, document | ({} if self.life is None else {"expires_in": self.life})
 
     async def _serve(self, asked: Asked, reply: Reply) -> None:
         token = asked.headers.get("authorization", "").removeprefix("Bearer ")

@@ -371,6 +371,27 @@ async def test_expired_token_is_renewed_once_for_all_calls_and_processes(standin
     assert "scope" not in standin.forms[1]
 
 
+async def test_tokens_may_come_with_the_status_created(standin, client, store):
+    standin.issued = 201
+
+    grant = await sign_in(standin, upstream(standin.url), client, store)
+
+    assert grant.access
+
+
+@pytest.mark.parametrize("code", ["invalid_request", "invalid_scope"])
+async def test_refresh_names_the_granted_scope_where_it_is_refused_without(standin, client, store, code):
+    config = upstream(standin.url)
+    grant = await sign_in(standin, config, client, store)
+    store.write(key_of(config), replace(grant, expires=0.0))
+    standin.wants_scope = code
+
+    (sent,) = (await signed_in_to(config, client, GrantStore(store.folder)).headers()).values()
+
+    assert sent != f"Bearer {grant.access}"
+    assert [form.get("scope") for form in standin.forms[1:]] == [None, grant.scope]
+
+
 @pytest.mark.parametrize("life", [20, 0.001])
 async def test_token_that_ends_soon_is_not_renewed_for_each_call(standin, client, store, life):
     standin.life = life
