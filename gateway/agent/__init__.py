@@ -6,7 +6,6 @@ from gateway.agent.choice import ToolChoice
 from gateway.agent.completion import Completer, CompletionOptions, Prompt
 from gateway.agent.conversation import Conversation
 from gateway.agent.offers import EVERY_TOOL, NO_TOOL, ToolScope
-from gateway.agent.sampling import EngineSampler
 from gateway.agent.turn import AnswerOptions
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "Completer",
     "CompletionOptions",
     "Conversation",
-    "EngineSampler",
     "Prompt",
     "ToolChoice",
     "ToolScope",

@@ -76,16 +76,15 @@ class Agent:
         client_tools: Sequence[ToolSpec] = (),
         gateway_tools: ToolScope = EVERY_TOOL,
         principal: Principal = ANYBODY,
-        bare: bool = False,
         options: Mapping[str, object] = NO_OPTIONS,
         continues: bool = False,
         model: str | None = None,
     ) -> Conversation:
         """The conversation that `messages` (see `client_messages.py`) begin, as prompt ids.
 
-        The gateway's own tools are those that `principal` may call and `gateway_tools` holds. `bare`: without them, and
-        not remembered. `options`: variables for the chat template; those that it does not use are left out.
-        `continues`: the answer continues the last message, which is the model's own; this is not remembered either.
+        The gateway's own tools are those that `principal` may call and `gateway_tools` holds.
+        `options`: variables for the chat template; those that it does not use are left out.
+        `continues`: the answer continues the last message, which is the model's own; this is not remembered.
         `model`: the model that is asked for, where there are several.
 
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, `ModelUnknown`, and `ContextExceeded` when the
@@ -95,9 +94,9 @@ class Agent:
         if options:
             ready = ready.with_options(checked_options(options, ready.token_map, "chat_template_kwargs"))
         names = frozenset(tool.name for tool in client_tools)
-        if not bare and (aliases := self._calls.offers.aliases(principal, besides=names)):
+        if aliases := self._calls.offers.aliases(principal, besides=names):
             choice, messages = choice.renamed(aliases), with_tool_names(messages, aliases)
-        ours = () if bare else self._calls.offers.to(principal, ready.facts.context, choice.names or (), gateway_tools)
+        ours = self._calls.offers.to(principal, ready.facts.context, choice.names or (), gateway_tools)
         tools = _merged(ours, client_tools)
         check_choice(choice, tools)
         check_size(messages, ready.facts.context)
@@ -118,7 +117,7 @@ class Agent:
                 diagnostics=(*unreadable, *odd),
                 asked_model=model,
             )
-            await (begin(conversation, placed) if bare or continues else self.recall.begin(conversation, placed))
+            await (begin(conversation, placed) if continues else self.recall.begin(conversation, placed))
             return conversation
 
         async def begun_with(ready: ReadyEngine) -> Conversation:

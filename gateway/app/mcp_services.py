@@ -20,7 +20,6 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
 from gateway.proxy.upstream.list_cache import ListCache
-from gateway.proxy.upstream.sampling import Sampler
 from gateway.replicas import ALONE, Replicas
 from gateway.serve.mcp import McpEndpoint
 from gateway.shared import Shared
@@ -62,7 +61,6 @@ async def open_mcp_services(
     maps: MapSet,
     *,
     proven: Callable[[], bool] = lambda: False,
-    sampler: Sampler | None = None,
     shared: SharedConfig = NOTHING_SHARED,
     list_cache: ListCache | None = None,
 ) -> AsyncGenerator[McpServices]:
@@ -70,7 +68,6 @@ async def open_mcp_services(
 
     Args:
         proven: whether an engine has proved the maps by now.
-        sampler: generates for the servers that the operator allows to sample.
         shared: the store that all replicas share.
         list_cache: see `Proxy`.
     """
@@ -83,9 +80,7 @@ async def open_mcp_services(
         open_shared(shared, replicas, metrics.shared) as store,
     ):
         name_call = partial(replicas.name, "parked call")
-        proxy = Proxy(
-            *(config, metrics, records.tracing), maps=maps, sampler=sampler, name_call=name_call, list_cache=list_cache
-        )
+        proxy = Proxy(*(config, metrics, records.tracing), maps=maps, name_call=name_call, list_cache=list_cache)
         yield McpServices(proxy, maps, tokens, notices, metrics, records, replicas, store)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from gateway.agent import Agent, CallRunner, EngineSampler
+from gateway.agent import Agent, CallRunner
 from gateway.app.mcp_services import McpServices, open_mcp_services
 from gateway.app.records import open_trajectories
 from gateway.config import GatewayConfig
@@ -74,10 +74,7 @@ async def open_services(config: GatewayConfig, start_wait: float = inf) -> Async
         config, engine_changed, metrics=lambda: inner.metrics.engines, files=lambda: inner.metrics.slot_files
     )
     pool = engines.pool
-    sampler = EngineSampler(lambda: agent)
-    async with open_mcp_services(
-        config, pool.maps, proven=lambda: pool.is_open, sampler=sampler, shared=config.shared
-    ) as inner:
+    async with open_mcp_services(config, pool.maps, proven=lambda: pool.is_open, shared=config.shared) as inner:
         proxy, metrics = inner.proxy, inner.metrics
         metrics.servers.follow(proxy.statuses)
         readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})

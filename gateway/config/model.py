@@ -145,8 +145,6 @@ class UpstreamConfig:
     """What happens when a tool's definition is not the one first seen."""
     ids: WantedIds = "any"
     """What a call for a client that reads ids tells the tool: nothing, the map, or also that ids may be packed."""
-    sampling_tokens: int = 0
-    """Tokens that the gateway's engine may generate for its sampling requests in the gateway's life; 0: none."""
     client_sessions: int | None = None
     """Sessions besides the main one, for clients that can be asked something or have state there; None: 64 if each is
     a process, else 1,000."""
@@ -327,7 +325,7 @@ class LimitsConfig:
     """Time for which a stored answer is kept that nobody uses."""
     principal_share: float = 0.25
     """The part that one key or subject may take of each bound: on sessions, on calls and generations that wait, on
-    subscriptions, processes and sampling."""
+    subscriptions and processes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,6 @@ _PLAIN: Final = (
     "breaker_pause",
     "pin",
     "ids",
-    "sampling_tokens",
 )
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHOWN: Final = 128

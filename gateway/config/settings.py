@@ -259,7 +259,7 @@ class LimitsSection(Section):
         default=_LIMITS.principal_share,
         description="Part of each bound that one API key or OAuth subject may use. This applies to sessions, "
         "calls that wait for their client or for a server, generations that wait for a slot, "
-        "subscriptions, processes for clients, and sampling tokens. Callers without a credential, if "
+        "subscriptions, and processes for clients. Callers without a credential, if "
         "none is required, and the operator may use all of each bound.",
     )
 

@@ -232,11 +232,6 @@ class UpstreamSection(Section):
         "can be asked something or have a session of their own (`sessions`). One principal may have "
         "`limits.principal_share` of them. Unset: 64 if each session is a process, otherwise 1,000.",
     )
-    sampling_tokens: CountOrZero = Field(
-        default=_UPSTREAM.sampling_tokens,
-        description="Tokens that the gateway's own engine may generate in total for the server's sampling "
-        "requests if the client offers no sampling; 0: none.",
-    )
 
 
 class RegistrySection(Section):

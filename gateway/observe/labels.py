@@ -39,7 +39,6 @@ BOUND_KINDS: Final = (
     "subscription",
     "watched_resource",
     "client_session",
-    "sampling_tokens",
     "queued_call",
     OTHER,
 )

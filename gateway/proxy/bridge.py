@@ -268,16 +268,6 @@ async def answer_rounds(
     )
 
 
-def asks_only(result: Mapping[str, Any], method: str) -> bool:
-    """Whether every input request of an `input_required` result has this method."""
-    requests: object = result.get("inputRequests")
-    asked = cast("dict[str, Any]", requests) if isinstance(requests, dict) else {}
-    methods = [
-        cast("dict[str, Any]", each).get("method") if isinstance(each, dict) else None for each in asked.values()
-    ]
-    return bool(methods) and all(each == method for each in methods)
-
-
 async def _put(request: object, caller: Caller) -> dict[str, Any]:
     question = cast("dict[str, Any]", request) if isinstance(request, dict) else {}
     method, params = question.get("method"), question.get("params")

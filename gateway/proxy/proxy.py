@@ -35,7 +35,6 @@ from gateway.proxy.shares import ShareRule
 from gateway.proxy.sign_in_questions import sign_in_advice
 from gateway.proxy.statuses import UpstreamStatus, status_of
 from gateway.proxy.upstream.list_cache import ListCache
-from gateway.proxy.upstream.sampling import Sampler
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
@@ -58,7 +57,6 @@ class Proxy:
         tracing: "Tracing | None" = None,
         *,
         maps: KnownMaps = _NO_MAPS,
-        sampler: Sampler | None = None,
         start_wait: float = START_WAIT,
         name_call: Callable[[str], str] = lambda principal: secrets.token_urlsafe(24),
         list_cache: ListCache | None = None,
@@ -68,7 +66,6 @@ class Proxy:
         Args:
             tracing: makes spans for requests to servers; None: there are none.
             maps: bolt-ons are called with ids of these; `maps_changed` must be called when they change.
-            sampler: generates for the servers that the operator lets sample.
             name_call: turns a principal's name into an unguessable token for a call that waits for its client.
             list_cache: what servers listed in earlier runs, which is shown until they have come up; None: it is neither
                 read nor written.
@@ -83,7 +80,7 @@ class Proxy:
         self._catalog = Catalog(Naming(config))
         self._changes = ChangeFeed(self._upstreams, self._catalog, share_rule)
         self._registry = ServerRegistry(
-            config, metrics, self._connector, self._upstreams, self._changes, share_rule, sampler, list_cache
+            config, metrics, self._connector, self._upstreams, self._changes, share_rule, list_cache
         )
         self._changes.merge()
         self._bridge = bridge = Bridge(self._registry.start_soon, share_rule, name_call)

@@ -22,7 +22,6 @@ from gateway.proxy.per_user import PerUser
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.upstream.list_cache import ListCache
-from gateway.proxy.upstream.sampling import Sampler
 from gateway.proxy.upstream.upstream import Listener, Upstream
 
 if TYPE_CHECKING:
@@ -65,7 +64,6 @@ class ServerRegistry:
         upstreams: dict[str, Upstream],
         listener: Listener,
         share_rule: ShareRule,
-        sampler: Sampler | None,
         list_cache: ListCache | None,
     ) -> None:
         """Starts nothing before `running`.
@@ -74,7 +72,6 @@ class ServerRegistry:
             upstreams: filled with the upstreams, by name and in the configuration's order.
             listener: told what the servers report.
             share_rule: how much of a server's bounds one principal may use.
-            sampler: generates for the servers that the operator lets sample.
             list_cache: see `Upstream`.
         """
         self._limits = config.limits
@@ -83,7 +80,6 @@ class ServerRegistry:
         self._connector = connector
         self._upstreams = upstreams
         self._listener = listener
-        self._sampler = sampler
         self._list_cache = list_cache
         self._adopted: ClientSession | None = None
         self._tasks: TaskGroup | None = None
@@ -151,7 +147,7 @@ class ServerRegistry:
 
     def _make(self, config: UpstreamConfig) -> Upstream:
         connect = self._connector.connect(config)
-        given = (self._listener, self._share_rule, self._sampler, self._list_cache)
+        given = (self._listener, self._share_rule, self._list_cache)
         made = Upstream(config, self._limits, self._metrics, connect, *given)
         if config.is_per_user:
             made.separate(self._users_of(made))
@@ -166,9 +162,8 @@ class ServerRegistry:
             listener = _OfOwner(self._listener, owner)
             connect = self._connector.connect(config, authorizer)
             own = Upstream(
-                # How many tokens the engine may spend on the server is a limit for all together: it spends none here.
-                replace(config, start="eager", idle_stop=0.0, sampling_tokens=0),
-                *(self._limits, self._metrics, connect, listener, self._share_rule, None, None, common),
+                replace(config, start="eager", idle_stop=0.0),
+                *(self._limits, self._metrics, connect, listener, self._share_rule, None, common),
             )
             self.start_soon(own.run)
             return own

@@ -20,7 +20,7 @@ from gateway.protocol.annotations import headers_for
 from gateway.protocol.eras import MULTI_ROUND, is_input_required
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from gateway.proxy import tool_search as finder
-from gateway.proxy.bridge import Bridge, Parked, answer_rounds, ask_alone, asks_only
+from gateway.proxy.bridge import Bridge, Parked, answer_rounds, ask_alone
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.elicitation import GuardedCall, UserApprovals
@@ -34,7 +34,6 @@ from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, er
 from gateway.proxy.round_states import is_parked, to_client, to_server
 from gateway.proxy.sign_in_questions import answered, find_own, refusal
 from gateway.proxy.upstream.listing import Kind
-from gateway.proxy.upstream.sampling import SAMPLING
 from gateway.proxy.upstream.session import rpc_error
 from gateway.proxy.upstream.task_owners import unknown_task
 from gateway.proxy.upstream.upstream import Upstream
@@ -411,15 +410,13 @@ class Router:
             result = await request(method, params, caller)
             if not is_input_required(result):
                 return result
-            sampling_caller = upstream.sampling_caller(caller)
-            relayed = caller.modern and not isinstance(caller, Parked)
-            if relayed and (sampling_caller is caller or not asks_only(result, SAMPLING)):
+            if caller.modern and not isinstance(caller, Parked):
                 return to_client(result)
 
             async def again(sent: dict[str, Any]) -> dict[str, Any]:
                 return await request(method, sent, caller)
 
-            return await answer_rounds(result, again, params, sampling_caller)
+            return await answer_rounds(result, again, params, caller)
 
 
 def _read_call(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -83,10 +83,6 @@ class Shares:
         if not self._has[principal.name]:
             del self._has[principal.name]
 
-    def left(self, principal: Principal) -> int:
-        """How much this principal could take now; negative if more was used than was taken."""
-        return min(self._bound - self.taken, self._share(principal) - self._has[principal.name])
-
     def over(self, principal: Principal, amount: int = 1) -> OverBound | None:
         """Why this amount can't be taken; None: it can."""
         share = self._share(principal)

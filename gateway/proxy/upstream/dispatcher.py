@@ -25,7 +25,6 @@ from gateway.proxy.upstream.concurrency import Full, Gate
 from gateway.proxy.upstream.failures import describe_failure, may_be_of_session
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.members import PING_TIME, Member, why_silent
-from gateway.proxy.upstream.sampling import Allowance
 from gateway.proxy.upstream.selector import Selector
 from gateway.proxy.upstream.supervisor import Supervisor
 from gateway.proxy.upstream.timed_caller import TimedCaller
@@ -75,7 +74,6 @@ class Dispatcher:
         metrics: ServerMetrics,
         supervisor: Supervisor,
         selector: Selector,
-        allowance: Allowance,
         gate: Gate,
         rule: ShareRule,
         given: GivenUris,
@@ -93,7 +91,6 @@ class Dispatcher:
         self._metrics = metrics
         self._supervisor = supervisor
         self._selector = selector
-        self._allowance = allowance
         self._given = given
         self._deadlines = Deadlines()
         self._times = config.timeout or limits.tool_timeout, limits.tool_timeout_max
@@ -127,8 +124,6 @@ class Dispatcher:
             UpstreamTimeout: the time is over; if the server had the request, it was told that nobody waits any more.
             RpcError: it answered with a JSON-RPC error, or the request names a task that is not the caller's.
         """
-        if self._config.sampling_tokens:
-            caller = self._allowance.with_sampling(caller)
         if self._config.client_headers and (brought := caller.principal.headers):
             passed = {name: brought[name] for name in self._config.client_headers if name in brought}
             headers = {**passed, **(headers or {})}

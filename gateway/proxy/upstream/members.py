@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from gateway.config.model import UpstreamConfig
 from gateway.protocol.messages import METHOD_NOT_FOUND
-from gateway.proxy.caller import ClientSession, Nobody, Principal
+from gateway.proxy.caller import ClientSession, Nobody
 from gateway.proxy.transport.interface import (
     LinkLost,
     MaybeForgotten,
@@ -120,10 +120,6 @@ class Changes(Protocol):
         """A resource that this session subscribed to has changed."""
         ...
 
-    async def sample(self, params: dict[str, Any], payer: Principal) -> dict[str, Any]:
-        """Generate for the server, which asks for it where no client can be asked. Raises `RpcError`."""
-        ...
-
 
 class Opener:
     """Opens sessions with one server."""
@@ -174,7 +170,6 @@ class Opener:
             on_list_changed=lambda kind: self._list_changed(kind, member),
             on_updated=lambda params: self._changes.updated(params, member),
             on_listening=lambda: self._changes.listening(member),
-            on_sampling=self._changes.sample if self._config.sampling_tokens else None,
             tasks=self._tasks,
         )
         member = Member(session, Listing(session, self._bytes, self._reader, self._screen))

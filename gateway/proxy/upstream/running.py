@@ -8,10 +8,8 @@ for the next caller. It knows no transport.
 from collections.abc import Callable
 from typing import Any, Final
 
-from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
+from gateway.proxy.caller import Caller, ClientSession
 
-SEVERAL: Final = Principal("several callers")
-"""Charged for what may have been caused by any of several principals."""
 _MOST: Final = 256
 """Abandoned requests without an answer whose callers are remembered, at most."""
 Deliver = Callable[[str, dict[str, Any], "Running"], None]
@@ -57,18 +55,10 @@ class Requests:
         self.given_up: set[Running] = set()
         self._lost_count = False
         """Whether more requests were given up than are remembered."""
-        self._first: Principal | None = None
-        self._several = False
-        """Whether more than one principal has ever called here."""
 
     def begin(self, request: Running) -> None:
         """Note that this request is running."""
         self.running.add(request)
-        principal = request.caller.principal
-        if self._first is None:
-            self._first = principal
-        elif self._first is not principal and self._first.name != principal.name:
-            self._several = True
 
     def give_up(self, request: Running) -> None:
         """Note that this request's caller is gone, though the server may still work on it."""
@@ -89,9 +79,3 @@ class Requests:
             return caller
         same = caller.session is not None and all(each.client is caller.session for each in self.given_up)
         return caller if same else None
-
-    def payer(self, audience: Caller | ClientSession) -> Principal:
-        """Who is charged when the server samples. `audience`: who gets what it pushes now."""
-        if audience is not NOBODY:
-            return audience.principal
-        return SEVERAL if self._several else self._first or ANYBODY

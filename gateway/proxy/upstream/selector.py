@@ -5,9 +5,9 @@ reach that client and no other, or one that it borrows. The session is open: a s
 opened again. It sends no client's requests.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 from anyio.abc import TaskGroup
 
@@ -19,7 +19,6 @@ from gateway.proxy.upstream.listing import Listing
 from gateway.proxy.upstream.members import Member, Opener, tell_level
 from gateway.proxy.upstream.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.pool import Pool
-from gateway.proxy.upstream.sampling import CAPABILITY, Allowance
 from gateway.proxy.upstream.session import least_severe
 from gateway.proxy.upstream.supervisor import Supervisor
 
@@ -31,15 +30,12 @@ _SET_LEVEL: Final = "logging/setLevel"
 class Selector:
     """The sessions of one server."""
 
-    def __init__(
-        self, config: UpstreamConfig, supervisor: Supervisor, opener: Opener, allowance: Allowance, rule: ShareRule
-    ) -> None:
+    def __init__(self, config: UpstreamConfig, supervisor: Supervisor, opener: Opener, rule: ShareRule) -> None:
         """`rule`: how many of the sessions one principal may have."""
         self._config = config
         self._rule = rule
         self._supervisor = supervisor
         self._opener = opener
-        self._allowance = allowance
         self._pool: Pool | None = None
         self._handshake = config.protocol != "modern"
         """Whether sessions of the handshake era can be opened; learned by trying."""
@@ -79,7 +75,7 @@ class Selector:
         member = self._living_own(session) or main
         if member is main and self._needs_own(session, method):
             try:
-                member = await self._living_pool().own(session, Terms(("handshake",), self._announced(session)))
+                member = await self._living_pool().own(session, Terms(("handshake",), session.capabilities))
             except NoCommonEra:
                 if not main.session.modern:
                     raise
@@ -221,10 +217,7 @@ class Selector:
         return member if member is not None and member.alive else None
 
     def _borrowed(self, caller: Caller) -> Terms:
-        return Terms(("handshake",), self._allowance.with_sampling(caller).capabilities)
-
-    def _announced(self, session: ClientSession) -> Mapping[str, Any]:
-        return {CAPABILITY: {}, **session.capabilities} if self._allowance.open else session.capabilities
+        return Terms(("handshake",), caller.capabilities)
 
     def _living_pool(self) -> Pool:
         if self._pool is None:

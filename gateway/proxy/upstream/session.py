@@ -6,7 +6,7 @@ request or the client that owns the session. What could be for several callers i
 that there are other sessions, or how it was opened.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final, Literal, cast
 
@@ -27,11 +27,11 @@ from gateway.protocol.eras import (
     without_hop,
 )
 from gateway.protocol.messages import METHOD_NOT_FOUND
-from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Principal
+from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.upstream.capabilities import read_capabilities
-from gateway.proxy.upstream.running import SEVERAL, Requests, Running
+from gateway.proxy.upstream.running import Requests, Running
 from gateway.proxy.upstream.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
 from gateway.proxy.upstream.timed_caller import all_paused
 from gateway.proxy.upstream.wanted_ids import wanted_ids
@@ -64,14 +64,12 @@ class Session:
         on_list_changed: Callable[[ListKind], None],
         on_updated: Callable[[dict[str, Any]], None],
         on_listening: Callable[[], None] = lambda: None,
-        on_sampling: Callable[[dict[str, Any], Principal], Awaitable[dict[str, Any]]] | None = None,
         tasks: TaskOwners | None = None,
     ) -> None:
         """`owner`: the only client that the session is for, if any; `main`: it is for all that have none of their own.
-        `tasks` outlive the session. `on_sampling` generates for the server if no client can be asked to. `on_listening`
+        `tasks` outlive the session. `on_listening`
         is called when the server reports changes from now on."""
         self.tasks = TaskOwners() if tasks is None else tasks
-        self._on_sampling = on_sampling
         self._ids: WantedIds = ids
         self.server = server
         self.owner = owner
@@ -193,19 +191,11 @@ class Session:
         """Answer a question that the transport can't tie to a request (`Exchange`)."""
         return await self.ask(method, params, self._audience(None))
 
-    async def ask(
-        self, method: str, params: dict[str, Any], audience: Caller | ClientSession, payer: Principal | None = None
-    ) -> dict[str, Any]:
-        """Put a question of the server to `audience`. `payer`: who is charged if our engine generates the answer."""
+    async def ask(self, method: str, params: dict[str, Any], audience: Caller | ClientSession) -> dict[str, Any]:
+        """Put a question of the server to `audience`."""
         if not self.tasks.may_hear(method, params, audience.principal):
             audience = NOBODY
         with all_paused([running.caller for running in self._requests.running]):
-            if (
-                method == "sampling/createMessage"
-                and self._on_sampling is not None
-                and "sampling" not in audience.capabilities
-            ):
-                return await self._on_sampling(params, payer or self._requests.payer(audience))
             return await audience.asked(method, params)
 
     def deliver(self, method: str, params: dict[str, Any], running: Running | None) -> None:
@@ -250,7 +240,7 @@ class ForNobody:
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Answer as far as no client is needed."""
-        return await self._session.ask(method, params, NOBODY, SEVERAL)
+        return await self._session.ask(method, params, NOBODY)
 
 
 def rpc_error(code: int, message: str, **data: object) -> RpcError:

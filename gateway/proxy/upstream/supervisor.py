@@ -7,7 +7,7 @@ sleep until then. It knows no calls and, except an adopted one, no clients: `sel
 
 import random
 from collections.abc import Callable, Collection
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
@@ -240,12 +240,10 @@ class Supervisor:
     async def _connect(self) -> str:
         """Open the session and wait until it ends. Return why it ended."""
         self._leave_cause = ""
-        # Sampling is announced whatever the client can do, because our own engine does it.
-        ours: dict[str, Any] = {"sampling": {}} if self._config.sampling_tokens else {}
-        terms = Terms(self._eras, ours)
+        terms = Terms(self._eras, {})
         if self.adopted is not None:
             eras: tuple[Era, ...] = ("handshake", "modern") if len(self._eras) > 1 else self._eras
-            terms = Terms(eras, {**ours, **self.adopted.capabilities})
+            terms = Terms(eras, self.adopted.capabilities)
         async with self._opener.opened(terms, self.adopted, main=self.adopted is None) as member:
             if self._stopping.is_set():
                 return "the gateway is stopping"

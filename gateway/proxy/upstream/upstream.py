@@ -25,7 +25,6 @@ from gateway.proxy.upstream.list_cache import EarlierRun, ListCache
 from gateway.proxy.upstream.listing import Listed
 from gateway.proxy.upstream.members import Connect, Member, Opener
 from gateway.proxy.upstream.pins import Pins
-from gateway.proxy.upstream.sampling import Allowance, Sampler
 from gateway.proxy.upstream.selector import Selector
 from gateway.proxy.upstream.session import ListKind
 from gateway.proxy.upstream.subscription import Follower
@@ -91,7 +90,6 @@ class Upstream:
         connect: Connect,
         listener: Listener,
         share_rule: ShareRule,
-        sampler: Sampler | None,
         list_cache: ListCache | None,
         common: "Upstream | None" = None,
     ) -> None:
@@ -100,7 +98,6 @@ class Upstream:
         Args:
             common: the upstream of the same server that is everybody's, where this one is a single principal's.
             share_rule: how much of the server's bounds one principal may use.
-            sampler: generates for the server, if the operator lets it sample.
             list_cache: what servers listed in earlier runs of the gateway; None: it is neither read nor written.
         """
         self.config = config
@@ -123,7 +120,6 @@ class Upstream:
             result_bytes=limits.result_bytes,
             time=limits.start_timeout,
         )
-        self.allowance = Allowance(config.name, config.sampling_tokens, share_rule, sampler)
         self.follower = Follower(config.name)
         self.supervisor = Supervisor(
             config,
@@ -138,9 +134,9 @@ class Upstream:
         )
         self.used = Users()
         """Entered by everybody who still needs the server, even between two requests."""
-        self.selector = Selector(config, self.supervisor, opener, self.allowance, share_rule)
+        self.selector = Selector(config, self.supervisor, opener, share_rule)
         self.given = GivenUris()
-        rest = (self.supervisor, self.selector, self.allowance, gate, share_rule, self.given)
+        rest = (self.supervisor, self.selector, gate, share_rule, self.given)
         self.dispatcher = Dispatcher(config, limits, metrics.servers, *rest)
         self.lists = CallerLists(
             *(config, limits, self.supervisor, self.selector, self.dispatcher, self.given),
@@ -282,10 +278,6 @@ class Upstream:
         member = own or self.supervisor.last
         return member is not None and member.session.tasks.owns(task_id, caller.principal)
 
-    def sampling_caller(self, caller: Caller) -> Caller:
-        """See `Allowance.with_sampling`."""
-        return self.allowance.with_sampling(caller)
-
     def sessions(self) -> int:
         """How many sessions are open."""
         return len(self.selector) + sum(each.sessions() for each in self._own())
@@ -327,7 +319,3 @@ class Upstream:
     def _screen(self, definitions: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
         """The tools that may be shown. A tool that is not offered for its headers is not pinned either."""
         return self.pins.screen(self.tool_headers.screen(definitions))
-
-    async def sample(self, params: dict[str, Any], payer: Principal) -> dict[str, Any]:
-        """Generate for a session whose clients can't be asked to (`Changes`)."""
-        return await self.allowance.spend(params, payer)

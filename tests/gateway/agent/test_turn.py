@@ -203,16 +203,6 @@ async def test_definitions_stand_in_the_prompt_under_every_choice(open_stage):
     assert prompts[0] == prompts[1] == prompts[2]
 
 
-async def test_bare_conversation_has_no_tools_and_is_not_remembered(open_stage):
-    async with open_stage("Four.") as stage:
-        bare = await stage.agent.open(QUESTION, choice=NO_CALL, bare=True)
-        await stage.agent.answer(bare, AnswerOptions(choice=NO_CALL), stage.listen)
-        again = await stage.agent.open([*QUESTION, {"role": "assistant", "content": "Four."}])
-
-    assert "up__say" not in TINY.decode(bare.ids)
-    assert again.before is None
-
-
 @pytest.mark.parametrize(
     ("choice", "constrained"), [(ToolChoice(), False), (REQUIRED, True), (ToolChoice.named("up__say"), True)]
 )

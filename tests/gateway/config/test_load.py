@@ -96,7 +96,6 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
         exclude = ["get_secret"]
         overrides = { get_time = { name = "now", annotations = { readOnlyHint = true }, defaults = { zone = "${Z}" } } }
         pin = "block"
-        sampling_tokens = 1000
         [upstreams.far]
         url = "https://far.example/mcp"
         headers = { X-Key = "abc" }
@@ -142,7 +141,7 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
     assert time.overrides == {
         "get_time": ToolOverride("now", annotations={"readOnlyHint": True}, defaults={"zone": "UTC"})
     }
-    assert (time.pin, time.sampling_tokens) == ("block", 1000)
+    assert time.pin == "block"
     assert (far.url, dict(far.headers), far.secrets) == ("https://far.example/mcp", {"X-Key": "abc"}, {"abc", "hush"})
     assert far.oauth == ClientCredentials(
         "me", "hush", token_url="https://far.example/token", issuer="https://far.example", scope="tools"

@@ -17,7 +17,6 @@ from gateway.proxy import Proxy
 from gateway.proxy.bolt_on import KnownMaps, NoMaps
 from gateway.proxy.caller import ANYBODY, ClientSession, Principal
 from gateway.proxy.upstream.list_cache import ListCache
-from gateway.proxy.upstream.sampling import Sampler
 
 SERVERS = Path(__file__).parent / "servers"
 
@@ -47,13 +46,12 @@ def proxy_of() -> Callable[..., Proxy]:
         *upstreams: UpstreamConfig,
         metrics: Metrics | None = None,
         maps: KnownMaps | None = None,
-        sampler: Sampler | None = None,
         list_cache: ListCache | None = None,
         **limits: float,
     ) -> Proxy:
         quick = {"start_timeout": 20.0, "restart_backoff": 0.01, "restart_backoff_max": 0.05, **limits}
         config = GatewayConfig(upstreams=upstreams, prefix="always", limits=LimitsConfig(**quick))  # pyright: ignore[reportArgumentType]
-        return Proxy(config, metrics or Metrics(), maps=maps or NoMaps(), sampler=sampler, list_cache=list_cache)
+        return Proxy(config, metrics or Metrics(), maps=maps or NoMaps(), list_cache=list_cache)
 
     return make
 

@@ -55,8 +55,6 @@ class Wanted:
     """Longest line of the process that is passed on, in bytes."""
     concurrency: int
     """Calls of clients that the process may run at a time; more wait."""
-    samples: bool
-    """Whether the process is told that it may ask for generations."""
 
     @staticmethod
     def by(config: UpstreamConfig, environ: Mapping[str, str], *, shared: bool, line_bound: int) -> "Wanted":
@@ -64,7 +62,7 @@ class Wanted:
         cwd = None if config.cwd is None else str(config.cwd)
         env = {**inherited(config.inherit_env, environ), **config.env}
         program = (config.name, config.command or "", config.args, env, cwd)
-        return Wanted(*program, shared, line_bound, config.concurrency, config.sampling_tokens > 0)
+        return Wanted(*program, shared, line_bound, config.concurrency)
 
     def as_line(self) -> bytes:
         """Return it as one line; equal values give equal lines."""

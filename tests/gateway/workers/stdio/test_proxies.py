@@ -13,23 +13,11 @@ from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.config.worker import WorkerConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
-from gateway.proxy.caller import Principal
 from tests.gateway.proxy.conftest import Client
 
 pytestmark = pytest.mark.anyio
 LOG = ["notifications/message", {"level": "info", "data": "it works"}]
 OFFER = {"capabilities": {"logging": {}, "resources": {"subscribe": True, "listChanged": True}}, "resources": ["x:1"]}
-
-
-class Sampler:
-    """Generates a word, and remembers at whose expense."""
-
-    def __init__(self) -> None:
-        self.payers: list[str] = []
-
-    async def sample(self, params: Any, most: int, payer: Principal) -> tuple[dict[str, Any], int]:
-        self.payers.append(payer.name)
-        return {"role": "assistant", "content": {"type": "text", "text": "a word"}}, 1
 
 
 @pytest.fixture
@@ -41,11 +29,11 @@ def socket(tmp_path: Path) -> Path:
 def proxy_of(tmp_path: Path) -> Callable[..., Proxy]:
     """The proxy of one worker."""
 
-    def make(*upstreams: UpstreamConfig, number: int = 0, sampler: Sampler | None = None) -> Proxy:
+    def make(*upstreams: UpstreamConfig, number: int = 0) -> Proxy:
         limits = LimitsConfig(start_timeout=20.0, restart_backoff=0.01, restart_backoff_max=0.05)
         worker = WorkerConfig(number, 2, tmp_path, ())
         config = GatewayConfig(upstreams=upstreams, prefix="always", limits=limits, worker=worker)
-        return Proxy(config, Metrics(), sampler=sampler)
+        return Proxy(config, Metrics())
 
     return make
 
@@ -123,29 +111,24 @@ async def test_client_that_may_be_asked_has_a_process_of_its_own_and_is_the_only
     assert (ann.was_asked, bob.was_asked) == (["elicitation/create"], [])
 
 
-async def test_question_in_the_midst_of_calls_of_two_workers_is_put_to_no_client_and_sampling_is_paid_by_all(
+async def test_question_in_the_midst_of_calls_of_two_workers_is_put_to_no_client(
     host: Host, upstream: Callable[..., UpstreamConfig], proxy_of: Callable[..., Proxy], notes: Path
 ) -> None:
-    config = upstream("obeys", json.dumps(OFFER), sessions="shared", sampling_tokens=100)
+    config = upstream("obeys", json.dumps(OFFER), sessions="shared")
     ann, bob = Client(roots={}), Client(roots={})
-    samplers = [Sampler(), Sampler()]
-    params = {"messages": [], "maxTokens": 5}
     async with (
         host(),
-        proxy_of(config, sampler=samplers[0]) as one,
-        proxy_of(config, number=1, sampler=samplers[1]) as other,
+        proxy_of(config) as one,
+        proxy_of(config, number=1) as other,
     ):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: call(one, ann, hold=True))
             await noted(notes, "holds")
             refused = await call(other, bob, ask=["roots/list", {}])
-            sampled = await call(other, bob, ask=["sampling/createMessage", params])
             await call(other, bob, release=True)
         await call(other, bob, ask=["roots/list", {}])
 
     assert refused["answer"]["message"] == "there is no client that can answer 'roots/list'"
-    assert "a word" in json.dumps(sampled)
-    assert [name for each in samplers for name in each.payers] == ["several callers"]
     assert (ann.was_asked, bob.was_asked) == ([], ["roots/list"])
 
 
