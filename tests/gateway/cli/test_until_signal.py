@@ -16,9 +16,15 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture(autouse=True)
 def handlers_as_before() -> Iterator[None]:
-    before = [signal.getsignal(number) for number in SIGNALS]
+    """The suite itself may have been started by nohup, which ignores SIGHUP."""
+    outside = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        signal.signal(number, signal.default_int_handler)
     yield
-    assert [signal.getsignal(number) for number in SIGNALS] == before
+    after = [signal.getsignal(number) for number in SIGNALS]
+    for number, handler in outside.items():
+        signal.signal(number, handler)
+    assert after == [signal.default_int_handler] * len(SIGNALS)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
