@@ -73,7 +73,7 @@ replicas-conformance: $(READY) ## the official MCP suite through HAProxy in turn
 replicas-install: ## install what replicas-check uses from Debian's packages (root)
 	apt-get install --yes --no-install-recommends haproxy nginx-light redis-server iproute2 util-linux
 
-mutants: $(READY) ## change the code in small ways, and name the changes that no test notices: ONLY=agent, BUDGET=1800 seconds
+mutants: $(READY) ## change the code in small ways, and name the changes that no test notices: ONLY=proxy/upstream, BUDGET=1800 seconds of trying
 	@PYTHONPATH=. $(BIN)/python -m tests.mutation.run --only "$(ONLY)" --budget $(or $(BUDGET),1800) --most $(or $(MOST),100) --seed $(or $(SEED),1)
 
 tokenizers: $(READY) ## fetch real models' tokenizers into .tools, for test-tokenizers and bench-maps

@@ -5,9 +5,10 @@ runs nothing.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -38,11 +39,19 @@ _CALLED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change: where it is, what it says, and the whole module with it."""
+    """One change: where it is, what it says, and how the whole module with it is made.
+
+    The tree is made when it is asked for: those of all mutants of a large package would fill the memory.
+    """
 
     line: int
     said: str
-    tree: ast.Module
+    make: Callable[[], ast.Module]
+
+    @property
+    def tree(self) -> ast.Module:
+        """The module with the change, made anew each time."""
+        return self.make()
 
 
 def mutants(source: str) -> Iterator[Mutant]:
@@ -53,13 +62,18 @@ def mutants(source: str) -> Iterator[Mutant]:
     for node in sorted(nodes, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))):
         for changed in _changes(node):
             before, after = (ast.unparse(each).partition("\n")[0] for each in (node, changed))
-            copies: dict[int, ast.AST] = {}
-            whole = deepcopy(tree, copies)  # pyright: ignore[reportArgumentType]
-            place = copies[id(node)]
-            place.__class__ = changed.__class__
-            place.__dict__.clear()
-            place.__dict__.update(changed.__dict__)
-            yield Mutant(getattr(node, "lineno", 0), f"{before}  ->  {after}", whole)
+            yield Mutant(getattr(node, "lineno", 0), f"{before}  ->  {after}", partial(_whole, tree, node, changed))
+
+
+def _whole(tree: ast.Module, node: ast.AST, changed: ast.AST) -> ast.Module:
+    """A copy of the module in which `changed` stands where the node stands."""
+    copies: dict[int, ast.AST] = {}
+    whole = deepcopy(tree, copies)  # pyright: ignore[reportArgumentType]
+    place = copies[id(node)]
+    place.__class__ = changed.__class__
+    place.__dict__.clear()
+    place.__dict__.update(changed.__dict__)
+    return whole
 
 
 def _annotations(tree: ast.Module) -> set[int]:

@@ -1,8 +1,8 @@
 """Which small changes to the code no test notices: `make mutants`, `make mutants ONLY=agent BUDGET=600`.
 
-Takes mutants of the modules in `GROUPS` at random, runs the tests of their package that run the changed statement with
-each in turn, and prints those that survive and the score of each package. A seed makes the choice, so that a run can be
-had again. Nothing is written.
+Takes mutants of every package but the commands at random, runs the tests of the package that run the changed statement
+with each in turn, and prints those that survive and the score of each package. A seed makes the choice, so that a run
+can be had again. Nothing is written.
 """
 
 import argparse
@@ -20,18 +20,20 @@ from tests.mutation.operators import Mutant, mutants
 from tests.mutation.trying import Trial, attempt, first_over, learn, lines_of
 
 ROOT = Path(__file__).parents[2]
-GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "limits": (("gateway/serve/auth/rate_limiter.py",), ("tests/gateway/serve/auth/test_rate_limiter.py",)),
-    "deadlines": (("gateway/deadlines.py",), ("tests/gateway/test_deadlines.py",)),
-    "agent": (("gateway/agent/*.py",), ("tests/gateway/agent",)),
-    "engine": (("gateway/engine/*.py",), ("tests/gateway/engine", "tests/gateway/agent")),
-    "http1": (("gateway/http1/*.py",), ("tests/gateway/http1", "tests/gateway/proxy/transport")),
-    "transport": (
-        ("gateway/proxy/transport/**/*.py",),
-        ("tests/gateway/proxy/transport", "tests/gateway/proxy/test_proxy_http.py"),
-    ),
+GATEWAY = ROOT / "gateway"
+TESTS = ROOT / "tests" / "gateway"
+_LEFT_OUT = "cli"
+"""The package of commands: they print, and what they print is held by tests that run them as processes."""
+_ALSO = {
+    "agent/memory": ("tests/gateway/agent/test_memory.py",),
+    "engine": ("tests/gateway/agent",),
+    "http1": ("tests/gateway/proxy/transport",),
+    "proxy/transport": ("tests/gateway/proxy/test_proxy_http.py",),
+    "proxy/transport/http": ("tests/gateway/proxy/test_proxy_http.py",),
+    "proxy/transport/oauth": ("tests/gateway/proxy/test_per_user.py",),
+    "proxy/upstream": ("tests/gateway/proxy/test_proxy.py", "tests/gateway/proxy/test_tasks.py"),
 }
-"""For each package the modules that are changed, and the tests that should notice."""
+"""By package: tests that should notice a change beside those that mirror it."""
 _LONGEST = 5
 """Times what the tests take on unchanged code, after which a mutant hangs: that is noticed too."""
 
@@ -65,19 +67,44 @@ class Change:
         return f"{self.path}:{self.mutant.line}: {self.mutant.said}"
 
 
+def packages() -> Iterator[str]:
+    """Give the paths of all packages below `gateway`, and "." for the modules at its top, but those left out."""
+    for folder in sorted({path.parent for path in GATEWAY.rglob("*.py")}):
+        name = folder.relative_to(GATEWAY).as_posix()
+        if name.partition("/")[0] != _LEFT_OUT:
+            yield name
+
+
+def modules_of(package: str) -> list[str]:
+    """The package's own modules: those of packages inside it are theirs."""
+    return sorted(path.relative_to(ROOT).as_posix() for path in (GATEWAY / package).glob("*.py"))
+
+
+def named_tests(package: str) -> list[str]:
+    """The tests that should notice a change: those of the folder that mirrors the package or what it stands in."""
+    if package == ".":
+        return sorted(path.relative_to(ROOT).as_posix() for path in TESTS.glob("test_*.py"))
+    mirror = TESTS / package
+    while not any(mirror.rglob("test_*.py")):
+        mirror = mirror.parent
+    return [mirror.relative_to(ROOT).as_posix(), *_ALSO.get(package, ())]
+
+
 def changes(package: str, only: str) -> Iterator[Change]:
     """Give every mutant of the package's modules that match, but those that change nothing."""
-    for path in sorted(path for pattern in GROUPS[package][0] for path in ROOT.glob(pattern)):
-        name = path.relative_to(ROOT).as_posix()
-        if only in ("", package, name) or fnmatch(name, only):
+    whole = only in ("", package) or package.startswith(f"{only}/")
+    for name in modules_of(package):
+        path = ROOT / name
+        if whole or fnmatch(name, only):
             for number, mutant in enumerate(mutants(path.read_text(encoding="utf-8"))):
                 if f"{name}: {mutant.said}" not in EQUIVALENT:
                     yield Change(name, number, mutant)
 
 
-def score_of(package: str, chosen: Sequence[Change], jobs: int, over: float) -> Score:
-    """Try the mutants of one package in turn, until the time is over."""
-    known = learn(sorted({change.path for change in chosen}), GROUPS[package][1])
+def score_of(package: str, chosen: Sequence[Change], jobs: int, seconds: float) -> Score:
+    """Try the mutants of one package in turn, for so many seconds. What its tests run is learned before those count."""
+    known = learn(sorted({change.path for change in chosen}), named_tests(package))
+    over = time.monotonic() + seconds
     score = Score()
     waiting = list(reversed(chosen))
     running: dict[Trial, Change] = {}
@@ -89,8 +116,8 @@ def score_of(package: str, chosen: Sequence[Change], jobs: int, over: float) -> 
             if not tests:
                 score.survived(f"{change} (no test runs it)")
                 continue
-            seconds = _LONGEST * sum(known.seconds[test] for test in tests) + 30
-            running[attempt(change.path, change.number, change.mutant, tests, seconds)] = change
+            most = _LONGEST * sum(known.seconds[test] for test in tests) + 30
+            running[attempt(change.path, change.number, change.mutant, tests, most)] = change
             continue
         trial = first_over(running)
         change = running.pop(trial)
@@ -102,22 +129,20 @@ def score_of(package: str, chosen: Sequence[Change], jobs: int, over: float) -> 
 def main(arguments: Sequence[str]) -> int:
     """Try mutants until the budget is spent; 1 where nothing matches."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="a package, a module's path, or a pattern of paths")
-    parser.add_argument("--budget", type=float, default=1800, help="seconds, shared by the packages")
+    parser.add_argument("--only", default="", help="a package (proxy/upstream), a module's path, or a pattern of paths")
+    parser.add_argument("--budget", type=float, default=1800, help="seconds of trying, shared by the packages")
     parser.add_argument("--most", type=int, default=100, help="mutants of each package, chosen by the seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args(arguments)
     os.chdir(ROOT)
-    found = {package: list(changes(package, given.only)) for package in GROUPS}
-    packages = [package for package in found if found[package]]
-    for left, package in zip(range(len(packages), 0, -1), packages, strict=True):
-        began = time.monotonic()
+    found = {package: list(changes(package, given.only)) for package in packages()}
+    tried = [package for package in found if found[package]]
+    for package in tried:
         random.Random(given.seed).shuffle(found[package])
-        score = score_of(package, found[package][: given.most], given.jobs, began + given.budget / left)
-        given.budget -= time.monotonic() - began
+        score = score_of(package, found[package][: given.most], given.jobs, given.budget / len(tried))
         say(f"{package}: {score}, of {len(found[package])} mutants")
-    return 0 if packages else 1
+    return 0 if tried else 1
 
 
 def say(line: str) -> None:
