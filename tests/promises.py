@@ -249,7 +249,9 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     "Its ids are found by rendering a turn of that shape, once for each shape.": (
         "tests/gateway/engine/test_template.py::test_shape_of_a_turn_is_asked_of_the_engine_once",
     ),
-    "Engines state how they differ (`Capabilities`): no code asks which one it is.": "nothing tests it yet: no code outside gateway/engine may compare kinds of engines",
+    "Engines state how they differ (`Capabilities`): no code asks which one it is.": (
+        "tests/gateway/engine/test_capabilities.py::test_only_the_module_that_makes_the_clients_asks_which_engine_it_is",
+    ),
     "Slots.": "the name of what follows",
     "A llama.cpp slot is one KV cache.": "an explanation of the model, the engine or the template",
     "Where the engine is ours alone, `gateway/engine/slots.py` remembers what each holds and for whom, and gives a generation the free slot, known to be at rest, whose ids its prompt continues; `paging.py` and `kept_files.py` beside it swap slots of the embedded engine to files and back.": (
