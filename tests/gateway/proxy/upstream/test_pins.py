@@ -246,3 +246,12 @@ def test_unchanged_list_is_not_kept_again(file):
     screen([FIRST])
 
     assert file.definitions.read() == {}
+
+
+@pytest.mark.parametrize("when", ["first", "next"])
+def test_one_test_finds_nothing_that_another_has_pinned(when: str) -> None:
+    own = PinFile()
+    assert not own.path.exists(), when
+
+    Pins(UpstreamConfig("up", command="x", pin="block"), Metrics().pin_broken, own).screen([FIRST])
+    assert own.path.exists()
