@@ -79,7 +79,8 @@ class LineSplitter:
     @property
     def over(self) -> LongLine | None:
         """The line that has not ended but is already over the bound, once its head is complete."""
-        if self._length <= self._bound or len(self._head) < EDGE:
+        # Of a line within the bound there is no head.
+        if len(self._head) < EDGE:
             return None
         return LongLine(self._head, self._tail, self._length)
 

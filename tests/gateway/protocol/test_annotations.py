@@ -91,3 +91,20 @@ def test_two_properties_whose_paths_read_alike_may_not_share_a_header():
     schema = schema_of(**{"a.b": inner, "a": schema_of(b=inner)})
 
     assert invalid_annotation(schema) == "properties 'a.b' and 'a.b' have the same x-mcp-header"
+
+
+@pytest.mark.parametrize(("value", "said"), [(True, "true"), (False, "false")])
+def test_boolean_is_spelled_as_json_spells_it(value, said):
+    annotations = annotations_of(schema_of(b={"type": "boolean", "x-mcp-header": "B"}))
+
+    assert headers_for(annotations, {"b": value}) == {"Mcp-Param-B": said}
+    assert check_param_headers(annotations, {"b": value}, {"mcp-param-b": said}) is None
+    assert check_param_headers(annotations, {"b": value}, {"mcp-param-b": said.title()}) is not None
+
+
+@pytest.mark.parametrize("said", ["=?base64?!?=", "=?base64?/w==?="])
+def test_header_that_is_no_text_in_base64_says_so(said):
+    annotations = annotations_of(schema_of(n={"type": "string", "x-mcp-header": "N"}))
+    error = check_param_headers(annotations, {"n": "a"}, {"mcp-param-n": said})
+
+    assert error == {"code": -32020, "message": "the Mcp-Param-N header is not canonical base64 of UTF-8"}

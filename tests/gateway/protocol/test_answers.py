@@ -66,6 +66,17 @@ def test_whatever_a_line_is_nothing_but_one_json_object_passes_as_a_result(data:
     }
 
 
+@pytest.mark.parametrize("blank", [b"\n", b"\r", b"\r\n", b" \n"])
+def test_line_end_anywhere_in_a_result_ends_no_line(blank: bytes):
+    """Answers of the usual kind, whose fields have no blanks between them."""
+    for text in (b"@{}", b"{@}", b"{}@", b'{"a":@1}'):
+        read = parse_answer(b'{"jsonrpc":"2.0","id":1,"result":%b}' % text.replace(b"@", blank))
+
+        assert isinstance(read, Response)
+        assert isinstance(read.result, LastingResult)
+        assert not set(read.result.json) & set(b"\r\n")
+
+
 @pytest.mark.parametrize(
     "number",
     ["1.50e3", "0.10", "1E400", "-0", "-0.0", "3.141592653589793238462643", "123456789012345678901234567890", "1e-400"],

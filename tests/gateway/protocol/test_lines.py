@@ -51,6 +51,13 @@ def test_short_lines_come_whole_and_long_ones_with_both_ends(lines, places):
             assert line == LongLine(data[:256], data[-256:], len(data))
 
 
+@pytest.mark.parametrize("first", [1, BOUND, 100, 255, 256, 300])
+def test_long_line_has_no_longer_ends_where_it_comes_in_two_pieces(first):
+    data = bytes(byte % 7 + 97 for byte in range(1000))
+
+    assert split([data[:first], data[first:]]) == [LongLine(data[:256], data[-256:], 1000)]
+
+
 def test_endless_line_keeps_no_more_than_its_ends():
     splitter = LineSplitter(BOUND)
     for _ in range(1000):
