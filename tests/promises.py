@@ -206,6 +206,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     "Nothing is lost silently.": "a heading: what follows says it",
     "A broken stream is an error, a dead server is an error result with its name, refused ids are counted with a reason.": (
         "tests/gateway/engine/llama_cpp/test_client.py::test_a_stream_that_goes_wrong_is_an_error_and_never_an_end",
+        "tests/gateway/agent/test_turn.py::test_stream_that_ends_without_an_end_is_reported_and_no_answer",
         "tests/gateway/proxy/test_proxy.py::test_death_in_the_middle_of_a_call_is_told_at_once_and_the_server_comes_back",
         "tests/gateway/proxy/test_result_tokens.py::test_bad_ids_are_replaced_and_counted_at_every_level",
     ),

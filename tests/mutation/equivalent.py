@@ -11,8 +11,6 @@ _MADE_UP = "equal only for a sum that no clock gives: the bound lies a millionth
 EQUIVALENT: Final = {
     "gateway/agent/calls.py: 0 < unread <= _UNREAD  ->  0 <= unread <= _UNREAD": "the same text, made now or when read",
     "gateway/agent/end_hold.py: if not self._held and ids[-1] not in self._specials:  ->  if False:": "a short cut",
-    "gateway/deadlines.py: 0  ->  1": "not read before a timer is set, which sets it",
-    "gateway/deadlines.py: number < self._next  ->  number <= self._next": "the step that the timer waits for is there",
     "gateway/serve/auth/rate_limiter.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,
     "gateway/serve/auth/rate_limiter.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,
 }

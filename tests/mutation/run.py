@@ -25,12 +25,18 @@ TESTS = ROOT / "tests" / "gateway"
 _LEFT_OUT = "cli"
 """The package of commands: they print, and what they print is held by tests that run them as processes."""
 _ALSO = {
-    "agent/memory": ("tests/gateway/agent/test_memory.py",),
+    "agent/memory": (
+        "tests/gateway/agent/test_memory.py",
+        "tests/gateway/agent/test_shared_memory.py",
+        "tests/gateway/serve/console/test_conversations.py",
+    ),
     "engine": ("tests/gateway/agent",),
+    "engine/http": ("tests/gateway/engine/llama_cpp", "tests/gateway/engine/test_known_connections.py"),
     "http1": ("tests/gateway/proxy/transport",),
     "proxy/transport": ("tests/gateway/proxy/test_proxy_http.py",),
     "proxy/transport/http": ("tests/gateway/proxy/test_proxy_http.py",),
     "proxy/transport/oauth": ("tests/gateway/proxy/test_per_user.py",),
+    "toolcalls/schema": ("tests/gateway/toolcalls/grammar", "tests/gateway/agent/test_calls.py"),
     "proxy/upstream": ("tests/gateway/proxy/test_proxy.py", "tests/gateway/proxy/test_tasks.py"),
 }
 """By package: tests that should notice a change beside those that mirror it."""

@@ -338,6 +338,18 @@ async def test_engine_that_breaks_off_is_reported_and_what_came_is_kept(open_sta
     assert stage.of(Finished) == []
 
 
+async def test_stream_that_ends_without_an_end_is_reported_and_no_answer(open_stage, monkeypatch):
+    async def some(prompt, most):
+        yield Generated((TINY.encode("half")[0],))
+
+    async with open_stage("") as stage:
+        monkeypatch.setattr(stage.engine, "_events", some)
+        with pytest.raises(EngineUnavailable, match="broke off before the generation was complete"):
+            await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+
+    assert stage.of(Finished) == []
+
+
 async def test_spliced_ids_are_counted_by_where_they_came_from(open_stage):
     async with open_stage(SAY, "Done.") as stage:
         await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)

@@ -107,3 +107,50 @@ def test_rest_of_a_conversation_that_lost_its_end_goes_before_those_used_after_i
 
     # Both answers of the oldest, from its end, and nothing of the others.
     assert [alice.answers(question) for question in ("a1", "a2", "a3", "a4", "a5")] == [0, 1, 1, 1, 1]
+
+
+def test_answer_that_fills_the_share_to_its_last_byte_has_room():
+    memory = ConversationMemory(8 * size_of_an_answer(), 0.5)
+    bob, alice = Client(memory, "bob"), Client(memory, "alice")
+    bob.continue_("b1")
+    questions = [f"a{n}" for n in range(1, 5)]
+    alice.continue_(*questions)
+
+    assert all(alice.answers(question) for question in questions)
+
+
+def test_reasoning_counts_like_content():
+    def sized(shown: Shown) -> int:
+        memory, history = ConversationMemory(10**9), History(b"root", [])
+        memory.remember(Remembered("a", None, 0, shown, (), 0, array("I"), 0, 0, 0), history.with_answer(shown))
+        return memory.size
+
+    assert sized(Shown("x" * 500)) - sized(Shown("")) == 500
+    assert sized(Shown("", "x" * 500)) - sized(Shown("")) == 500
+
+
+def test_only_some_answers_with_the_same_text_are_remembered():
+    memory, history = ConversationMemory(10**9), History(b"root", [{"role": "user", "content": "?"}])
+    digest = history.with_answer(Shown("yes"))
+    for number in range(20):
+        node = Remembered("a", None, 1, Shown("yes"), (), 0, array("I"), 0, 0, 0, answer_id=str(number))
+        memory.remember(node, digest)
+
+    kept = [number for number in range(20) if memory.same(digest, str(number)) is not None]
+    assert kept == [*range(12, 20)]
+
+
+def test_answers_that_nobody_remembers_are_compared_from_the_first_message_on():
+    hello = {"role": "assistant", "content": "Hello", "tool_calls": [], "reasoning_content": "Greet."}
+    asked = [hello, {"role": "user", "content": "?"}]
+    memory = ConversationMemory(10**9)
+    history = History(b"root", asked)
+    node = Remembered(
+        *("a", None, 2, Shown("yes"), (), 0, array("I"), 0, 0, 0), strangers=history.strangers(0, len(asked))
+    )
+    memory.remember(node, history.with_answer(Shown("yes")))
+    answered = [*asked, {"role": "assistant", "content": "yes"}]
+    other = [{**hello, "reasoning_content": "Be rude."}, *answered[1:]]
+
+    assert memory.recall("a", History(b"root", answered), SCHEMAS) is not None
+    assert memory.recall("a", History(b"root", other), SCHEMAS) is None
