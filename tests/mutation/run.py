@@ -36,7 +36,12 @@ _ALSO = {
     "proxy/transport": ("tests/gateway/proxy/test_proxy_http.py",),
     "proxy/transport/http": ("tests/gateway/proxy/test_proxy_http.py",),
     "proxy/transport/oauth": ("tests/gateway/proxy/test_per_user.py",),
-    "toolcalls/schema": ("tests/gateway/toolcalls/grammar", "tests/gateway/agent/test_calls.py"),
+    "toolcalls/schema": (
+        "tests/gateway/toolcalls/grammar/test_ambiguity.py",
+        "tests/gateway/toolcalls/grammar/test_keys.py",
+        "tests/gateway/toolcalls/grammar/test_schemas.py",
+        "tests/gateway/toolcalls/grammar/test_sets.py",
+    ),
     "proxy/upstream": ("tests/gateway/proxy/test_proxy.py", "tests/gateway/proxy/test_tasks.py"),
 }
 """By package: tests that should notice a change beside those that mirror it."""

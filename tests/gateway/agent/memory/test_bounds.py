@@ -154,3 +154,14 @@ def test_answers_that_nobody_remembers_are_compared_from_the_first_message_on():
 
     assert memory.recall("a", History(b"root", answered), SCHEMAS) is not None
     assert memory.recall("a", History(b"root", other), SCHEMAS) is None
+
+
+def test_answer_is_recalled_for_its_owner_alone_even_under_the_same_digest():
+    memory, asked = ConversationMemory(10**9), [{"role": "user", "content": "?"}]
+    history = History(b"root", asked)
+    node = Remembered("alice", None, 1, Shown("yes"), (), 0, array("I"), 0, 0, 0)
+    memory.remember(node, history.with_answer(Shown("yes")))
+    answered = History(b"root", [*asked, {"role": "assistant", "content": "yes"}])
+
+    assert memory.recall("alice", answered, SCHEMAS) is not None
+    assert memory.recall("bob", answered, SCHEMAS) is None
