@@ -25,11 +25,7 @@ TESTS = ROOT / "tests" / "gateway"
 _LEFT_OUT = "cli"
 """The package of commands: they print, and what they print is held by tests that run them as processes."""
 _ALSO = {
-    "agent/memory": (
-        "tests/gateway/agent/test_memory.py",
-        "tests/gateway/agent/test_shared_memory.py",
-        "tests/gateway/serve/console/test_conversations.py",
-    ),
+    "agent/memory": ("tests/gateway/agent/test_memory.py", "tests/gateway/agent/test_shared_memory.py"),
     "engine": ("tests/gateway/agent",),
     "engine/http": ("tests/gateway/engine/llama_cpp", "tests/gateway/engine/test_known_connections.py"),
     "http1": ("tests/gateway/proxy/transport",),

@@ -156,6 +156,51 @@ def test_answers_that_nobody_remembers_are_compared_from_the_first_message_on():
     assert memory.recall("a", History(b"root", other), SCHEMAS) is None
 
 
+def test_answer_that_nobody_remembers_right_behind_one_that_is_remembered_is_compared():
+    memory, asked = ConversationMemory(10**9), [{"role": "user", "content": "?"}]
+    first = Remembered("a", None, 1, Shown("yes"), (), 0, array("I"), 0, 0, 0)
+    memory.remember(first, History(b"root", asked).with_answer(Shown("yes")))
+    said = {"role": "assistant", "content": "Also", "reasoning_content": "Go on."}
+    more = [*asked, {"role": "assistant", "content": "yes"}, said]
+    history = History(b"root", more)
+    node = Remembered(
+        *("a", first, 3, Shown("no"), (), 0, array("I"), 0, 0, 0), strangers=history.strangers(2, len(more))
+    )
+    memory.remember(node, history.with_answer(Shown("no")))
+    other = [*more[:2], {**said, "reasoning_content": "Stop."}]
+
+    def place(messages: list[dict[str, Any]]) -> int | None:
+        answered = [*messages, {"role": "assistant", "content": "no"}]
+        recalled = memory.recall("a", History(b"root", answered), SCHEMAS)
+        return None if recalled is None else recalled.last.place
+
+    assert (place(more), place(other)) == (3, 1)
+
+
+def test_branches_of_one_conversation_are_found_and_those_of_no_other():
+    memory = ConversationMemory(10**9)
+    for number, made in ((1, 5.0), (2, 7.0), (1, 9.0), (1, None)):
+        history = History(b"root", [{"role": "user", "content": f"{number} {made}"}])
+        node = Remembered("a", None, 1, Shown("yes"), (), 0, array("I"), 0, 0, number, made=made)
+        memory.remember(node, history.with_answer(Shown("yes")))
+
+    assert [node.made for node in memory.branches(1)] == [9.0, 5.0, None]
+    assert [node.made for node in memory.branches(2)] == [7.0]
+    assert memory.branches(3) == []
+
+
+def test_of_very_many_dropped_answers_the_first_are_forgotten_altogether():
+    memory = ConversationMemory(2000)
+    histories = [History(b"root", [{"role": "user", "content": str(number)}]) for number in range(4200)]
+    for history in histories:
+        node = Remembered("a", None, 1, Shown("yes"), (), 0, array("I"), 0, 0, 0)
+        memory.remember(node, history.with_answer(Shown("yes")))
+    answered = [History(b"root", [*each.messages, {"role": "assistant", "content": "yes"}]) for each in histories]
+
+    dropped = [memory.forgotten(each) is not None for each in answered]
+    assert dropped == [False] * (4199 - 4096) + [True] * 4096 + [False]
+
+
 def test_answer_is_recalled_for_its_owner_alone_even_under_the_same_digest():
     memory, asked = ConversationMemory(10**9), [{"role": "user", "content": "?"}]
     history = History(b"root", asked)

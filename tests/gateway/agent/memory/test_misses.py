@@ -60,3 +60,13 @@ def test_system_message_that_was_put_in_front_is_the_change() -> None:
 
     assert explained(earlier, asked=[ASKED[0], *earlier, ASKED[1]]) == ("client_changed", 0, "", "be kind")
     assert explained([ASKED[0], *earlier], asked=[*earlier, ASKED[1]])[:2] == ("client_changed", 0)
+
+
+def test_long_texts_count_towards_the_bound() -> None:
+    misses = Misses(3000)
+    for number, size in ((1, 10), (2, 2000), (3, 5000)):
+        misses.note(number, "alice", b"root", [{"role": "user", "content": "x" * size}], 0)
+    assert [misses.last_user_text(number) for number in (1, 2, 3)] == ["x" * 10, "x" * 2000, None]
+
+    misses.note(4, "alice", b"root", [{"role": "user", "content": "y" * 1000}], 0)
+    assert [misses.last_user_text(number) for number in (1, 2, 4)] == [None, None, "y" * 1000]

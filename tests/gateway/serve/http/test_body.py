@@ -1,5 +1,6 @@
 """What a body may hold, however short it is: lists, objects and members."""
 
+import gzip
 import json
 from typing import Any
 
@@ -10,7 +11,7 @@ from starlette.requests import Request
 
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.finite import must_be_finite
-from gateway.serve.http.body import VALUES, read_body, without_texts
+from gateway.serve.http.body import VALUES, BodyOverLimit, read_body, without_texts
 
 pytestmark = pytest.mark.anyio
 BOUND = 4 * 2**20
@@ -21,6 +22,39 @@ async def read(body: bytes, *, binary: bool = False) -> bytes:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return await read_body(Request({"type": "http", "headers": []}, receive), BOUND, binary=binary)
+
+
+async def read_parts(parts: list[bytes], coding: str = "identity") -> tuple[bytes, int]:
+    """The body, bound to 1,000 bytes, and how many of its parts were left unread."""
+    left = list(parts)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": left.pop(0), "more_body": bool(left)}
+
+    headers = [(b"content-encoding", coding.encode())]
+    try:
+        return await read_body(Request({"type": "http", "headers": headers}, receive), 1000), len(left)
+    except BodyOverLimit as error:
+        return str(error).encode(), len(left)
+
+
+OVER = b"the body is longer than 1000 bytes (limits.body_bytes)"
+NAMED = b"\x1f\x8b\x08\x08" + bytes(6)
+"""The beginning of a gzip whose head names a file; the name may be of any length."""
+
+
+async def test_body_is_read_up_to_the_bound_and_no_further() -> None:
+    assert await read_parts([b"x" * 400, b"x" * 600]) == (b"x" * 1000, 0)
+    assert await read_parts([b"x" * 400, b"x" * 601, b"x"]) == (OVER, 1)
+
+
+async def test_bound_holds_for_what_a_body_decompresses_to() -> None:
+    assert await read_parts([gzip.compress(bytes(1000))], "gzip") == (bytes(1000), 0)
+    assert await read_parts([gzip.compress(bytes(1001)), b""], "gzip") == (OVER, 1)
+
+
+async def test_bound_holds_for_what_is_sent_even_if_it_decompresses_to_nothing() -> None:
+    assert await read_parts([NAMED, *[b"a" * 100] * 20], "gzip") == (OVER, 10)
 
 
 def lists(count: int) -> bytes:
