@@ -27,7 +27,8 @@ _LEFT_OUT = "cli"
 _ALSO = {
     "agent/memory": ("tests/gateway/agent/test_memory.py", "tests/gateway/agent/test_shared_memory.py"),
     "engine": ("tests/gateway/agent",),
-    "engine/http": ("tests/gateway/engine/llama_cpp", "tests/gateway/engine/test_known_connections.py"),
+    # What the clients ask and read is run by the tests of all that stands on them.
+    **dict.fromkeys(("engine/http", "engine/llama_cpp", "engine/vllm"), ("tests/gateway/engine",)),
     "http1": ("tests/gateway/proxy/transport",),
     "proxy/transport": ("tests/gateway/proxy/test_proxy_http.py",),
     "proxy/transport/http": ("tests/gateway/proxy/test_proxy_http.py",),
