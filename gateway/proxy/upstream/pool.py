@@ -23,6 +23,7 @@ from gateway.errors import RpcError, UpstreamUnavailable
 from gateway.proxy.caller import ClientSession, Principal
 from gateway.proxy.shares import OverBound, ShareRule
 from gateway.proxy.upstream.failures import describe_failure
+from gateway.proxy.upstream.first_questions import until_answered
 from gateway.proxy.upstream.members import PING_TIME, Member, Opener, until_over, why_silent
 from gateway.proxy.upstream.negotiation import NoCommonEra, Terms
 
@@ -246,6 +247,8 @@ class Pool:
         """Open a session, hand it out, and hold it until it ends or is told to end."""
         try:
             async with self._opener.opened(terms, held.owner) as member:
+                if held.owner is not None:
+                    await until_answered(member.session, member.announced)
                 held.opened.set_result(member)
                 if not held.leaving:
                     await until_over(member)

@@ -31,6 +31,7 @@ from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.upstream.capabilities import read_capabilities
+from gateway.proxy.upstream.first_questions import Questions
 from gateway.proxy.upstream.running import Requests, Running
 from gateway.proxy.upstream.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
 from gateway.proxy.upstream.timed_caller import all_paused
@@ -74,6 +75,7 @@ class Session:
         self.server = server
         self.owner = owner
         self.main = main
+        self.questions = Questions()
         self.transport: Transport | None = None
         self.version = ""
         self.modern = False
@@ -141,6 +143,10 @@ class Session:
         """Note that the server lists this although it did not declare it."""
         self.capabilities[kind] = {}
 
+    async def ping(self) -> None:
+        """Send a ping of the handshake era and wait for its answer. Raises as `request` does."""
+        await self.request("ping", {})
+
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the server a notification."""
         if self.transport is not None:
@@ -189,7 +195,8 @@ class Session:
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Answer a question that the transport can't tie to a request (`Exchange`)."""
-        return await self.ask(method, params, self._audience(None))
+        with self.questions.one():
+            return await self.ask(method, params, self._audience(None))
 
     async def ask(self, method: str, params: dict[str, Any], audience: Caller | ClientSession) -> dict[str, Any]:
         """Put a question of the server to `audience`."""
