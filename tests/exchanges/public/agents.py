@@ -114,4 +114,6 @@ def run_agent(agent: Agent, servers: Mapping[str, Json], calls: Mapping[str, tup
             command, cwd=home, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIME,
             check=False,
         )  # fmt: skip
+        # Its folder is one of its roots, and differs from run to run.
+        model.results = json.loads(json.dumps(model.results).replace(home, "<home>"))
         return model, done.stderr + done.stdout
