@@ -12,9 +12,9 @@ from gateway.toolcalls.nodes.elements import Elements
 from gateway.toolcalls.nodes.invoke import invoke_call, invoke_shape
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Marker, Space
+from gateway.toolcalls.nodes.readers import Space
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
-from gateway.toolcalls.nodes.series import Array, OptionalMarker, Variants
+from gateway.toolcalls.nodes.series import Array, Closer, OptionalMarker, Variants
 from gateway.toolcalls.nodes.tagged import TagName
 
 _BLOCK_END = "</minimax:tool_call>"
@@ -23,7 +23,7 @@ _BLOCK = Region(
     "<minimax:tool_call>",
     Space("\n"),
     Variants(Array(call_object()), _CALLED, writes=_CALLED),
-    Marker(_BLOCK_END),
+    Closer(_BLOCK_END),
 )
 _DOTS_END = "</dots_function_call>"
 _INVOKES = Calls(Seq(invoke_call(_DOTS_END), Space("\n")))

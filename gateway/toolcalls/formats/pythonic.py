@@ -1,49 +1,54 @@
 """Llama 3.2 and 4, LFM2 and 2.5, OLMo 3: calls as Python writes them.
 
 Llama and LFM2 write a list, OLMo one call on each line; Llama 4 and LFM2 have markers around it, which may be missing.
-Without them a list counts at the beginning of a message, and amid prose if it calls a tool of the request: Markdown
-links stay content. LFM2 also writes JSON objects in its list, and JSON's `true`, `false` and `null` in Python calls.
+Without them a list counts at the beginning of a message. Behind text it counts only where it ends the message and its
+calls fit tools of the request: answers explain such lists, and Python code contains them. LFM2 also writes JSON objects
+in its list, and JSON's `true`, `false` and `null` in Python calls.
 Arguments without keywords, sets, and unescaped quotes inside a string are read.
 """
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.final_list import FinalList
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.python_call import PythonCall
-from gateway.toolcalls.nodes.readers import Marker, Space
+from gateway.toolcalls.nodes.python_call import CallList, PythonCall
+from gateway.toolcalls.nodes.readers import Space
 from gateway.toolcalls.nodes.regions import Bare, Beginning, Call, Region
-from gateway.toolcalls.nodes.series import OptionalMarker, Series, Variants
+from gateway.toolcalls.nodes.series import Array, Closer, OptionalMarker, Series, Variants
 
 _CALLS = Series(Call(PythonCall()), ", ")
-_OBJECTS = Series(call_object(), ", ")
-_ANY = Seq("[", _CALLS, "]")
-_KNOWN = Seq("[", Series(Call(PythonCall(known=True)), ", "), "]")
+_ANY = CallList(_CALLS)
+_KNOWN = CallList(Series(Call(PythonCall(known=True)), ", "))
 _PYTHON_END, _LFM2_END = OptionalMarker("<|python_end|>"), OptionalMarker("<|tool_call_end|>")
 
 PYTHONIC = Format(
     name="pythonic",
     body=Seq(
         Beginning(Bare("[", _ANY, _PYTHON_END)),
-        Prose(Region("<|python_start|>", Space(), _ANY, _PYTHON_END), Bare("[", _KNOWN, _PYTHON_END)),
+        Prose(Region("<|python_start|>", Space(), _ANY, _PYTHON_END), FinalList(_KNOWN, _PYTHON_END)),
     ),
     calls=_ANY,
     shape="[TOOL(KEY='VALUE')]",
     template_has=("[func_name1(",),
 )
 
-_LFM2_LIST = Seq(Space(), "[", Space(), Variants(_CALLS, _OBJECTS, writes=_CALLS), "]")
+_LFM2_LIST = Seq(Space(), Variants(CallList(_CALLS), Array(call_object()), writes=CallList(_CALLS)))
 _LFM2 = Region("<|tool_call_start|>", _LFM2_LIST, _LFM2_END)
 LFM2 = Format(
     name="lfm2",
-    body=Seq(Thought("<think>", "</think>"), Prose(_LFM2, Bare("[", _KNOWN, _LFM2_END))),
+    body=Seq(
+        Thought("<think>", "</think>"),
+        Beginning(Bare("[", _KNOWN, _LFM2_END)),
+        Prose(_LFM2, FinalList(_KNOWN, _LFM2_END)),
+    ),
     calls=_LFM2,
     shape='<|tool_call_start|>[TOOL(KEY="VALUE")]<|tool_call_end|>',
     template_has=("List of tools: ",),
     template_lacks=("<tool_call>", "[func_name1("),
 )
 
-_OLMO = Region("<function_calls>", Series(Call(PythonCall()), "\n"), Marker("</function_calls>"))
+_OLMO = Region("<function_calls>", Series(Call(PythonCall()), "\n"), Closer("</function_calls>"))
 OLMO_3 = Format(
     name="olmo_3",
     body=Seq(Thought("<think>", "</think>", ("<function_calls>",)), Prose(_OLMO)),

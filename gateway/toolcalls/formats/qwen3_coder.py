@@ -9,11 +9,12 @@ from typing import Literal
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq, maybe
+from gateway.toolcalls.nodes.json import JsonObject
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Marker, Space
+from gateway.toolcalls.nodes.readers import Marker, Space, Start
 from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region
-from gateway.toolcalls.nodes.series import Array, Nothing, OptionalMarker, Variants
+from gateway.toolcalls.nodes.series import Array, Closer, Nothing, OptionalMarker, Variants
 from gateway.toolcalls.nodes.tagged import Parameters, TagName
 from gateway.toolcalls.nodes.typed import Ending
 
@@ -36,7 +37,8 @@ def _function(closer: str, gap: str, newline: Literal["always", "pair"], written
         written=written,
         strays=("</parameter>",),
     )
-    return Call(Seq("<function=", TagName(), Space(gap), parameters, OptionalMarker("</function>"), Space(gap)))
+    body = Variants(Seq(Start(), JsonObject()), parameters, writes=parameters)
+    return Call(Seq("<function=", TagName(), Space(gap), body, OptionalMarker("</function>"), Space(gap)))
 
 
 FUNCTION_CALL = _function("</tool_call>", "\n", "always", _WRITTEN)
@@ -55,7 +57,7 @@ def _family(
     opener, closer = f"<{prefix}tool_call>", f"</{prefix}tool_call>"
     call = _function(closer, gap, newline, written)
     called = Variants(call, _OBJECTS, Nothing(closer), writes=call)
-    region = Region(opener, Space(gap), called, Marker(closer))
+    region = Region(opener, Space(gap), called, Closer(closer))
     bare = Bare("<function=", call, maybe(Marker(closer)))
     return Format(
         name=name,

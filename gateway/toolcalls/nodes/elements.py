@@ -14,6 +14,7 @@ from gateway.toolcalls.grammar.elements import ITEM, ElementRules
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.combinators import pick
 from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Space, Steps
+from gateway.toolcalls.nodes.spare import lacks_rest
 from gateway.toolcalls.nodes.tagged import read_head
 from gateway.toolcalls.nodes.typed import Ending, as_json, read_text, read_value
 from gateway.toolcalls.schema.kinds import ALL, STRING, Kinds, every_option, kinds_of, mapping_of
@@ -116,7 +117,7 @@ class _Reader:
         while True:
             yield from Space().run(at)
             found = yield from pick(at, (*ends, self._opener))
-            if found is None:
+            if found is None and (self._depth or not lacks_rest(at, "its closing tag")):
                 return False
             if found is not self._opener:
                 members.end()

@@ -5,12 +5,8 @@ schema. Everything else stays content: JSON is often what the user asked for. Te
 be such a call.
 """
 
-import json
 import re
 from collections.abc import Generator
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any, cast
 
 from gateway.toolcalls.nodes.combinators import pick
 from gateway.toolcalls.nodes.quoted import LONE_SURROGATE
@@ -18,9 +14,8 @@ from gateway.toolcalls.nodes.readers import MAX_WORD, Lit, Steps, read_space, ta
 from gateway.toolcalls.nodes.reading import JsonReading
 from gateway.toolcalls.nodes.regions import RegionTooLong
 from gateway.toolcalls.nodes.spare import skip_spare
-from gateway.toolcalls.schema.kinds import mapping_of
-from gateway.toolcalls.schema.validate import validate_call
-from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
+from gateway.toolcalls.nodes.written_calls import ARGUMENTS, AROUND, BESIDE, NAMES, WrittenCall, calls_in, report_calls
+from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.values.json_scanner import Scan
 
 _TAGS = ("tool_call", "tools", "tool", "function_call")
@@ -33,56 +28,31 @@ characters of text."""
 MAX_HELD = 1 << 16
 """Most characters of JSON that are held; a longer object is content."""
 
-_NAMES = ("name", "tool_name", "tool", "function", "action")
-_ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "action_input")
-_AROUND = ("function", "function_call", "tool_call", "tool_calls")
-"""Keys of an object around a call, or around a list of calls."""
-_BESIDE = ("type", "id")
-_KEYS = {*_NAMES, *_ARGUMENTS, *_BESIDE}
-_FIRST = {*_NAMES, *_ARGUMENTS[:2], *_AROUND, *_BESIDE}
+_FIRST = {*NAMES, *ARGUMENTS[:2], *AROUND, *BESIDE}
 """The keys with which an object is taken for a call before it is whole."""
-_MAX_AROUND = 3
-"""Most objects around a call: each is read again inside the next."""
 _MAX_BEGINNING = 512
 _SPACE = r"[ \t\r\n]*+"
 _OPENING = re.compile(
     rf"(?:(?P<fence>`{{1,8}}|~{{3,8}})[ \t]?[\w-]{{0,16}}+)?{_SPACE}(?:<(?P<tag>{'|'.join(_TAGS)})>{_SPACE})?"
 )
-_BLANK = re.compile(_SPACE)
-_DECODER = json.JSONDecoder()
 _BRACES = re.compile(rf"\{{{_SPACE}(?:\{{{_SPACE})?")
 _SIMPLE = r"""(?:"[^"]*+"|'[^']*+'|[\w.+-]++)"""
-_MEMBER_BESIDE = re.compile(rf"""["']?(?:{"|".join(_BESIDE)})["']?{_SPACE}:{_SPACE}{_SIMPLE}{_SPACE}(?:,{_SPACE}|\Z)""")
+_MEMBER_BESIDE = re.compile(rf"""["']?(?:{"|".join(BESIDE)})["']?{_SPACE}:{_SPACE}{_SIMPLE}{_SPACE}(?:,{_SPACE}|\Z)""")
 _BEGINNING = re.compile(rf"""["']?(?P<key>\w++)["']?{_SPACE}:{_SPACE}(?P<value>["'][^"']*+["'])?""")
 _BEGUN = re.compile(rf"""(?:["']?(?P<key>\w*+)(?:["']?{_SPACE}(?::{_SPACE}(?:["'][^"']*+)?)?)?)?\Z""")
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A call as it was read. `arguments` is None where they are no object; `source` is their text."""
-
-    name: str
-    arguments: dict[str, Any] | None
-    source: str
 
 
 def read_lookalike(lead: str, at: Cursor, markers: tuple[str, ...]) -> Steps:
     """Read calls that begin here, behind a `lead`; without any, what was read is content. `markers` may follow them."""
     at.open_region(lead, markers)
     at.begin_call()
-    found: list[_Written] = []
+    found: list[WrittenCall] = []
     try:
         ends = yield from _read(at, tuple(map(Lit, markers)), found)
     except RegionTooLong:
         ends, at.lookalikes = False, 0
-    if found and ends and all(_fits(at, call) for call in found):
-        for call in found:
-            at.begin_call()
-            at.calls.named(call.name)
-            at.start_call()
-            at.calls.argue(json.dumps(call.arguments) if LONE_SURROGATE.search(call.source) else call.source)
-            at.calls.complete()
-        return at.close_region()
+    if found and ends and all(call.fits(at) for call in found):
+        return report_calls(at, found)
     at.withdraw_region()
     at.lookalikes = max(0, at.lookalikes - 1)
     if named := next((call.name for call in found if call.name in at.tools), ""):
@@ -91,7 +61,7 @@ def read_lookalike(lead: str, at: Cursor, markers: tuple[str, ...]) -> Steps:
     return False
 
 
-def _read(at: Cursor, markers: tuple[Lit, ...], found: list[_Written]) -> Steps:
+def _read(at: Cursor, markers: tuple[Lit, ...], found: list[WrittenCall]) -> Steps:
     """Read all calls; return whether the message may end after them."""
     while True:
         if not (yield from _read_block(at, found)):
@@ -108,7 +78,7 @@ def _read(at: Cursor, markers: tuple[Lit, ...], found: list[_Written]) -> Steps:
             return False
 
 
-def _read_block(at: Cursor, found: list[_Written]) -> Steps:
+def _read_block(at: Cursor, found: list[WrittenCall]) -> Steps:
     """Read an object, or a list of them, and the fence or the tag around it."""
     closers = yield from _read_opening(at)
     in_list = bool(take_one(at, "["))
@@ -146,7 +116,7 @@ def _read_opening(at: Cursor) -> Generator[None, None, tuple[str, ...]]:
     return tuple(filter(None, (tag and f"</{tag}>", fence)))
 
 
-def _read_object(at: Cursor, closers: tuple[str, ...], found: list[_Written]) -> Steps:
+def _read_object(at: Cursor, closers: tuple[str, ...], found: list[WrittenCall]) -> Steps:
     if not (yield from _begins_call(at)):
         # So that what follows is looked at anew.
         at.in_other_json = bool(take_one(at, "{")) or at.in_other_json
@@ -160,7 +130,7 @@ def _read_object(at: Cursor, closers: tuple[str, ...], found: list[_Written]) ->
         if reading.state is not Scan.MORE or at.ended:
             break
         yield
-    calls = _calls_in(held) if reading.state is Scan.WHOLE and not LONE_SURROGATE.search(held) else []
+    calls = calls_in(held) if reading.state is Scan.WHOLE and not LONE_SURROGATE.search(held) else []
     found += calls
     return bool(calls)
 
@@ -184,70 +154,7 @@ def _begins_call(at: Cursor) -> Steps:
             return False
         yield
     found = _BEGINNING.match(window, start)
-    if found is None or found["key"] not in _FIRST or found["key"] in _BESIDE:
+    if found is None or found["key"] not in _FIRST or found["key"] in BESIDE:
         return False
-    named = found["key"] in _NAMES and (found["value"] or found["key"] not in _AROUND)
+    named = found["key"] in NAMES and (found["value"] or found["key"] not in AROUND)
     return not named or (found["value"] or "")[1:-1] in at.tools
-
-
-def _loaded(text: str) -> object:
-    """Raises ValueError for what JSON can't say again: NaN, and numbers beyond a float."""
-    value: object = json.loads(text)
-    json.dumps(value, allow_nan=False)
-    return value
-
-
-def _calls_in(text: str) -> list[_Written]:
-    """Return the calls that a whole JSON object is; none for any other object."""
-    try:
-        return _called(text, _MAX_AROUND)
-    except (ValueError, RecursionError):
-        return []
-
-
-def _called(text: str, levels: int) -> list[_Written]:
-    """Return the calls of an object within at most so many others. Raises ValueError for arguments that are no JSON."""
-    members = mapping_of(_loaded(text))
-    # Numbers may have more digits than a value of Python keeps, so the text itself is passed on.
-    sources = _sources(text) if members else {}
-    for key in _AROUND:
-        if isinstance(held := members.get(key), dict | list):
-            inner = _sources(sources[key]).values() if isinstance(held, list) else [sources[key]]
-            found = [_called(each, levels - 1) for each in inner] if levels else []
-            return [*chain(*found)] if all(found) and {*members} <= {key, *_BESIDE} else []
-    names = [members[key] for key in _NAMES if key in members]
-    key = next((key for key in _ARGUMENTS if key in members), "")
-    if members.get(key) is None or len(names) != 1 or not isinstance(names[0], str) or not {*members} <= _KEYS:
-        return []
-    arguments, source = members[key], sources[key]
-    if isinstance(arguments, str) and arguments.strip(WHITESPACE).startswith("{"):
-        source = arguments.strip(WHITESPACE)
-        arguments = _loaded(source)
-    return [_Written(names[0], cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None, source)]
-
-
-def _sources(text: str) -> dict[str, str]:
-    """Return the text of each value of a whole JSON object, by its key, or of a list, by its number."""
-    found: dict[str, str] = {}
-    start = _behind_space(text, 0)
-    is_object, at = text[start] == "{", _behind_space(text, start + 1)
-    while text[at] not in "}]":
-        key = str(len(found))
-        if is_object:
-            key, at = _DECODER.raw_decode(text, at)
-            at = _behind_space(text, text.index(":", at) + 1)
-        _, end = _DECODER.raw_decode(text, at)
-        found[key] = text[at:end]
-        at = _behind_space(text, end)
-        at = _behind_space(text, at + 1) if text[at] == "," else at
-    return found
-
-
-def _behind_space(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return found.end() if found else at
-
-
-def _fits(at: Cursor, call: _Written) -> bool:
-    tool = at.tools.get(call.name)
-    return tool is not None and call.arguments is not None and not validate_call(tool, call.arguments)

@@ -39,8 +39,9 @@ class Passage:
         bare = bare if self.channel == "content" and at.lookalikes else ()
         stops = (*markers, *bare)
         text = Until(self.channel, (*stops, *(self.lead + stop for stop in stops)) if self.lead else stops)
+        longest = sorted(stops, key=len, reverse=True)
         spelled = [
-            (at.spelling.spell(lead + stop), lead, stop) for lead in dict.fromkeys((self.lead, "")) for stop in stops
+            (at.spelling.spell(lead + stop), lead, stop) for lead in dict.fromkeys((self.lead, "")) for stop in longest
         ]
         guarded = all(map(at.spelling.guarded, stops))
         tries = MAX_TRIED

@@ -15,9 +15,10 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.raw import arguments_in_order, python_value
 from gateway.toolcalls.nodes.combinators import pick
 from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Node, Space, Steps
+from gateway.toolcalls.nodes.spare import lacks_closer
 from gateway.toolcalls.nodes.typed import read_literal
 from gateway.toolcalls.schema.kinds import mapping_of
-from gateway.toolcalls.stream.cursor import Cursor
+from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 from gateway.toolcalls.values.dialects import PYTHON_CALL
 
@@ -26,6 +27,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.\-/:]*+")
 # Schemas may use any argument names; models write `dry-run=True` or `$filter='x'`, which are not valid Python.
 _KEYWORD = re.compile(r"""[^\s=,()\[\]{}'"]++""")
 _VALUE = re.compile(r"""["'\[{(+\-.0-9]|(?:True|False|None|true|false|null)\b""")
+_OPENING, _CLOSING = Lit("["), Lit("]")
 _CLOSE, _COMMA = Lit(")"), Lit(",")
 
 
@@ -33,10 +35,12 @@ _CLOSE, _COMMA = Lit(")"), Lit(",")
 class PythonCall(Node):
     """One call with its arguments. With `known`, only of a tool of the request, if the request has any.
 
-    A `suffix` must follow the name and is not part of it; the grammar does not write such a call.
+    Without `reports`, the caller reports it. A `suffix` must follow the name and is not part of it; the grammar does
+    not write such a call.
     """
 
     known: bool = False
+    reports: bool = True
     suffix: str = ""
 
     def first(self, spelling: Spelling) -> First:
@@ -57,14 +61,20 @@ class PythonCall(Node):
             if (yield from pick(at, (_CLOSE,))):
                 yield from _CLOSE.run(at)
                 break
+            if count and (yield from lacks_closer(at, "]")):
+                break
             if not (yield from self._argue(at, keys[count : count + 1], first=not count)):
                 return False
             count += 1
         if not count:
-            at.start_call()
+            self._report(at)
         else:
             at.calls.argue("}")
         return True
+
+    def _report(self, at: Cursor) -> None:
+        if self.reports:
+            at.start_call()
 
     def _argue(self, at: Cursor, place: tuple[str, ...], *, first: bool) -> Steps:
         """Read one argument and the comma after it, if there is one; `place` has the key for one without a keyword."""
@@ -74,7 +84,7 @@ class PythonCall(Node):
                 return False
             (key,) = place
         if first:
-            at.start_call()
+            self._report(at)
         at.calls.argue(f"{'{' if first else ', '}{json.dumps(key, ensure_ascii=False)}: ")
         yield from Space().run(at)
         if not (yield from read_literal(at, PYTHON_CALL)):
@@ -82,7 +92,7 @@ class PythonCall(Node):
         yield from Space().run(at)
         if (yield from pick(at, (_COMMA,))):
             return (yield from _COMMA.run(at))
-        return (yield from pick(at, (_CLOSE,))) is not None
+        return (yield from pick(at, (_CLOSE,))) is not None or (yield from lacks_closer(at, "]"))
 
     def grammar(self, g: Grammar) -> str:
         """Write the call with its arguments in the schema's order."""
@@ -93,6 +103,34 @@ class PythonCall(Node):
         return (
             f"{g.name()} {g.literal('(')} {arguments_in_order(g, g.current.parameters, write, ', ')} {g.literal(')')}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CallList(Node):
+    """A list of calls in brackets. The closing one may be missing before the region's markers and at the message's end.
+
+    A list of objects does not begin it.
+    """
+
+    calls: Node
+
+    def first(self, spelling: Spelling) -> First:
+        """Return the bracket with what may follow it."""
+        return tuple(f"[{char}" for char in (*_LETTERS, *WHITESPACE))
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the brackets, and the calls between them."""
+        if not ((yield from _OPENING.run(at)) and (yield from self.calls.run(at))):
+            return False
+        return (yield from _CLOSING.run(at)) or (yield from lacks_closer(at))
+
+    def grammar(self, g: Grammar) -> str:
+        """Write the list."""
+        return f"{_OPENING.grammar(g)} {self.calls.grammar(g)} {_CLOSING.grammar(g)}"
+
+    def children(self) -> tuple[Node, ...]:
+        """Return the calls."""
+        return (self.calls,)
 
 
 def _read_word(at: Cursor, pattern: re.Pattern[str], mark: str) -> Generator[None, None, str | None]:

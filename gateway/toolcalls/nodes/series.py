@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gateway.toolcalls.grammar.gbnf import MAX_CALLS, Grammar
 from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
 from gateway.toolcalls.nodes.readers import First, Lit, Marker, Node, Space, Steps, take_one
-from gateway.toolcalls.nodes.spare import lacks_closer, skip_spare
+from gateway.toolcalls.nodes.spare import lacks_closer, lacks_rest, skip_spare
 from gateway.toolcalls.stream.cursor import Cursor, Sight
 from gateway.toolcalls.stream.spelling import Spelling
 
@@ -128,19 +128,32 @@ class OptionalMarker(Marker):
 class Closer(Marker):
     """A closing marker, which may be missing only at the end of the message and before the next opening one.
 
-    Brackets that the model wrote too many before it are skipped.
+    Models may also write one of `others`. Brackets that the model wrote too many before it are skipped.
     """
+
+    others: tuple[str, ...] = ()
+
+    def first(self, spelling: Spelling) -> First:
+        """Return all of them."""
+        return tuple(map(spelling.spell, (self.text, *self.others)))
 
     def run(self, at: Cursor) -> Steps:
         """Skip the brackets and read the marker."""
-        yield from skip_spare(at, (at.spelling.spell(self.text),))
-        if (yield from Marker.run(self, at)):
-            return True
+        closers = tuple(map(Marker, (self.text, *self.others)))
+        yield from skip_spare(at, tuple(at.spelling.spell(closer.text) for closer in closers))
+        if closer := (yield from pick(at, closers)):
+            return (yield from closer.run(at))
         openers = (Lit(at.spelling.plain(stop)) for stop in at.stops[:1])
-        if not ((at.whole and not at.unread) or (yield from pick(at, tuple(openers)))):
+        if lacks_rest(at, "its closing marker"):
+            return True
+        if (yield from pick(at, tuple(openers))) is None:
             return False
         at.calls.repair(f"its closing marker is missing at character {at.offset}")
         return True
+
+    def children(self) -> tuple[Node, ...]:
+        """Return the other markers."""
+        return tuple(map(Marker, self.others))
 
 
 @dataclass(frozen=True, slots=True, init=False)

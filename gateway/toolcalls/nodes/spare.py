@@ -36,13 +36,21 @@ def skip_spare(at: Cursor, followers: tuple[str, ...], *, braces: bool = False) 
         yield
 
 
+def lacks_rest(at: Cursor, what: str) -> bool:
+    """Whether the model ended its message here; then it left out `what` of the current call, which is repaired."""
+    if not at.whole or at.unread:
+        return False
+    at.calls.repair(f"{what} is missing at character {at.offset}")
+    return True
+
+
 def lacks_closer(at: Cursor, *others: str) -> Generator[None, None, bool]:
     """Whether a marker of the region, or the end of the message, stands where a closing bracket is missing.
 
     `others` are texts that show it too.
     """
     followers = tuple(map(Lit, (*others, *map(at.spelling.plain, at.stops))))
-    if not ((yield from pick(at, followers)) or (at.whole and not at.unread)):
-        return False
+    if (yield from pick(at, followers)) is None:
+        return lacks_rest(at, "a closing bracket")
     at.calls.repair(f"a closing bracket is missing at character {at.offset}")
     return True

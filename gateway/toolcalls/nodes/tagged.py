@@ -15,6 +15,7 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.raw import arguments_in_order, raw_value
 from gateway.toolcalls.nodes.combinators import pick
 from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Node, Space, Steps, is_name
+from gateway.toolcalls.nodes.spare import lacks_rest
 from gateway.toolcalls.nodes.typed import Ending, as_json, read_text, read_value, unbroken
 from gateway.toolcalls.schema.kinds import ALL, STRING, Kinds, kinds_of, mapping_of
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
@@ -58,7 +59,7 @@ class Parameters(Node):
     may follow the last argument; `strays` are closing tags that models write once too often. `written` is what the
     grammar writes around a value. A key that no schema knows has the types `unknown`; one of `wrappers` that the tool
     does not have holds the whole object. A value may stand between two `quotes` and is then text up to the second one:
-    the grammar writes strings like this if they contain a `<`.
+    the grammar writes strings like this if they contain a `<`. `others` are tags that models write instead.
     """
 
     opener: str
@@ -72,6 +73,7 @@ class Parameters(Node):
     unknown: Kinds = STRING
     wrappers: tuple[str, ...] = ()
     quotes: tuple[str, str] | None = None
+    others: "tuple[Parameters, ...]" = ()
 
     @property
     def nullable(self) -> bool:
@@ -80,19 +82,20 @@ class Parameters(Node):
 
     def run(self, at: Cursor) -> Steps:
         """Read arguments for as long as more follow."""
-        opener, strays = Lit(self.opener), tuple(map(Lit, self.strays))
+        tags = {Lit(tag.opener): tag for tag in (self, *self.others)}
+        strays = tuple(map(Lit, self.strays))
         while True:
             yield from Space().run(at)
-            found = yield from pick(at, (opener, *strays))
+            found = yield from pick(at, (*tags, *strays))
             if found is None:
                 break
             yield from found.run(at)
-            if found is opener:
+            if isinstance(found, Lit) and (tag := tags.get(found)):
                 if not at.calls.started:
                     at.start_call()
-                if not (yield from self._read(at)):
+                if not (yield from tag._read(at)):
                     return False
-        ended = yield from pick(at, tuple(map(Lit, self.ends)))
+        ended = (yield from pick(at, tuple(map(Lit, self.ends)))) or lacks_rest(at, "its closing tag")
         cut_off = not ended and at.ended and self._may_go_on(at)
         if not at.calls.started:
             if not (ended or cut_off):

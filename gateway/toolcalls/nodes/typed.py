@@ -5,6 +5,7 @@ it arrives too, converted from Python's spelling where needed. Everything else i
 and whatever may be either a string or something else.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -79,6 +80,9 @@ def as_json(text: str, kinds: Kinds) -> str:
     """Return a whole raw value as JSON: as one of the types if it can be read as that, else as a string."""
     value = converted(text.strip(WHITESPACE))
     if "string" not in kinds:
+        if value and value[0] == '"' and (inside := converted(json.loads(value).strip(WHITESPACE))):
+            # Models also put objects and arrays into quotation marks.
+            value = inside if kinds & set(_kinds_of_json(inside)) else value
         word = _WORDS.get(text.strip(WHITESPACE).lower(), "")
         if word and not (value and kinds & set(_kinds_of_json(value))) and kinds & set(_kinds_of_json(word)):
             return word
@@ -123,9 +127,9 @@ def read_literal(at: Cursor, dialect: Dialect, around: Surroundings = NOTHING_KN
     scanner = LiteralScanner(dialect, tuple(map(at.spelling.spell, dialect.quotes)), at.spelling.plain, around)
     while True:
         at.scanned += at.unread
-        end, told = scanner.scan(at.buffer, at.position, ended=at.ended)
+        end, told = scanner.scan(at.buffer, at.position, ended=at.ended, whole=at.whole)
         at.take(end)
-        at.calls.argue(told)
+        at.calls.argue(told + (scanner.close_all() if at.whole and not at.unread else ""))
         if scanner.mends:
             at.calls.repair("a mark is missing in its arguments")
         if scanner.state is not Scan.MORE or at.ended:

@@ -26,6 +26,8 @@ _NUMBER: Final = 4
 """Hex digits that number the calls of one turn."""
 SHOWN_NAME: Final = 80
 """Most characters of a name that a diagnostic shows."""
+_SAID: Final = 16
+"""Characters of the content that are kept, to tell what a call follows."""
 _LENGTH: Final = len("call_") + 24
 
 
@@ -77,7 +79,7 @@ class CallEvents:
         """The list to which the events of calls are added."""
         self._call: _Call | None = None
         self._started = 0
-        self._spoken = False
+        self._said = ""
         self._used: set[str] = set()
 
     def drain(self) -> list[Event]:
@@ -120,12 +122,17 @@ class CallEvents:
         """Emit text for the user; an empty text is not an event."""
         if text and not (self._started and self.policy.text_after_call == "drop"):
             self._events.append(Content(text))
-            self._spoken = True
+            self._said = (self._said + text)[-_SAID:]
 
     @property
     def spoken(self) -> bool:
         """Whether any content was emitted."""
-        return self._spoken
+        return bool(self._said)
+
+    @property
+    def said(self) -> str:
+        """The last characters of the content."""
+        return self._said
 
     def reasoning(self, text: str) -> None:
         """Emit text that the model wrote to itself; an empty text is not an event."""
@@ -181,6 +188,11 @@ class CallEvents:
         """Note that the call's text was not as it should be, and was read as what it means; the first note counts."""
         call = self._making()
         call.repaired = call.repaired or what
+
+    @property
+    def repaired(self) -> str:
+        """What was repaired in the current call's text; "" if nothing was."""
+        return self._call.repaired if self._call else ""
 
     def complete(self) -> None:
         """Mark the call as complete; it ends with its region, or where the next call begins.

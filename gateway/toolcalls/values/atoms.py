@@ -34,6 +34,8 @@ _MAX_CODE_POINT = 0x10FFFF
 MAX_BLANK = 64
 """Most characters of whitespace after a quote that are held until it is clear whether the quote ends a string."""
 
+_GOES_ON = ")\"'`."
+"""What follows the parenthesis that closes a call inside a string, and never one that closes the tool's call."""
 _BEHIND_STRING = re.compile(r"[ \t\r\n]{0,64}+(?P<char>[^ \t\r\n])(?P<next>.?)", re.DOTALL)
 """What follows a quote, which decides whether the quote ends its string (`string_ends`)."""
 
@@ -81,13 +83,13 @@ def escape(text: str, at: int, plain: Callable[[str], str]) -> tuple[str, int]:
 def string_ends(text: str, behind: int, *, inside: bool, ended: bool) -> bool | None:
     """Whether the quote before `behind` ends its string: models write quotes in strings that they should escape.
 
-    It does where a comma, a colon or a closing bracket follows. Where the string is not `inside` brackets, a quote with
-    two parentheses after it is part of the text, since only one call can end there. None while more text is needed to
-    decide, because the text has not `ended`.
+    It does where a comma, a colon or a closing bracket follows. Where the string is not `inside` brackets, a quote is
+    part of the text if a parenthesis follows and the text goes on behind that, since the call can only end there. None
+    while more text is needed to decide, because the text has not `ended`.
     """
     found = _BEHIND_STRING.match(text, behind)
     if found is None:
         return None if len(text) - behind <= MAX_BLANK else True
     if found["char"] == ")" and not inside:
-        return found["next"] != ")" if found["next"] or ended else None
+        return not (found["next"] and found["next"] in _GOES_ON) if found["next"] or ended else None
     return found["char"] in ",:)]}"

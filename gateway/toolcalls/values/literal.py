@@ -72,17 +72,17 @@ class LiteralScanner:
         """Place in `_out` of the first key if it is not a string, and the value that it has if this is a set."""
         self._seen: set[str] = set()
         """The keys of the outermost object so far that are not in quotes."""
-        self._is_key = self._ended = False
+        self._is_key = self._ended = self._whole = False
         self._quote = ""
         self._held = ""
         self._out: list[str] = []
 
-    def scan(self, text: str, start: int, *, ended: bool = False) -> tuple[int, str]:
+    def scan(self, text: str, start: int, *, ended: bool = False, whole: bool = False) -> tuple[int, str]:
         """Read on from `start`; return the place up to which the text is read, and the JSON that this adds.
 
-        `ended` says that no more text will come.
+        `ended` says that no more text will come; `whole`, that nothing was cut off.
         """
-        at, self._ended = start, ended
+        at, self._ended, self._whole = start, ended, whole
         while at < len(text) and self.state is Scan.MORE:
             after = self._string(text, at) if self._next is _Next.STRING else self._token(text, at)
             if after == at:
@@ -93,6 +93,13 @@ class LiteralScanner:
         self._settle("{")
         told, self._out = "".join(self._out), []
         return at, told
+
+    def close_all(self) -> str:
+        """Close all brackets where the model has ended its message behind a value; return what that adds."""
+        if self.state is Scan.MORE and self._next is _Next.COMMA_OR_END:
+            self._close_all()
+        told, self._out = "".join(self._out), []
+        return told
 
     @property
     def _waits(self) -> bool:
@@ -179,7 +186,10 @@ class LiteralScanner:
         return at + 1
 
     def _no_comma(self, text: str, at: int) -> int:
-        """Read on where a comma is missing."""
+        """Read on where a comma is missing, or a quote is one too many."""
+        if self._dialect.bare and text.startswith(self._quotes[0], at):
+            self.mends = True
+            return at + len(self._quotes[0])
         if self._dialect.bare and len(self._closers) == 1 and (key := _KEY_HERE.match(text, at)):
             if key.end() == len(text) and not self._ended:
                 return at
@@ -299,11 +309,15 @@ class LiteralScanner:
         return at + marker
 
     def _ends(self, text: str, behind: int) -> bool | None:
+        if self._whole and not text[behind:].strip():
+            return True
         loose = self._dialect.loose and self._quote in _PLAIN_QUOTES and not (self._is_key and self._dialect.bare)
         if loose and self._around.stops:
             blank = _BLANK.match(text, behind)
             at = blank.end() if blank else behind
-            if at < len(text) and (sight := stops_at(text, at, self._around.stops, ended=self._ended)) is not False:
+            # Gemma's models also write the quote of their own dialect behind another one.
+            stops = (*self._around.stops, *self._quotes[:1]) if self._dialect.bare else self._around.stops
+            if at < len(text) and (sight := stops_at(text, at, stops, ended=self._ended)) is not False:
                 return sight
         return string_ends(text, behind, inside=bool(self._closers), ended=self._ended) if loose else True
 

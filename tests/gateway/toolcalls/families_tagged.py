@@ -296,6 +296,7 @@ TAGGED_FAMILIES = (
         names=words,
         arguments=st.dictionaries(_identifiers, json_values, max_size=3),
         verbatim=False,
+        begins=True,
     ),
     _tagged(
         "qwen3_coder",
