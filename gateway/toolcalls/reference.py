@@ -51,9 +51,10 @@ These rules hold for all formats:
   `\\d+`, `\\'`), quotation marks that are not escaped, other quotation marks (single, typographic, backticks, three in
   a row), keys without quotes, `None`, `True`, `NaN`, `0x1F`, comments, escaped line ends between values, commas and
   brackets that are missing or too many, doubled braces, arguments in quotation marks or beside the tool's name. A
-  diagnostic says so (`repaired`), and where the model ends its message behind a call's last value and leaves out the
-  marks that close it, in any format; the arguments of a whole call are always valid JSON. Where quotation marks leave out
+  diagnostic says so (`repaired`); the arguments of a whole call are always valid JSON. Where quotation marks leave out
   an argument that is required, the call has no reading.
+- A call is also repaired, in any format, if the model ends its message behind a value and leaves out what closes the
+  call.
 - A JSON object without the format's markers, bare, in a code fence or in a tag (`<tool_call>`, `<tools>`, `<tool>`,
   `<function_call>`), or a list of them, is a call if nothing follows it, it names a tool of the request, and its
   arguments fit that tool's schema; the keys may be those of other APIs (`input`, `args`, `tool_calls`). Otherwise it is

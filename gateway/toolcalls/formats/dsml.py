@@ -2,10 +2,9 @@
 
 The section's name differs and may be misspelled (`tool_calls`, `toolcalls`, `tool`); both formats read all of them.
 V4.1 writes a space before the tags' names. Some models write a call's arguments as one object, a self-closing tag, or
-an argument's tag without its mark. A
-value that is not a string is JSON; where the tool's schema says otherwise, the schema wins. An argument `arguments` or
-`input` that the tool does not have holds all arguments. Two newlines before a section are not content. The prompt opens
-reasoning, or closes it; a call also ends it.
+an argument's tag without its mark. A value that is not a string is JSON; where the tool's schema says otherwise, the
+schema wins. An argument `arguments` or `input` that the tool does not have holds all arguments. Two newlines before a
+section are not content. The prompt opens reasoning, or closes it; a call also ends it.
 """
 
 from gateway.toolcalls.formats.format import Format

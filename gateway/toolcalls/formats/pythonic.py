@@ -3,8 +3,8 @@
 Llama and LFM2 write a list, OLMo one call on each line; Llama 4 and LFM2 have markers around it, which may be missing.
 Without them a list counts at the beginning of a message. Behind text it counts only where it ends the message and its
 calls fit tools of the request: answers explain such lists, and Python code contains them. LFM2 also writes JSON objects
-in its list, and JSON's `true`, `false` and `null` in Python calls.
-Arguments without keywords, sets, and unescaped quotes inside a string are read.
+in its list, and JSON's `true`, `false` and `null` in Python calls. Arguments without keywords, sets, and unescaped
+quotes inside a string are read.
 """
 
 from gateway.toolcalls.formats.format import Format
