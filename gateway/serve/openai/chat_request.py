@@ -38,7 +38,7 @@ class _Function(ApiModel):
 
 
 class _Tool(ApiModel):
-    type: Literal["function"]
+    type: Literal["function"] = "function"
     function: _Function
 
 

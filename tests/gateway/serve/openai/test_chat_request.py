@@ -354,3 +354,48 @@ def test_list_of_one_prompt_is_that_prompt(sent: bytes, prompt: object) -> None:
 def test_more_than_one_prompt_is_refused(sent: bytes) -> None:
     with pytest.raises(RequestInvalid, match="prompt"):
         CompletionRequest.of_body(b'{"prompt": %s}' % sent)
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"function": {"name": "paint"}},
+        {"type": "function", "function": {"name": "paint", "parameters": None}},
+        {"type": "function", "function": {"name": "paint", "description": None, "parameters": {}}},
+        {"type": "function", "function": {"name": "paint", "strict": True, "parameters": {"type": "object"}}},
+        {"type": "function", "function": {"name": "paint", "input_schema": {"type": "object"}}},
+        {"type": "function", "function": {"name": "paint"}, "cache_control": {"type": "ephemeral"}},
+    ],
+)
+def test_a_tool_needs_no_more_than_its_name(tool: dict[str, Any]) -> None:
+    (read,) = request_of(tools=[tool]).client_tools()
+    assert (read.name, read.description, read.parameters) == ("paint", "", {"type": "object"})
+
+
+def call_of(arguments: object) -> dict[str, Any]:
+    return {"id": "a", "type": "function", "function": {"name": "paint", "arguments": arguments}}
+
+
+RESULT = {"role": "tool", "tool_call_id": "a", "content": "red"}
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "assistant", "content": "", "tool_calls": [call_of("{}")]}, RESULT],
+        [{"role": "assistant", "content": None, "tool_calls": [call_of(None)]}, RESULT],
+        [{"role": "assistant", "tool_calls": [call_of("")]}, RESULT],
+        [{"role": "assistant", "content": None, "reasoning_content": "hm"}],
+        [{"role": "assistant", "content": "x", "tool_calls": None}],
+        [{"role": "assistant", "tool_calls": [call_of('{"x": "y')]}],
+        [{"role": "assistant", "tool_calls": [call_of({"x": 1})]}, {**RESULT, "content": {"x": 1}}],
+        [{"role": "assistant", "tool_calls": [call_of("{}"), call_of("{}")]}, RESULT, RESULT],
+        [{"role": "assistant", "tool_calls": [call_of("{}")]}, {**RESULT, "content": ["x", {"y": 1}]}],
+        [{"role": "assistant", "tool_calls": [call_of("{}")]}, {**RESULT, "content": None}],
+        [RESULT],
+        [{**RESULT, "tool_call_id": None}],
+    ],
+)
+def test_histories_that_agents_send_are_taken(messages: list[dict[str, Any]]) -> None:
+    asked = ChatRequest.checked(json.dumps({"messages": [*MESSAGES, *messages, *MESSAGES]}).encode())[1]
+    assert [message["role"] for message in asked] == ["user", *(message["role"] for message in messages), "user"]
