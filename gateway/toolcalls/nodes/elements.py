@@ -117,9 +117,9 @@ class _Reader:
         while True:
             yield from Space().run(at)
             found = yield from pick(at, (*ends, self._opener))
-            if found is None and (self._depth or not lacks_rest(at, "its closing tag")):
-                return False
-            if found is not self._opener:
+            if found is None or found is not self._opener:
+                if found is None and (self._depth or not lacks_rest(at, "its closing tag")):
+                    return False
                 members.end()
                 return True
             yield from found.run(at)
