@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from gateway.toolcalls import Content, format_named, parse, parser_for, stream
+from gateway.toolcalls import Content, format_named, join_events, parse, parser_for, stream
+from gateway.toolcalls.parser import MAX_REGION
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS
 
 FORMATS = ["pythonic", "lfm2"]
@@ -163,3 +164,19 @@ def test_the_cost_of_lists_that_are_no_calls_grows_with_the_text_alone(name: str
         return parser.scanned
 
     assert scanned(400) < 2.2 * scanned(200)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_flaws_of_a_last_list_are_repaired_and_named(name: str) -> None:
+    parser = parser_for(format_named(name), PLAIN, TOOLS)
+    message = join_events(parser.feed(PLAIN.spell("So: [get_time(), get_time(tz='KST'")) + parser.close(whole=True))
+    assert [json.loads(call.arguments) for call in message.tool_calls] == [{}, {"tz": "KST"}]
+    assert [(problem.kind, problem.index) for problem in message.diagnostics] == [("repaired", 1)]
+    assert len(parse(name, "So: [get_time(),\n]", TOOLS).tool_calls) == 1
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_last_list_beyond_the_bound_is_content(name: str) -> None:
+    text = f"So: [get_time(tz='{'x' * MAX_REGION}')]"
+    message = parse(name, text, TOOLS)
+    assert (message.tool_calls, len(message.content or "")) == ((), len(text))
