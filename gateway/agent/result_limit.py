@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Any, cast
 
-from gateway.engine.llama_cpp.repair import cuts_a_character
 from gateway.proxy import IdPiece
 from gateway.proxy.result_parts import content_of, is_legacy, is_text, resource_text
 from leaf_sdk.vocab import TokenMap
+from leaf_sdk.vocab.utf8 import cuts_a_character
 
 _LONGEST_TOKEN = 32
 """Characters of a result that are tokenized for each id that may be shown; the rest is dropped before."""

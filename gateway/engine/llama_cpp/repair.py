@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from leaf_sdk.vocab import TokenMap
+from leaf_sdk.vocab.utf8 import cuts_a_character
 
 _LONGEST_PIECE = 64
 """Most bytes of a lost token: longer ones that end inside a character are not searched for."""
@@ -107,14 +108,3 @@ class IdRepair:
             self._by_bytes = {self._visible(i): i for i in self._map.vocab.values()}
             self._by_bytes.pop(b"", None)
         return self._by_bytes
-
-
-def cuts_a_character(data: bytes) -> bool:
-    """Whether `data` ends inside a UTF-8 character (RFC 3629 lead bytes)."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        needed = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        return needed > back
-    return False

@@ -2,13 +2,13 @@
 
 import json
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gateway.engine.llama_cpp.repair import IdRepair, cuts_a_character
+from gateway.engine.llama_cpp.repair import IdRepair
 from leaf_sdk.vocab import TokenMap, load_map
 from leaf_sdk.vocab.byte_level import ALPHABET
+from leaf_sdk.vocab.utf8 import cuts_a_character
 
 
 def messages_of(ids: list[int], token_map: TokenMap) -> list[tuple[list[int], str, int]]:
@@ -109,11 +109,3 @@ def test_a_character_cut_off_by_a_length_limit_is_counted_as_missing(model_map: 
     repair.feed([74], "Z", 1)
 
     assert repair.missing(3) == 2
-
-
-@pytest.mark.parametrize(
-    ("data", "cut"),
-    [(b"", False), (b"a", False), ("é".encode()[:1], True), ("東".encode()[:2], True), ("東".encode(), False)],
-)
-def test_a_cut_character_is_recognised_by_its_lead_byte(data: bytes, cut: bool) -> None:
-    assert cuts_a_character(data) is cut
