@@ -181,7 +181,7 @@ async def staged(open_runner: Any) -> AsyncIterator[Callable[..., Stage]]:
 async def test_an_answer_goes_on_with_the_ids_that_are_there_wherever_it_is_lost(staged: Any, lost: int) -> None:
     stage = staged(all_lossy(Script(STORY), lost))
 
-    finished = await stage.answer(opened={"bare": True})
+    finished = await stage.answer()
 
     whole = TINY.encode(STORY)
     assert stage.ids() == whole
@@ -214,7 +214,7 @@ async def test_a_limit_is_that_of_the_whole_answer_and_nothing_is_asked_for_beyo
     whole = TINY.encode(STORY)
     for lost in range(5):
         stage = staged(all_lossy(Script(STORY), lost))
-        finished = await stage.answer(max_tokens=4, opened={"bare": True})
+        finished = await stage.answer(max_tokens=4)
         assert (stage.ids(), finished.reason, finished.completion_ids) == (whole[:4], "length", 4)
         asked = [request.max_tokens for engine in stage.engines.values() for request in engine.asked]
         # Behind the last id there is nothing left to ask another for.
@@ -224,7 +224,7 @@ async def test_a_limit_is_that_of_the_whole_answer_and_nothing_is_asked_for_beyo
 async def test_every_id_has_its_probability_once(staged: Any) -> None:
     stage = staged(all_lossy(Script(STORY), 3))
 
-    await stage.answer(logprobs=0, opened={"bare": True})
+    await stage.answer(logprobs=0)
 
     told = [token for event in stage.events if hasattr(event, "tokens") for token in event.tokens]
     whole = TINY.encode(STORY)
@@ -236,7 +236,7 @@ async def test_an_end_that_was_sampled_and_not_told_is_sampled_again(staged: Any
     # Lost behind the end-of-turn id, before the engine's account.
     stage = staged(all_lossy(Script(STORY), len(TINY.encode(STORY)) + 1))
 
-    finished = await stage.answer(logprobs=0, opened={"bare": True})
+    finished = await stage.answer(logprobs=0)
 
     assert (stage.text(), finished.reason) == (STORY, "stop")
 
@@ -374,13 +374,13 @@ async def test_a_model_that_may_be_held_and_has_not_begun_a_call_goes_on(staged:
 async def test_garbage_is_left_for_another_engine_and_a_refusal_is_not(staged: Any) -> None:
     garbage = EngineRefused("the engine sent a stream message that is not JSON", 502)
     stage = staged(all_lossy(Script(STORY), 2, error=garbage))
-    await stage.answer(opened={"bare": True})
+    await stage.answer()
     assert stage.text() == STORY
 
     refusal = EngineRefused("the engine answered 400: no", 400)
     stage = staged(all_lossy(Script(STORY), 2, error=refusal))
     with pytest.raises(EngineRefused, match="400"):
-        await stage.answer(opened={"bare": True})
+        await stage.answer()
     assert sum(len(engine.asked) for engine in stage.engines.values()) == 1
 
 
@@ -389,14 +389,14 @@ async def test_where_no_other_is_left_what_was_wrong_with_the_last_is_told_as_it
     stage = staged(all_lossy(Script(STORY), *[0] * 9, error=differs))
 
     with pytest.raises(EngineUnavailable, match="no engine is left that can answer: other ids"):
-        await stage.answer(opened={"bare": True})
+        await stage.answer()
 
 
 async def test_an_answer_that_every_engine_is_lost_of_does_not_take_them_all(staged: Any) -> None:
     stage = staged(all_lossy(Script(STORY), *[0] * 50, members=6))
 
     with pytest.raises(EngineUnavailable, match="broke off"):
-        await stage.answer(opened={"bare": True})
+        await stage.answer()
 
     assert sum(len(engine.asked) for engine in stage.engines.values()) == 4
     assert sum(route.losses for route in stage.routes.values()) == 4
@@ -406,7 +406,7 @@ async def test_without_another_engine_it_ends_as_ever(staged: Any) -> None:
     stage = staged(all_lossy(Script(STORY), 2, members=1))
 
     with pytest.raises(EngineUnavailable, match="broke off"):
-        await stage.answer(opened={"bare": True})
+        await stage.answer()
 
     assert stage.ids() == TINY.encode(STORY)[:2]
     assert stage.routes["a"].losses == 1
@@ -418,7 +418,7 @@ async def test_an_engine_of_another_model_or_a_smaller_context_goes_on_with_noth
         route = LossyRoute(stage.engines["b"], **other)
         stage.routes["b"].up = route.up
         with pytest.raises(EngineUnavailable, match="broke off"):
-            await stage.answer(opened={"bare": True, "model": "m"})
+            await stage.answer(opened={"model": "m"})
         assert not stage.engines["b"].asked
 
 
@@ -437,7 +437,7 @@ async def test_one_that_hangs_is_left_when_its_route_closes(staged: Any) -> None
             lost.life.end()
 
         tasks.start_soon(close)
-        await stage.answer(opened={"bare": True})
+        await stage.answer()
 
     assert stage.ids() == TINY.encode(STORY)
 
@@ -450,7 +450,7 @@ async def test_an_engine_that_is_away_is_not_asked_for_a_prompt_either(staged: A
     stage.script = script
     stage.engines["a"].templates_fail = 100
 
-    await stage.answer(opened={"bare": True})
+    await stage.answer()
 
     assert stage.text() == STORY
 
@@ -458,7 +458,7 @@ async def test_an_engine_that_is_away_is_not_asked_for_a_prompt_either(staged: A
 async def test_of_a_full_engine_answers_go_on_and_it_does_not_count_as_lost(staged: Any) -> None:
     stage = staged(all_lossy(Script(STORY), 0, error=EngineBusy("every slot is taken")))
 
-    await stage.answer(opened={"bare": True})
+    await stage.answer()
 
     assert stage.text() == STORY
     assert sum(route.losses for route in stage.routes.values()) == 0
