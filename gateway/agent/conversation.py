@@ -176,14 +176,14 @@ class Conversation:
         self.spliced.seconds += time.perf_counter() - started
 
     def last_turn(self) -> tuple[TurnShape, TurnEnd]:
-        """Return the shape and end of the model's last turn; calls that a preamble taught count as its content."""
-        turn, token_map, taught = self.turn, self.ready.token_map, self.ready.tool_format.preamble
-        calls = () if taught else turn.calls
+        """Return the shape and end of the model's last turn; calls that are text for the template are content."""
+        turn, token_map, fmt = self.turn, self.ready.token_map, self.ready.tool_format
+        calls = () if fmt.calls_as_text else turn.calls
         shape = TurnShape(
             calls=tuple(call.name for call in calls),
-            content=turn.content or (taught and bool(turn.calls)),
+            content=turn.content or (fmt.calls_as_text and bool(turn.calls)),
             reasoning=turn.reasoning,
-            tools=bool(self.tools) and not taught,
+            tools=bool(self.tools) and not fmt.preamble,
             earlier=self.earlier,
         )
         tail = self.ids[-WRITTEN:]

@@ -27,9 +27,11 @@ def tool_definitions(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     ]
 
 
-def with_preamble(messages: Sequence[Message], fmt: Format, tools: Sequence[ToolSpec]) -> list[Message]:
-    """The conversation for a template without support for tools: definitions and earlier calls become text."""
-    plain = [_call_as_text(message, fmt) for message in messages]
+def with_preamble(
+    messages: Sequence[Message], fmt: Format, tools: Sequence[ToolSpec], *, calls_as_text: bool = True
+) -> list[Message]:
+    """The conversation for a template that shows no tools: definitions become text, and earlier calls if need be."""
+    plain = [_call_as_text(message, fmt) for message in messages] if calls_as_text else list(messages)
     if not tools:
         return plain
     preamble = system_preamble(fmt, tools)

@@ -51,7 +51,7 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
     Raises `EngineUnavailable`, `TemplateRefused`.
     """
     ready, fmt, tools = conversation.ready, conversation.format, conversation.tools
-    taught, token_map = ready.tool_format.preamble, ready.token_map
+    taught, calls_as_text, token_map = ready.tool_format.preamble, ready.tool_format.calls_as_text, ready.token_map
     known: dict[int, Known] = {}
     messages: list[Message] = []
     # As in the client's copy of a turn, which the template shows.
@@ -63,11 +63,11 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
             messages.append(turn.message)
             continue
         text = token_map.decode(token_id for token_id in turn.lived.ids if token_id not in hidden)
-        messages.append(_message(turn.lived, text, fmt, taught=taught))
+        messages.append(_message(turn.lived, text, fmt, calls_as_text=calls_as_text))
         known[number] = _known(turn.lived, text, conversation, closing)
     messages = with_model_ids(messages, turns)
     calls_in = partial(_calls_in, fmt, token_map, conversation)
-    plain = with_preamble(messages, fmt, tools) if taught else messages
+    plain = with_preamble(messages, fmt, tools, calls_as_text=calls_as_text) if taught else messages
     moved = len(plain) - len(messages)
     placed = {n + moved: each for n, each in known.items()} if moved else known
     prompt = await ready.template.prompt(
@@ -201,12 +201,12 @@ def _shape(conversation: Conversation, recalled: Recalled) -> Shape:
     return shape_of(messages, len(recalled.new), tools=bool(conversation.tools), inside=inside, forms=forms)
 
 
-def _message(lived: Lived, text: str, fmt: Format, *, taught: bool) -> Message:
+def _message(lived: Lived, text: str, fmt: Format, *, calls_as_text: bool) -> Message:
     """A lived message for the template: a result with its text, a turn whose calls it can't show as its text."""
     role = {key: value for key, value in lived.message.items() if key != "tool_calls"}
     if lived.turn is None:
         return {**role, "content": text}
-    if not (lived.turn.broken or (taught and lived.turn.calls)):
+    if not (lived.turn.broken or (calls_as_text and lived.turn.calls)):
         return lived.message
     whole = lived.turn.broken and not lived.turn.reasoning
     words = text if whole else _words(lived.message, text, fmt)
@@ -228,7 +228,7 @@ def _known(lived: Lived, text: str, conversation: Conversation, closing: str) ->
     turn, ready = lived.turn, conversation.ready
     if turn is None:
         return Known(lived.ids)
-    calls = () if ready.tool_format.preamble else tuple((call.name, _value(call)) for call in turn.calls)
+    calls = () if ready.tool_format.calls_as_text else tuple((call.name, _value(call)) for call in turn.calls)
     unmarked = bool(calls) and _is_unmarked(text, conversation.format)
     return Known(lived.ids, text, calls, turn.end_text(ready.token_map) or closing, unmarked)
 

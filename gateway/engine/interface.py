@@ -58,6 +58,8 @@ class EngineFacts:
     start_marker: str | None = None
     """What the process drew at random at its start: a different one means another process. None: it does not say."""
     can: Capabilities = Capabilities()
+    supports_calls: bool = False
+    """Whether the template writes calls that a message holds; one that takes tools does."""
     api: Literal["llama_cpp", "vllm"] = "llama_cpp"
     """Which API it speaks, for people and in spans; what it can do is in `can`."""
 

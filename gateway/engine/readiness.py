@@ -324,7 +324,8 @@ class EngineRoute:
             raise self._still_stuck()
         self._was_stuck = False
         wanted = self._settings.tool_format
-        tool_format = choose_format(facts.chat_template, supports_tools=facts.supports_tools, wanted=wanted)
+        can = {"supports_tools": facts.supports_tools, "supports_calls": facts.supports_calls}
+        tool_format = choose_format(facts.chat_template, **can, wanted=wanted)
         keeper = engine.keeper if self._settings.prefill == "auto" and slots.chooses else None
         prefill = Prefill(slots, keeper.fill_slot, self._rates) if keeper is not None else None
         self._ready = ready = ReadyEngine(

@@ -30,6 +30,7 @@ def read_facts(props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any
         model_path=text_of(props.get("model_path")),
         chat_template=str(props.get("chat_template") or ""),
         supports_tools=bool(caps.get("supports_tools")),
+        supports_calls=bool(caps.get("supports_tool_calls")),
         vocabulary=None if (size := meta.get("n_vocab")) is None else count_of(size, 0, _CONTEXT),
         context=count_of(settings.get("n_ctx") or meta.get("n_ctx") or 0, 0, _CONTEXT),
         slots=count_of(props.get("total_slots") or 1, 1, _SLOTS),

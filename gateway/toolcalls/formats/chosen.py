@@ -23,9 +23,13 @@ class ChosenFormat:
     preamble: bool
     """Whether the gateway describes tools, and how to call them, in the system text: the template does not, or not in
     a form that could be read."""
+    calls_as_text: bool
+    """Whether calls are content for the template, which can't write them; never without a preamble."""
 
 
-def choose_format(jinja_text: str, *, supports_tools: bool, wanted: str = AUTO) -> ChosenFormat:
+def choose_format(
+    jinja_text: str, *, supports_tools: bool, supports_calls: bool = False, wanted: str = AUTO
+) -> ChosenFormat:
     """Choose the format for a chat template. Raises `UnknownFormat` where `wanted` is neither a format nor "auto"."""
     if wanted != AUTO:
         fmt = format_named(wanted)
@@ -33,4 +37,6 @@ def choose_format(jinja_text: str, *, supports_tools: bool, wanted: str = AUTO) 
         fmt = format_named(format_for_template(jinja_text))
         if fmt is GENERIC and supports_tools:
             fmt = taught_format(jinja_text) or GENERIC
-    return ChosenFormat(fmt, preamble=fmt is GENERIC or not supports_tools)
+    preamble = fmt is GENERIC or not supports_tools
+    # DeepSeek V3.1's template writes calls, but shows no definitions.
+    return ChosenFormat(fmt, preamble, calls_as_text=preamble and (fmt is GENERIC or not supports_calls))

@@ -124,6 +124,14 @@ def test_earlier_call_becomes_the_text_that_the_model_would_have_written():
     }
 
 
+def test_earlier_call_stays_one_where_the_template_writes_calls_but_shows_no_tools():
+    spoken = {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL]}
+    system, message = with_preamble([spoken], GENERIC, [WEATHER], calls_as_text=False)
+
+    assert '"get_weather"' in system["content"]
+    assert message == spoken
+
+
 def test_message_without_calls_stays_whole_where_calls_are_written_as_text():
     thought = {"role": "assistant", "content": "So.", "reasoning_content": "Hm."}
     told = {"role": "tool", "content": "7 degrees", "tool_call_id": "c1", "name": "get_weather"}

@@ -40,7 +40,7 @@ async def ready(request: pytest.FixtureRequest) -> AsyncIterator[ReadyEngine]:
     engine = EngineConfig(kind="url", url=url, model=packaged_model(), at_once=2)
     route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig()), lambda up, reason: None)
     async with route.running():
-        yield replace(route.ready(), tool_format=ChosenFormat(ISSUES, preamble=False))
+        yield replace(route.ready(), tool_format=ChosenFormat(ISSUES, preamble=False, calls_as_text=False))
 
 
 @pytest.fixture

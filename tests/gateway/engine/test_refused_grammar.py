@@ -49,7 +49,9 @@ async def ready(engine_url: str, model_map: TokenMap) -> AsyncIterator[ReadyEngi
     engine = LlamaCpp(engine_url, token_map=model_map)
     facts = await engine.facts()
     template = ChatTemplate(engine, facts, model_map)
-    yield ReadyEngine(engine, facts, model_map, template, SlotTable(1), ChosenFormat(GENERIC, preamble=True))
+    yield ReadyEngine(
+        engine, facts, model_map, template, SlotTable(1), ChosenFormat(GENERIC, preamble=True, calls_as_text=True)
+    )
     await engine.aclose()
 
 

@@ -175,7 +175,9 @@ class Talk:
         self.style = style
         self.model = ScriptedModel(engine)
         facts = replace(facts, context=200_000)
-        self.format = choose_format(facts.chat_template, supports_tools=facts.supports_tools)
+        self.format = choose_format(
+            facts.chat_template, supports_tools=facts.supports_tools, supports_calls=facts.supports_calls
+        )
         template = ChatTemplate(self.model, facts, token_map)  # pyright: ignore[reportArgumentType]
         self.ready = ReadyEngine(
             self.model,  # pyright: ignore[reportArgumentType]
@@ -255,11 +257,12 @@ class Talk:
         """The engine's own rendering of messages as they are, in the first form that it takes."""
         definitions = tool_definitions(TOOLS)
         if self.format.preamble:
+            as_text = self.format.calls_as_text
             texts = [
-                {"role": "assistant", "content": self.wrote[n].words} if n in self.wrote else message
+                {"role": "assistant", "content": self.wrote[n].words} if as_text and n in self.wrote else message
                 for n, message in enumerate(messages)
             ]
-            messages, definitions = with_preamble(texts, self.format.format, TOOLS), []
+            messages, definitions = with_preamble(texts, self.format.format, TOOLS, calls_as_text=as_text), []
         refusal: EngineRefused | None = None
         for history in histories(messages):
             try:
@@ -275,7 +278,7 @@ class Talk:
 
     async def _written(self, conversation: Conversation, step: Step) -> tuple[Wrote, int]:
         prompt, words = self.map.decode(conversation.ids), self._words(step)
-        if self.format.preamble:
+        if self.format.calls_as_text:
             opened = f"{step.reasoning}\n</think>\n\n" if prompt.rstrip().endswith("<think>") else ""
             shown, end = opened + words, "<no_eos>"
         else:

@@ -111,7 +111,6 @@ REWRITES = {
             "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
             "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
         ],
-        ("chat", "loop"): ["deepseek-ai-DeepSeek-V3.1"],
     }.items()
     for name in names
 }

@@ -67,7 +67,9 @@ def test_miro_thinkers_template_is_not_taken_for_hermes() -> None:
 
 def test_a_setting_decides_whatever_the_template_says() -> None:
     assert choose_format(HERMES, supports_tools=True, wanted="mistral").format is format_named("mistral")
-    assert choose_format(HERMES, supports_tools=True, wanted="generic") == ChosenFormat(format_named("generic"), True)
+    assert choose_format(HERMES, supports_tools=True, wanted="generic") == ChosenFormat(
+        format_named("generic"), True, True
+    )
     with pytest.raises(UnknownFormat, match="'nope'"):
         choose_format(HERMES, supports_tools=True, wanted="nope")
 
@@ -127,3 +129,17 @@ def test_prose_under_a_taught_format_stays_prose() -> None:
     for template in (OBJECT, LIST, TAGS):
         for text in ('{"a": 1}', '[1, 2] and {"name": "no_such"}', "a < b", "<call me"):
             assert read(template, text) == Message(text, None, (), ())
+
+
+@pytest.mark.parametrize(
+    ("tools", "calls", "preamble", "calls_as_text"),
+    [(True, True, False, False), (True, False, False, False), (False, True, True, False), (False, False, True, True)],
+)
+def test_template_keeps_what_it_can_write_itself(tools: bool, calls: bool, preamble: bool, calls_as_text: bool) -> None:
+    chosen = choose_format(HERMES, supports_tools=tools, supports_calls=calls)
+
+    assert (chosen.preamble, chosen.calls_as_text) == (preamble, calls_as_text)
+
+
+def test_calls_that_the_gateway_teaches_are_text_whatever_the_template_can_write() -> None:
+    assert choose_format("", supports_tools=False, supports_calls=True).calls_as_text
