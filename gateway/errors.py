@@ -41,7 +41,7 @@ Some exceptions stand outside the tree, because none of them leaves its package:
 neighbouring modules, and callers further up get an error of the tree, or an answer in the protocol at hand.
 
 http1                   NoAnswer, LinkLost
-proxy.transport         PeerError, Unfit, SessionForgotten, MaybeForgotten, NotOurs, Refused
+proxy.transport         PeerError, Unfit, SessionForgotten, MaybeForgotten, NotOurs, NotIssued, Refused
 proxy.upstream          Full
 protocol                Unwritable
 engine                  FileUnfit, _FileFault
@@ -50,7 +50,7 @@ replicas                RecordFault, NoRoom
 shared                  Unreadable
 serve.auth              CredentialRefused, ScopeMissing, CannotTell, MustWait, FetchFailed
 serve.console           SignInRefused
-serve.mcp               Rejected, ClientGone, _MapRefused
+serve.mcp               Rejected, ClientGone
 serve.http              _HeadRefused
 toolcalls               NotSimple, NotHeld, RegionTooLong, TooMany, _TooMuch
 """

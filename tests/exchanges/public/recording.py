@@ -1,16 +1,16 @@
-"""What the servers said directly, in short: kept in `recordings/public.json`, played back by `tests.exchanges.replay`.
+"""What the servers said directly, in short: kept in `recording.json`, played back by `tests.exchanges.replay`.
 
 Of each list the smallest items are kept, and the tool that is called. The suite has no npm and fetches nothing.
 """
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from tests.exchanges.public.catalog import SERVERS, WORK
-from tests.exchanges.servers import RECORDINGS
 
-FILE: Final = RECORDINGS / "public.json"
+FILE: Final = Path(__file__).with_name("recording.json")
 LISTS: Final = {
     "tools": ("tools/list", "tools"),
     "prompts": ("prompts/list", "prompts"),
