@@ -84,7 +84,7 @@ def _read_calls(at: Cursor, found: list[WrittenCall]) -> Steps:
 def _written(at: Cursor) -> WrittenCall:
     source = at.calls.arguments or "{}"
     try:
-        arguments = mapping_of(loaded(source))
+        arguments = dict(mapping_of(loaded(source)))
     except (ValueError, RecursionError):
-        return WrittenCall(at.calls.name, None, source, at.calls.repaired)
-    return WrittenCall(at.calls.name, dict(arguments), source, at.calls.repaired)
+        arguments = None
+    return WrittenCall(at.calls.name, arguments, source, at.calls.repaired)
