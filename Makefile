@@ -9,8 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 READY := $(VENV)/.ready
-MEMBERS := . codec_bench codec_demo leaf_sdk tools/time_leaf tools/plain_time
-MANIFESTS := pyproject.toml codec_bench/pyproject.toml codec_demo/pyproject.toml leaf_sdk/pyproject.toml tools/time_leaf/pyproject.toml tools/plain_time/pyproject.toml
+MEMBERS := . codec_bench codec_console codec_demo leaf_sdk tools/time_leaf tools/plain_time
+MANIFESTS := pyproject.toml codec_bench/pyproject.toml codec_console/pyproject.toml codec_demo/pyproject.toml leaf_sdk/pyproject.toml tools/time_leaf/pyproject.toml tools/plain_time/pyproject.toml
 NOT_FETCHED = { echo "the packages can't be fetched or written: see above; make setup needs a package index (usually PyPI) and 1 GB of disk, then run it again"; exit 1; }
 # The system's Python is used as it is; nothing is downloaded that the lock does not name.
 export UV_PYTHON_DOWNLOADS := never

@@ -28,7 +28,6 @@ GatewayError
 ├── RequestInvalid              a client asked for something we can't do
 │   ├── NotStored               no response with this id is kept for the client (gateway.serve.responses)
 │   ├── ModelUnknown            it names a model that no engine serves
-│   ├── PageNotFound            the console has nothing at this address (gateway.serve.console)
 │   ├── ContextExceeded         its conversation does not fit into the engine's context
 │   ├── BodyOverLimit           its body is too large (gateway.serve.http)
 │   └── BodyUnread              its body is in a form that is not accepted (gateway.serve.http)
@@ -49,7 +48,6 @@ engine.http             StreamSilent, LineOverLimit
 replicas                RecordFault, NoRoom
 shared                  Unreadable
 serve.auth              CredentialRefused, ScopeMissing, CannotTell, MustWait, FetchFailed
-serve.console           SignInRefused
 serve.mcp               Rejected, ClientGone
 serve.http              _HeadRefused
 toolcalls               NotSimple, NotHeld, RegionTooLong, TooMany, _TooMuch

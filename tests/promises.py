@@ -115,7 +115,7 @@ SECURITY: Final[Mapping[str, Held]] = {
     "Foreign text never becomes a metric's label, or markup.": (
         "tests/gateway/observe/test_metrics.py::test_word_outside_its_list_is_counted_as_other",
         "tests/gateway/observe/test_metrics.py::test_number_of_servers_is_bounded",
-        "tests/gateway/serve/console/test_render.py::test_text_is_escaped_made_visible_and_cut_without_being_asked",
+        "tests/codec_console/test_render.py::test_text_is_escaped_made_visible_and_cut_without_being_asked",
     ),
     "No call that needs an approval runs without one.": "a heading: what follows says it",
     "With `approvals.ask` set, a call of a tool that it covers reaches its server only after somebody has approved exactly this call, whichever way it came, and an approval is good for one call.": (
@@ -130,12 +130,12 @@ SECURITY: Final[Mapping[str, Held]] = {
     ),
     "The console shows text only where you allow it.": "a heading: what follows says it",
     'With `console.texts = "off"` nobody who signs in gets text of a conversation, or token ids that could be turned back into it.': (
-        "tests/gateway/serve/console/test_conversations.py::test_no_text_leaves_while_texts_are_off",
-        "tests/gateway/serve/console/test_conversations.py::test_no_id_leaves_while_texts_are_off",
+        "tests/codec_console/test_conversations.py::test_no_text_leaves_while_texts_are_off",
+        "tests/codec_console/test_conversations.py::test_no_id_leaves_while_texts_are_off",
     ),
     "With `auto` they get it only by a switch that the audit log records, unless the admin port is on loopback and callers have no keys.": (
-        "tests/gateway/serve/console/test_words.py::test_text_is_shown_by_default_where_all_callers_are_the_operator",
-        "tests/gateway/serve/console/test_words.py::test_switch_holds_for_one_session_and_is_audited",
+        "tests/codec_console/test_words.py::test_text_is_shown_by_default_where_all_callers_are_the_operator",
+        "tests/codec_console/test_words.py::test_switch_holds_for_one_session_and_is_audited",
     ),
 }
 ARCHITECTURE: Final[Mapping[str, Held]] = {
@@ -145,7 +145,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     "SDK: `cli > serve > testing > leaf > fetch > trajectories | vocab | wire > errors`": (
         "tests/test_docs.py::test_floors_are_those_that_are_checked",
     ),
-    "`gateway`, `time_leaf` and `plain_time` build on `leaf_sdk`, never on each other; `codec_bench` and `codec_demo` build on `gateway`, which does not know them.": "make check holds it: the contracts of tool.importlinter in pyproject.toml",
+    "`gateway`, `time_leaf` and `plain_time` build on `leaf_sdk`, never on each other; `codec_bench`, `codec_console` and `codec_demo` build on `gateway`, which does not know them.": "make check holds it: the contracts of tool.importlinter in pyproject.toml",
     "`leaf_sdk.vocab`, `leaf_sdk.wire`, `gateway.toolcalls` and `gateway.protocol` import no IO, no event loop, no clock, no logs, no metrics.": "make check holds it: the contracts of tool.importlinter in pyproject.toml",
     "Foreign text is ordinary text, wherever it stands.": "a heading: what follows says it",
     "Contents are tokenized with special tokens off; names, keys, descriptions, ids and arguments carry separators wherever they and the template's own characters could form a marker.": (

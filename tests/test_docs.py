@@ -36,7 +36,7 @@ LINKED = sorted(
         *PAGES,
         *(
             path
-            for folder in ("bench", "codec_bench", "codec_demo", "conformance", "tests")
+            for folder in ("bench", "codec_bench", "codec_console", "codec_demo", "conformance", "tests")
             for path in ROOT.glob(f"{folder}/**/*.md")
         ),
     }

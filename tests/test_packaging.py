@@ -21,6 +21,7 @@ KINDS = ("*.py", "*.pyi", "*.json", "*.proto", "*.tmpl", "*.html", "*.css", "*.j
 MEMBERS = {
     "codec-gateway": (".", "gateway", "gateway"),
     "codec-bench": ("codec_bench", "codec_bench", "codec_bench"),
+    "codec-console": ("codec_console", "codec_console", "codec_console"),
     "codec-demo": ("codec_demo", "codec_demo", "codec_demo"),
     "codec-leaf": ("leaf_sdk", "leaf_sdk", "leaf_sdk"),
     "codec-time-leaf": ("tools/time_leaf", "tools/time_leaf/src/time_leaf", "time_leaf"),

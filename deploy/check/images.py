@@ -13,7 +13,7 @@ from deploy.check.outcome import PREFIX, Failed, need, note, run
 
 BUILDS: Final = {
     "gateway": ("deploy/docker/gateway.Dockerfile", ""),
-    "gateway-embedded": ("deploy/docker/gateway.Dockerfile", "embedded"),
+    "gateway-embedded": ("deploy/docker/gateway.Dockerfile", "console,embedded"),
     "leaf": ("deploy/docker/leaf.Dockerfile", ""),
 }
 LARGEST: Final = {"gateway": 200.0, "gateway-embedded": 400.0}

@@ -1,14 +1,14 @@
 # The gateway: a virtual environment of locked wheels on a Python base, and nothing else.
 #
 #   docker build -f deploy/docker/gateway.Dockerfile -t codec-gateway .
-#   docker build -f deploy/docker/gateway.Dockerfile --build-arg EXTRAS=embedded -t codec-gateway:embedded .
+#   docker build -f deploy/docker/gateway.Dockerfile --build-arg EXTRAS=console,embedded -t codec-gateway:embedded .
 #
 # BASE needs Python 3.11 or newer with venv at the same path in both stages; it runs without a shell.
 ARG BASE=docker.io/library/python:3.13-slim-bookworm
 
 FROM ${BASE} AS build
-# "embedded" brings llama.cpp and SmolLM2-135M, "otel" traces, "shared" a shared store; all: "embedded,otel,shared".
-ARG EXTRAS=""
+# "embedded" brings llama.cpp and SmolLM2-135M, "otel" traces, "shared" a shared store; all: "console,embedded,otel,shared".
+ARG EXTRAS="console"
 # Compiled modules count without a look at their sources' times, which a layer rounds: half of them would be stale.
 ENV UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy UV_NO_CACHE=1 UV_SYSTEM_CERTS=1 PIP_NO_CACHE_DIR=1 \
     UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH
@@ -19,9 +19,10 @@ COPY pyproject.toml README.md CHANGELOG.md LICENSE SECURITY.md ./
 COPY docs ./docs
 COPY examples ./examples
 COPY gateway ./gateway
+COPY codec_console ./codec_console
 COPY leaf_sdk ./leaf_sdk
 COPY tools ./tools
-RUN ["python3", "install.py", "packages", "requirements.lock", "/opt/uv", "/app", "codec-gateway", "codec-leaf"]
+RUN ["python3", "install.py", "packages", "requirements.lock", "/opt/uv", "/app", "codec-gateway", "codec-console", "codec-leaf"]
 
 FROM ${BASE}
 ARG VERSION=0.1.0
@@ -31,7 +32,7 @@ LABEL org.opencontainers.image.title="codec-gateway" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-ARG EXTRAS=""
+ARG EXTRAS="console"
 # llama.cpp needs a library of the system that slim images lack; without "embedded" this does nothing.
 RUN --mount=type=bind,from=build,source=/src/install.py,target=/tmp/install.py ["python3", "/tmp/install.py", "system"]
 COPY --from=build /app /app

@@ -13,7 +13,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-SOURCES = {"codec-gateway": ".", "codec-leaf": "leaf_sdk", "codec-time-leaf": "tools/time_leaf"}
+SOURCES = {
+    "codec-gateway": ".",
+    "codec-console": "codec_console",
+    "codec-leaf": "leaf_sdk",
+    "codec-time-leaf": "tools/time_leaf",
+}
 
 
 def install_uv(lock: str, folder: str) -> None:

@@ -18,13 +18,14 @@ DISTRIBUTIONS: Final = (
     "codec-gateway",
     "codec-leaf",
     "codec-bench",
+    "codec-console",
     "codec-demo",
     "codec-time-leaf",
     "codec-plain-time",
 )
 IMAGES: Final = {
     "codec-gateway": ("deploy/docker/gateway.Dockerfile", ""),
-    "codec-gateway-embedded": ("deploy/docker/gateway.Dockerfile", "embedded"),
+    "codec-gateway-embedded": ("deploy/docker/gateway.Dockerfile", "console,embedded"),
     "codec-time-leaf": ("deploy/docker/leaf.Dockerfile", ""),
 }
 SUMS: Final = "SHA256SUMS"

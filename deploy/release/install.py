@@ -27,7 +27,8 @@ _WHERE: Final = (
 _COMMANDS: Final = "codec-leaf,codec-time-leaf,codec-plain-time"
 _LEAF: Final = f"{_GIT}#subdirectory=leaf_sdk"
 _DEMO: Final = (
-    f"'codec-demo @ {_GIT}#subdirectory=codec_demo' \\\n"
+    f"'codec-console @ {_GIT}#subdirectory=codec_console' \\\n"
+    f"    'codec-demo @ {_GIT}#subdirectory=codec_demo' \\\n"
     f"    'codec-time-leaf @ {_GIT}#subdirectory=tools/time_leaf' \\\n"
     f"    'codec-plain-time @ {_GIT}#subdirectory=tools/plain_time'"
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-_OURS: Final = r"codec-(?:gateway|bench|demo|leaf|time-leaf|plain-time)"
+_OURS: Final = r"codec-(?:gateway|bench|console|demo|leaf|time-leaf|plain-time)"
 _PROJECT: Final = rf'^name = "{_OURS}"\nversion = "(.+)"$'
 PLACES: Final = (
     ("pyproject.toml", _PROJECT),

@@ -4,9 +4,10 @@ Opens the services (`services.py`), listens, and stops in order: readiness is wi
 told that their time is over, then upstreams and the engine end.
 """
 
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 import anyio
@@ -29,6 +30,7 @@ from gateway.engine.pool import EnginePool
 from gateway.observe.connection_metrics import ConnectionMetrics
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.pins import PinFile
+from gateway.serve.admin.extra_pages import ExtraPages, WithExtraPages, make_extra_pages
 from gateway.serve.admin.health import admin_app
 from gateway.serve.auth.client_headers import ClientHeaders
 from gateway.serve.auth.guards import guard_endpoints
@@ -36,7 +38,6 @@ from gateway.serve.auth.token import guard_admin
 from gateway.serve.codec.documents import Documents
 from gateway.serve.codec.negotiation import WireOffer
 from gateway.serve.codec.responder import FrameResponder
-from gateway.serve.console.mount import ConsoleMount
 from gateway.serve.http.client_address import TrustedProxies
 from gateway.serve.http.connections import Connections
 from gateway.serve.http.descriptors import FileLimit, raise_file_limit
@@ -71,8 +72,13 @@ log = get_logger("serve")
 
 
 @asynccontextmanager
-async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[tuple[ASGIApp, McpEndpoint]]:
-    """Yield all endpoints as one ASGI app (/v1 and /mcp, behind the token and the host check), and the MCP endpoint."""
+async def open_app(
+    services: Services, config: GatewayConfig, extra: Mapping[str, ExtraPages] = MappingProxyType({})
+) -> AsyncGenerator[tuple[ASGIApp, McpEndpoint]]:
+    """Yield all endpoints as one ASGI app (/v1 and /mcp, behind the token and the host check), and the MCP endpoint.
+
+    `extra`: other packages' pages on the admin port, by their paths.
+    """
     mcp = services.mcp_endpoint()
     offer = WireOffer.of(config.wire)
     frames = FrameResponder(offer, services.metrics.wire, config.wire.minimum_version)
@@ -105,7 +111,9 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     if config.worker is not None:
         app = AtHome(app, services.replicas, config.worker.peers, config.limits.body_bytes)
     app = ClientHeaders(_Shortcut("/mcp", mcp, app), services.proxy)
-    app = guard_endpoints(app, config, services.metrics.access, services.shared, sign_in_pages(services.proxy, config))
+    signing_in = sign_in_pages(services.proxy, config)
+    elsewhere = {path: pages.DESCRIPTION for path, pages in extra.items()}
+    app = guard_endpoints(app, config, services.metrics.access, services.shared, signing_in, elsewhere)
     async with mcp.running():
         yield app, mcp
 
@@ -150,20 +158,26 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, ro
     async with AsyncExitStack() as stack:
         sockets = stack.enter_context(role.listening(config.serve))
         services = await stack.enter_async_context(open_services(config, _START_WAIT))
-        inner, mcp = await stack.enter_async_context(open_app(services, config))
+        # Only the parent reads a worker's admin pages, over a socket of its own, and it shows no other pages.
+        private = config.worker is not None
+        extra = {} if private else make_extra_pages(services.parts)
+        inner, mcp = await stack.enter_async_context(open_app(services, config, extra))
         drained = Drain(inner, stopping, app_refuses=_is_mcp, waits=lambda: mcp.unfinished)
         app = SpelledPaths(drained)
         await stack.enter_async_context(services.replicas.listening(app, sockets.replicas))
         counted = services.metrics.connections
         clients = _connections(config.serve, counted, limit)
-        # Only the parent reads a worker's admin pages, over a socket of its own.
-        private = config.worker is not None
-        pages = admin_app(services.metrics, services.readiness, services.status.make, private=private)
-        admin: ASGIApp = guard_admin(pages, config.serve)
-        console = None if private else ConsoleMount(admin, services.console_sources)
+        own = admin_app(
+            services.metrics,
+            services.readiness,
+            services.status.make,
+            first_page=next(iter(extra), "/status"),
+            private=private,
+        )
+        admin = WithExtraPages(guard_admin(own, config.serve), extra)
         servers = [
             http_server(ForwardedClients(app, clients) if clients.proxies else app, clients),
-            http_server(console or admin, admin_connections(config.serve, counted)),
+            http_server(admin, admin_connections(config.serve, counted)),
         ]
 
         def expire() -> None:
@@ -186,7 +200,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, ro
         shutdown.ready(drain)
         settle_memory()
         urls = url_of_socket(config.serve.host, sockets.faces), url_of_socket(config.serve.admin_host, sockets.admin)
-        await _announce(config, services, *urls, console)
+        await _announce(config, services, *urls, extra)
         role.ready()
         async with anyio.create_task_group() as following:
             following.start_soon(LoopWatch(services.metrics.loop_held).run)
@@ -203,7 +217,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, ro
 
 
 async def _announce(
-    config: GatewayConfig, services: Services, url: str, admin: str, console: ConsoleMount | None
+    config: GatewayConfig, services: Services, url: str, admin: str, extra: Mapping[str, ExtraPages]
 ) -> None:
     services.readiness.set("gateway", True)
     log.info(
@@ -214,8 +228,9 @@ async def _announce(
         tools=len(services.proxy.tools()),
         engine=_engine_words(config, services.engines),
     )
-    if console is not None and (once := console.start_url(admin)) is not None:
-        log.info("sign in to the console at this address, once, within ten minutes", url=once)
+    for path, pages in extra.items():
+        if (start := pages.start_url(admin)) is not None:
+            log.info(f"sign in to the {path[1:]} at this address, once, within ten minutes", url=start)
 
 
 class _Advice:

@@ -20,8 +20,8 @@ from gateway.engine.readiness import EngineRoute
 from gateway.proxy import UpstreamStatus
 from gateway.proxy.costs import DefinitionCosts
 from gateway.serve.admin.health import Readiness
+from gateway.serve.admin.parts import GatewayParts
 from gateway.serve.admin.status import StatusReport
-from gateway.serve.console.sources import Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Services(McpServices):
     status: StatusReport
 
     @property
-    def console_sources(self) -> Sources:
-        """What the console shows."""
-        return Sources(
+    def parts(self) -> GatewayParts:
+        """What pages on the admin port may read."""
+        return GatewayParts(
             proxy=self.proxy,
             tokens=self.tokens,
             notices=self.notices,

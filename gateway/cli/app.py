@@ -35,7 +35,6 @@ _COMMANDS: Final = (
     "doctor",
     "status",
     "why",
-    "console",
     "call",
     "parse",
     "token",

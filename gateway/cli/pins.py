@@ -19,7 +19,7 @@ from gateway.config.load import load_config
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
 from gateway.proxy.upstream.pins import Change, PinFile
-from gateway.serve.console.difference import difference
+from gateway.serve.admin.definition_difference import difference
 
 _SHORT: Final = 12
 _STYLES: Final = {"ins": "green", "del": "red", "": "dim"}

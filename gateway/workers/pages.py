@@ -16,13 +16,15 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin
 from gateway.observe.metrics import Metrics
 from gateway.observe.worker_metrics import WorkerMetrics
-from gateway.serve.admin.health import FRESH, is_local, not_local, to_console
+from gateway.serve.admin.extra_pages import WithExtraPages, extra_page_paths
+from gateway.serve.admin.health import FRESH, is_local, lead_to, not_local
 from gateway.serve.http.errors import error_response
 from gateway.workers.folder import admin_socket
 from gateway.workers.merged import merge_readiness, merge_status
@@ -50,18 +52,19 @@ class Pages:
         """From now on, report that the gateway is stopping."""
         self._draining = True
 
-    def app(self) -> Starlette:
+    def app(self) -> ASGIApp:
         """The application, with the same paths as the admin port of a single process."""
-        return Starlette(
+        extra = extra_page_paths()
+        own = Starlette(
             routes=[
                 Route("/metrics", self._show_metrics),
                 Route("/healthz/live", self._show_live),
                 Route("/healthz/ready", self._show_ready),
                 Route("/status", self._show_status),
-                Route("/", to_console),
-                *(Route(path, _no_console, methods=["GET", "POST"]) for path in ("/console", "/console/{page:path}")),
+                lead_to(extra[0] if extra else "/status"),
             ]
         )
+        return WithExtraPages(own, dict.fromkeys(extra, _of_one_process))
 
     async def _show_metrics(self, _request: Request) -> Response:
         pages = await self._ask("/metrics")
@@ -105,13 +108,14 @@ class Pages:
         return dict(sorted(answers.items()))
 
 
-async def _no_console(_request: Request) -> Response:
+async def _of_one_process(scope: Scope, receive: Receive, send: Send) -> None:
     """Refuse: each worker has its own conversations, and a page with those of one would be mistaken for all of them."""
+    page = scope["path"].split("/")[1]
     words = (
-        "the console can show only one process, and this gateway runs several workers: serve with --workers 1, or "
-        "also run a second gateway with one worker and the same files on other ports, and use its console"
+        f"the {page} can show only one process, and this gateway runs several workers: serve with --workers 1, or "
+        f"also run a second gateway with one worker and the same files on other ports, and use its {page}"
     )
-    return error_response(501, words, code="console_of_one_process")
+    await error_response(501, words, code="pages_of_one_process")(scope, receive, send)
 
 
 async def _page(there: Path, path: str) -> bytes | None:

@@ -25,7 +25,7 @@ OF_OTHERS = {
         "gateway.replicas.connected",
         "redis",
         "gateway.shared.store",
-        *("jinja2", "markupsafe", "gateway.serve.console.pages"),
+        *("jinja2", "markupsafe", "codec_console.pages"),
     ),
 }
 

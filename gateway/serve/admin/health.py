@@ -72,14 +72,18 @@ Status = Callable[[], Awaitable[dict[str, Any]]]
 
 
 def admin_app(
-    metrics: Metrics, readiness: Readiness, status: Status | None = None, *, private: bool = False
+    metrics: Metrics,
+    readiness: Readiness,
+    status: Status | None = None,
+    *,
+    first_page: str = "/status",
+    private: bool = False,
 ) -> Starlette:
     """`/metrics`, `/healthz/live` (200 while the process runs), `/healthz/ready` (200, or 503 with reasons), `/status`.
 
-    `/` leads to the console, which is mounted in front of these pages.
-
     Args:
         status: makes the full report; None: there is no such page.
+        first_page: the path to which `/` leads a person.
         private: whether only the gateway itself can reach this port.
     """
 
@@ -99,18 +103,28 @@ def admin_app(
 
     return Starlette(
         routes=[
-            Route("/", to_console),
+            lead_to(first_page),
             Route("/metrics", show_metrics),
             Route("/healthz/live", show_live),
             Route("/healthz/ready", show_ready),
             *([] if status is None else [Route("/status", show_status)]),
-        ]
+        ],
+        exception_handlers={404: _not_here},
     )
 
 
-async def to_console(_request: Request) -> Response:
-    """Lead whoever opens the bare address of the admin port to the console."""
-    return RedirectResponse("/console", 303)
+async def _not_here(request: Request, _error: Exception) -> Response:
+    where = "is not served on the admin port; /mcp and /v1 are on the gateway's own (serve.port)"
+    return error_response(404, f"{request.method} {request.url.path} {where}", code="not_found")
+
+
+def lead_to(path: str) -> Route:
+    """The route that leads whoever opens the bare address of the admin port to this path."""
+
+    async def redirect(_request: Request) -> Response:
+        return RedirectResponse(path, 303)
+
+    return Route("/", redirect)
 
 
 def is_local(request: Request) -> bool:

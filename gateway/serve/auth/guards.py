@@ -3,7 +3,7 @@
 Turns the endpoints' application into one that is safe to expose.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from starlette.types import ASGIApp
 
@@ -16,7 +16,7 @@ from gateway.serve.auth.resource import ProtectedResource
 from gateway.serve.auth.sign_in_pages import Identify
 from gateway.serve.auth.token import HostGuard, own_hosts
 from gateway.serve.http.cors import Cors
-from gateway.serve.http.home import Home
+from gateway.serve.http.home import NO_PAGES, Home
 from gateway.shared import Shared
 
 
@@ -26,12 +26,14 @@ def guard_endpoints(
     metrics: AccessMetrics,
     shared: Shared | None = None,
     sign_in_pages: Callable[[ASGIApp, Identify], ASGIApp] | None = None,
+    admin_pages: Mapping[str, str] = NO_PAGES,
 ) -> ASGIApp:
     """Wrap the application in the host check, that in the credential check, both in what lets named web pages read the
     answers, and all in the pages at `/` and `/docs`.
 
     `shared`: counts callers' requests for all replicas; None: each replica counts for itself. `sign_in_pages`: wraps an
-    application in the pages at which users sign in to servers; None: there are none.
+    application in the pages at which users sign in to servers; None: there are none. `admin_pages`: what other
+    packages' pages on the admin port show, by their paths.
 
     Raises:
         ConfigError: the key file can't be used.
@@ -42,7 +44,7 @@ def guard_endpoints(
     checked = HostGuard(app, own_hosts(serve), serve.cors_origins)
     auth = BearerAuth(checked, credentials, metrics, resource=resource, shared=shared)
     guarded = auth if sign_in_pages is None else sign_in_pages(auth, auth.identify)
-    return Home(Cors(guarded, serve.cors_origins) if serve.cors_origins else guarded, serve)
+    return Home(Cors(guarded, serve.cors_origins) if serve.cors_origins else guarded, serve, admin_pages)
 
 
 def _access_tokens(config: GatewayConfig) -> AccessTokens | None:

@@ -1,13 +1,14 @@
 """`GET /`: what this is and where things are, for a person who opened the address in a browser; and `/docs`.
 
 One page, and the same content as JSON, made once. It reveals nothing about this gateway but, to people on the same
-machine, where its admin port, and so the console, and its programs are, so it asks for no credential. A request that a
+machine, where its admin port and its programs are, so it asks for no credential. A request that a
 proxy forwarded, or that names another host, comes from elsewhere.
 """
 
 import json
 from collections.abc import Awaitable, Mapping
 from html import escape
+from types import MappingProxyType
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,7 +22,6 @@ from gateway.serve.http.errors import error_response
 from gateway.serve.http.plain_page import HTML, page_bytes, send_answer
 
 _JSON: Final = "application/json"
-_CONSOLE: Final = "/console"
 _PLACES: Final = {
     "/mcp": "MCP over Streamable HTTP: the tools of all servers behind this gateway",
     "/sse": "the same over HTTP+SSE, for clients that speak nothing newer",
@@ -37,11 +37,11 @@ _PLACES: Final = {
     f"{ROOT}/": "the documentation of this version",
 }
 _ADMIN: Final = {
-    _CONSOLE: "conversations as the model sees them, servers and tools, for people",
     "/status": "the state of servers, tools and engine, as JSON; the command {status} prints it",
     "/healthz/ready": "whether requests can be served, and if not, why; /healthz/live: whether it runs",
     "/metrics": "metrics for Prometheus",
 }
+NO_PAGES: Final[Mapping[str, str]] = MappingProxyType({})
 _WORDS: Final = (
     "An MCP gateway that keeps a language model's context in token ids. Programs use it at the addresses below."
 )
@@ -50,10 +50,11 @@ _WORDS: Final = (
 class Home:
     """Answers GET and HEAD of `/` and of what is below `/docs`, and passes on everything else."""
 
-    def __init__(self, app: ASGIApp, serve: ServeConfig) -> None:
+    def __init__(self, app: ASGIApp, serve: ServeConfig, admin_pages: Mapping[str, str] = NO_PAGES) -> None:
+        """`admin_pages`: what other packages' pages on the admin port show, by their paths."""
         self._app = app
-        self._far = _Shown(serve, ANYWHERE, is_local=False)
-        self._near = _Shown(serve, own_spelling(), is_local=True) if is_loopback(serve.host) else None
+        self._far = _Shown(serve, admin_pages, ANYWHERE, is_local=False)
+        self._near = _Shown(serve, admin_pages, own_spelling(), is_local=True) if is_loopback(serve.host) else None
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one ASGI connection. Not `async`: another coroutine here would cost every request time."""
@@ -66,8 +67,8 @@ class Home:
             return send_answer(scope, send, shown.page, HTML)
         if scope["path"] == ROOT or scope["path"].startswith(f"{ROOT}/"):
             return self._shown_to(scope).docs.answer(scope, receive, send, as_html=_accepts(scope, "text/html"))
-        if f"{scope['path']}/".startswith(f"{_CONSOLE}/") and (console := self._shown_to(scope).console):
-            return _name_console(console, scope, receive, send)
+        if (moved := self._shown_to(scope).moved) and (url := moved.get(f"/{scope['path'][1:].partition('/')[0]}")):
+            return _name_admin_port(url, scope, receive, send)
         return self._app(scope, receive, send)
 
     def _shown_to(self, scope: Scope) -> "_Shown":
@@ -77,10 +78,13 @@ class Home:
 class _Shown:
     """What readers on this machine get, or those elsewhere."""
 
-    def __init__(self, serve: ServeConfig, spelling: Spelling, *, is_local: bool) -> None:
+    def __init__(
+        self, serve: ServeConfig, admin_pages: Mapping[str, str], spelling: Spelling, *, is_local: bool
+    ) -> None:
         origin = _admin_origin(serve) if is_local else ""
-        admin = _admin_places(serve, origin, f"{spelling.program} status{_admin_option(serve, origin)}")
-        self.console = f"{origin}{_CONSOLE}" if origin and serve.workers == 1 else ""
+        admin = _admin_places(admin_pages, origin, f"{spelling.program} status{_admin_option(serve, origin)}")
+        self.moved = {path: f"{origin}{path}" for path in admin_pages} if origin else {}
+        """Where pages are that people look for here: the address on the admin port, by path."""
         self.page = page_bytes("codec-gateway", _body(admin))
         self.json = json.dumps(
             {"name": "codec-gateway", "description": _WORDS, "paths": _PLACES, "admin": admin}
@@ -96,13 +100,12 @@ def _is_from_here(scope: Scope) -> bool:
     return all(host is not None and is_loopback(host) for host in hosts)
 
 
-def _name_console(console: str, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+def _name_admin_port(url: str, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
     if _accepts(scope, "text/html"):
-        link = _linked(f"<code>{escape(console)}</code>", console)
-        body = f"<h1>Not here</h1><p>The console is on the admin port: {link}</p>"
+        link = _linked(f"<code>{escape(url)}</code>", url)
+        body = f"<h1>Not here</h1><p>This is on the admin port: {link}</p>"
         return send_answer(scope, send, page_bytes("codec-gateway", body), HTML, status=404)
-    words = f"the console is on the admin port: {console}"
-    return error_response(404, words, code="not_found")(scope, receive, send)
+    return error_response(404, f"this is on the admin port: {url}", code="not_found")(scope, receive, send)
 
 
 def _admin_origin(serve: ServeConfig) -> str:
@@ -119,11 +122,10 @@ def _admin_option(serve: ServeConfig, origin: str) -> str:
     return "" if is_usual else f" --admin {origin or 'URL'}"
 
 
-def _admin_places(serve: ServeConfig, origin: str, status: str) -> dict[str, str]:
+def _admin_places(admin_pages: Mapping[str, str], origin: str, status: str) -> dict[str, str]:
     """The pages of the admin port: with its address only for readers who can reach it, and if it is known."""
-    # Several workers share one admin port, which has no console.
-    shown = {path: words for path, words in _ADMIN.items() if path != _CONSOLE or serve.workers == 1}
-    return {f"{origin}{path}": words.format(status=status) for path, words in shown.items()}
+    own = {path: words.format(status=status) for path, words in _ADMIN.items()}
+    return {f"{origin}{path}": words for path, words in {**admin_pages, **own}.items()}
 
 
 def _body(admin: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ import uvicorn
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.responses import PlainTextResponse
 
+from codec_console.mount import ConsoleMount
 from gateway.agent.memory import (
     AnswerRecord,
     CallRecord,
@@ -33,7 +34,7 @@ from gateway.app.services import Services, open_services
 from gateway.config.console import ConsoleConfig
 from gateway.config.model import GatewayConfig, TokensConfig
 from gateway.observe.trajectories import Span
-from gateway.serve.console.mount import ConsoleMount
+from gateway.serve.admin.extra_pages import WithExtraPages
 from leaf_sdk.testing import tiny_map
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ async def _served(config: GatewayConfig, most: int) -> AsyncGenerator[tuple[str,
         services.engines.maps.add(tiny_map())
         services.agent.recall._memory = memory
         with create_server(("127.0.0.1", 0)) as listening:
-            app = ConsoleMount(PlainTextResponse("other pages"), services.console_sources)
+            app = WithExtraPages(PlainTextResponse("other pages"), {"/console": ConsoleMount(services.parts)})
             server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, server_header=False))
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(server.serve, [listening])

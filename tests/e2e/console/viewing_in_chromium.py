@@ -374,7 +374,7 @@ def test_comparison_of_two_maps_keeps_the_focus_and_what_is_typed(window, run_co
 def test_open_page_says_that_the_engine_went_down(window, run_console, answered, monkeypatch) -> None:
     def tell(state: str) -> None:
         engine = {"state": state, "reason": "killed by signal 9", "model": "smol"}
-        monkeypatch.setattr(console.services.console_sources.status, "engine", lambda: engine)
+        monkeypatch.setattr(console.services.parts.status, "engine", lambda: engine)
 
     with run_console("on") as console, window(console) as visitor:
         console.remember(answered("one"))

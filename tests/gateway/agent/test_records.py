@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from codec_console.transcript import transcript_of
 from gateway.agent import AnswerOptions
 from gateway.agent.definitions import Definitions
 from gateway.agent.memory import Remembered
 from gateway.engine.interface import Message
 from gateway.proxy.caller import Principal
-from gateway.serve.console.transcript import transcript_of
 from gateway.toolcalls import CallClosed, Content, ToolSpec
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.trajectories import read_trajectories

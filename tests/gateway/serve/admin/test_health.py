@@ -26,10 +26,22 @@ async def test_metrics_are_served_as_prometheus_text() -> None:
     assert 'codec_tool_calls_total{outcome="ok",server="time"} 1.0' in response.text
 
 
-async def test_bare_address_leads_to_the_console() -> None:
-    response = await get(Metrics(), Readiness(), "/")
+@pytest.mark.parametrize(("options", "page"), [({}, "/status"), ({"first_page": "/pages"}, "/pages")])
+async def test_bare_address_leads_to_the_page_for_people(options, page) -> None:
+    app = admin_app(Metrics(), Readiness(), **options)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1") as http:
+        response = await http.get("/")
 
-    assert (response.status_code, response.headers["location"]) == (303, "/console")
+    assert (response.status_code, response.headers["location"]) == (303, page)
+
+
+async def test_path_of_the_other_port_is_refused_with_where_it_is() -> None:
+    answer = await get(Metrics(), Readiness(), "/mcp", "POST")
+
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"] == (
+        "POST /mcp is not served on the admin port; /mcp and /v1 are on the gateway's own (serve.port)"
+    )
 
 
 async def test_live_is_200_whatever_the_parts_say() -> None:

@@ -1,0 +1,70 @@
+"""Pins: the tools whose definition differs from the pinned one, with what changed in each.
+
+Turns the pins and the definitions that were kept with them into line-by-line differences. Changes can't be accepted
+here: the page names the command that accepts them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import anyio.to_thread
+from starlette.responses import Response
+
+from codec_console.visit import Page, Visit
+from gateway.config.model import GatewayConfig
+from gateway.config.show import secrets_of
+from gateway.errors import ConfigError
+from gateway.proxy.upstream.pins import Change, PinFile
+from gateway.serve.admin.definition_difference import Line, difference
+from gateway.serve.admin.parts import GatewayParts
+
+_SHOWN: Final = 20
+"""Maximum number of tools whose differences are shown."""
+
+
+class ChangedTool(NamedTuple):
+    """A tool, and what changed in it."""
+
+    change: Change
+    lines: Sequence[Line]
+    """Empty where one of the definitions was not kept."""
+
+
+class Pins:
+    """The page of pins."""
+
+    def __init__(self, sources: GatewayParts, render: Callable[..., Response]) -> None:
+        self._sources = sources
+        self._render = render
+
+    def pages(self) -> Sequence[Page]:
+        """The page and its path."""
+        return (Page("/console/pins", self._show),)
+
+    async def _show(self, visit: Visit) -> Response:
+        tools, total, problem = await anyio.to_thread.run_sync(_read, self._sources.config)
+        return self._render(
+            "pins.html", visit, section="/console/servers", tools=tools, more=total - len(tools), problem=problem
+        )
+
+
+def changed_tools(config: GatewayConfig) -> tuple[list[Change], str]:
+    """The tools of servers with pins that differ from their pin; or none, and the reason why the pins can't be read."""
+    pinned = {each.name for each in config.upstreams if each.pin != "off"}
+    try:
+        changes = PinFile().changes() if pinned else []
+    except ConfigError as error:
+        return [], error.message
+    return [each for each in changes if each.server in pinned], ""
+
+
+def _read(config: GatewayConfig) -> tuple[list[ChangedTool], int, str]:
+    changes, problem = changed_tools(config)
+    kept = PinFile().definitions.read() if changes else {}
+    secrets = secrets_of(config)
+    tools: list[ChangedTool] = []
+    for change in changes[:_SHOWN]:
+        was, now = kept.get(change.pinned), kept.get(change.seen)
+        lines = () if was is None or now is None else difference(was, now, secrets)
+        tools.append(ChangedTool(change, lines))
+    return tools, len(changes), problem

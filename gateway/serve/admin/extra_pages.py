@@ -1,0 +1,76 @@
+"""Pages that other packages bring to the admin port, as entry points of `codec_gateway.admin_pages`.
+
+Turns each entry point into an application that answers below the path of its name: `console = "..."` answers
+`/console`. The gateway knows none of them. A package that can't be loaded is left out, and the log says why.
+"""
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import ClassVar, Final, Protocol
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.observe.logs import get_logger
+from gateway.serve.admin.parts import GatewayParts
+
+_GROUP: Final = "codec_gateway.admin_pages"
+
+log = get_logger("serve")
+
+
+class ExtraPages(Protocol):
+    """The pages of one package, an ASGI application. They are made for each gateway that serves."""
+
+    DESCRIPTION: ClassVar[str]
+    """What the pages show, in a few words."""
+
+    def __init__(self, parts: GatewayParts) -> None:
+        """Keep what the pages read; nothing else is loaded or started here."""
+        ...
+
+    def start_url(self, admin: str) -> str | None:
+        """The address for the operator to open at start; None: there is none. `admin`: the admin port's URL."""
+        ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection to a path of these pages."""
+        ...
+
+
+def extra_page_paths() -> list[str]:
+    """The first paths of the pages that installed packages bring, such as `/console`, without loading any."""
+    return [f"/{each.name}" for each in _installed()]
+
+
+def make_extra_pages(parts: GatewayParts) -> dict[str, ExtraPages]:
+    """The pages that installed packages bring, by their first path, of one gateway."""
+    made: dict[str, ExtraPages] = {}
+    for each in _installed():
+        try:
+            made[f"/{each.name}"] = each.load()(parts)
+        except Exception as error:  # noqa: BLE001 - another package's code: whatever fails there, the gateway serves
+            log.warning("the pages of a package can't be loaded", pages=each.name, package=each.value, error=str(error))
+    return made
+
+
+def _installed() -> list[EntryPoint]:
+    return sorted(entry_points(group=_GROUP), key=lambda each: each.name)
+
+
+def page_of(path: str, pages: Iterable[str]) -> str | None:
+    """Which of the pages a request's path belongs to, by their first paths."""
+    return next((page for page in pages if path == page or path.startswith(f"{page}/")), None)
+
+
+class WithExtraPages:
+    """The admin port's application, with other packages' pages in front of its own."""
+
+    def __init__(self, rest: ASGIApp, pages: Mapping[str, ASGIApp]) -> None:
+        """`rest` answers every path that is not below one of the pages' paths."""
+        self._rest = rest
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        page = page_of(scope["path"], self._pages) if scope["type"] == "http" else None
+        await (self._rest if page is None else self._pages[page])(scope, receive, send)
