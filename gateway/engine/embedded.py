@@ -24,7 +24,7 @@ from gateway.config import EngineConfig
 from gateway.config.model import CHATML
 from gateway.engine.free_memory import usable_mib
 from gateway.engine.last_words import Started, is_about_model, why_ended
-from gateway.engine.model_file import examine_model
+from gateway.engine.model_file import ModelFacts, examine_model
 from gateway.engine.native import PACKAGE, UNUSABLE
 from gateway.engine.packaged_model import packaged_model
 from gateway.errors import ConfigError, EngineUnavailable, ModelUnusable
@@ -117,6 +117,20 @@ def divided(config: EngineConfig, among: int) -> EngineConfig:
     )
 
 
+async def sound_model(config: EngineConfig) -> tuple[Path, ModelFacts]:
+    """The model that the server loads, and the figures of its file; nothing is known that would keep it from starting.
+
+    Raises `ConfigError` without the extra, and `ModelUnusable` when the file can't be loaded.
+    """
+    if importlib.util.find_spec(PACKAGE) is None:
+        raise ConfigError(f"engine.kind 'embedded' needs the package {PACKAGE}; {_EXTRA}")
+    model = config.model or packaged_model()
+    facts = await run_sync(examine_model, model)
+    if facts.fault is not None:
+        raise ModelUnusable(facts.fault)
+    return model, facts
+
+
 @asynccontextmanager
 async def embedded_server(
     config: EngineConfig, listening: Listening | None = None, slot_files: Path | None = None
@@ -128,16 +142,11 @@ async def embedded_server(
         listening: where it listens; None: for this gateway alone, which names the slot of each request.
         slot_files: the directory in which slots are kept; with one there is no host cache.
 
-    Raises `ConfigError` without the extra or a library that it needs, `ModelUnusable` when its model's file can't be
-    loaded, and `EngineUnavailable` when the server does not come up.
+    Raises what `sound_model` does, `ConfigError` without a library that llama.cpp needs, and `EngineUnavailable` when
+    the server does not come up.
     """
-    if importlib.util.find_spec(PACKAGE) is None:
-        raise ConfigError(f"engine.kind 'embedded' needs the package {PACKAGE}; {_EXTRA}")
     there = listening or Listening()
-    model = config.model or packaged_model()
-    facts = await run_sync(examine_model, model)
-    if facts.fault is not None:
-        raise ModelUnusable(facts.fault)
+    model, facts = await sound_model(config)
     if (lowered := _lowered(config, facts.trained_context)) is not None:
         log.warning(lowered)
     template = await run_sync(_template, config)

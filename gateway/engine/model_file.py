@@ -173,6 +173,10 @@ def _parsed(data: bytes) -> tuple[Mapping[str, Value], int]:
     return head.pairs, least_size(head)
 
 
+def _shown(beginning: bytes) -> str:
+    return repr(beginning).removeprefix("b")
+
+
 def _what_instead(beginning: bytes) -> str:
     text = beginning.lstrip().lower()
     if text.startswith((b"<!doctype", b"<html", b"<?xml", b"<head")):
@@ -187,7 +191,10 @@ def _what_instead(beginning: bytes) -> str:
         return "it is in llama.cpp's format from before August 2023; get the model as GGUF"
     if text.startswith((b"{", b"[")):
         return "it is JSON; name the model's GGUF file (--model, engine.model)"
-    return f"it starts with {beginning[:4]!r}, expected {MAGIC!r}; name the model's GGUF file (--model, engine.model)"
+    start = _shown(beginning[:4])
+    return (
+        f"it starts with {start}, a GGUF file with {_shown(MAGIC)}; name the model's GGUF file (--model, engine.model)"
+    )
 
 
 def _cache_per_token(pairs: Mapping[str, Value]) -> int:

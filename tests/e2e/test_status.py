@@ -34,7 +34,10 @@ def test_status_shows_every_server_and_why_one_is_away(start_gateway, plain_time
     assert code == exit_codes.OK
     assert rows["time"][1] == "up"
     assert rows["gone"][1] == "restarting"
-    assert "! gone: its command '/no/such/program' does not exist or is not on PATH" in out
+    assert (
+        "! gone: its command '/no/such/program' does not exist or is not on PATH: install it, or give its whole path"
+        in out
+    )
     assert rows["time__get_time"][1].startswith("~")
     assert " ready," in out
 

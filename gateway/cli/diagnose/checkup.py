@@ -19,9 +19,10 @@ from gateway.agent.unrendered_tools import find_forms
 from gateway.config.masking import mask_text
 from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
+from gateway.engine.embedded import sound_model
 from gateway.engine.maps import MapSet, has_no_model
 from gateway.engine.readiness import EngineRoute
-from gateway.errors import ConfigError, EngineError, GatewayError
+from gateway.errors import ConfigError, EngineError, GatewayError, ModelUnusable
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.proxy import NOBODY, Proxy, ToolEntry
@@ -166,11 +167,13 @@ async def _check_member(config: GatewayConfig) -> tuple[MapSet, str, list[str], 
         if config.engine.kind != "url":
             if config.engine.kind == "none":
                 return route.maps, "none", [], None
-            return route.maps, "embedded (not started by this check)", [], config.engine.context // config.engine.slots
+            model, _ = await sound_model(config.engine)
+            engine = f"embedded, {model.name} (not started by this check)"
+            return route.maps, engine, [], config.engine.context // config.engine.slots
         async with route.running():
             engine, problems, context = _ask(route, config.engine)
         return route.maps, engine, problems, context
-    except ConfigError as error:
+    except (ConfigError, ModelUnusable) as error:
         return MapSet(), config.engine.kind, [error.message], None
 
 

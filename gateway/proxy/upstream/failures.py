@@ -28,7 +28,7 @@ def describe_failure(failure: Exception, config: UpstreamConfig) -> str:
     """Why the upstream is not available, or a request broke off."""
     error = _first_leaf(failure)
     if isinstance(error, FileNotFoundError) and config.command is not None:
-        return f"its command {config.command!r} does not exist or is not on PATH"
+        return f"its command {config.command!r} does not exist or is not on PATH: install it, or give its whole path"
     if isinstance(error, TimeoutError):
         return _clean(str(error), config) or "it did not answer in time"
     if isinstance(error, LinkLost) and not str(error):

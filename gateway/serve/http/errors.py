@@ -64,12 +64,15 @@ def error_answer(error: Exception) -> tuple[int, dict[str, Any]]:
 
 async def no_such_path(request: Request, error: Exception) -> Response:
     """The answer to a path or method that no endpoint has, in the same shape."""
-    status = error.status_code if isinstance(error, HTTPException) else 404
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "another method")
+        words = f"{request.url.path} does not take {request.method}: send {allowed}"
+        return error_response(405, words, code="not_found", headers=error.headers)
     words = (
         f"{request.method} {request.url.path} is not served here; see /v1/chat/completions, /v1/responses, "
         "/v1/messages, /v1/completions, /mcp"
     )
-    return error_response(status, words, code="not_found")
+    return error_response(404, words, code="not_found")
 
 
 class Refusal(Response):

@@ -97,7 +97,8 @@ def test_server_that_does_not_start_is_unreachable_and_says_why(servers, command
 
     assert (ran.code, ran.out) == (exit_codes.UNREACHABLE, "")
     assert ran.err == (
-        "codec-gateway: server 'up' is not available: its command '/no/such/program' does not exist or is not on PATH\n"
+        "codec-gateway: server 'up' is not available: its command '/no/such/program' does not exist or is not on PATH: "
+        "install it, or give its whole path\n"
     )
 
 

@@ -290,6 +290,16 @@ def test_engine_that_is_away_is_a_problem(servers, found, map_file) -> None:
     assert "127.0.0.1:9" in report["problems"][0]
 
 
+@pytest.mark.parametrize(("data", "words"), [(b"no model", "is not a GGUF file"), (b"GGUF", "get the file again")])
+def test_model_that_the_embedded_engine_could_not_load_is_a_problem(command, tmp_path, data, words) -> None:
+    (model := tmp_path / "model.gguf").write_bytes(data)
+
+    ran = command("doctor", "--json", "--engine", "embedded", "--model", str(model))
+
+    assert ran.code == exit_codes.FAILED
+    assert words in json.loads(ran.out)["problems"][0]
+
+
 def test_engine_of_a_flag_is_examined_without_any_configuration(command, tmp_path, monkeypatch, map_file) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CODEC_GATEWAY_TOKENS__MAP", str(map_file))

@@ -66,7 +66,7 @@ def test_every_shorter_file_is_a_fault(tmp_path: Path) -> None:
         (b"PK\x03\x04archive", "it is a PyTorch or ZIP file"),
         (b"tjgg\x03\0\0\0", "before August 2023"),
         (b'{"model": 1}', "it is JSON"),
-        (b"\x1b[31mred", r"it starts with b'\x1b[31'"),
+        (b"\x1b[31mred", r"it starts with '\x1b[31', a GGUF file with 'GGUF'"),
         (gguf_head({}, version=1), "GGUF version 1 is not read"),
         (gguf_head({}, version=9), "GGUF version 9 is not read"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**40), "is damaged"),

@@ -93,7 +93,10 @@ async def test_bad_upstreams_neither_raise_nor_hide_the_good_one(upstream, proxy
 
     assert (dead.state, gone.state, up.state) == ("restarting", "restarting", "up")
     assert dead.last_error == "its process ended (exit code 3)"
-    assert gone.last_error == "its command '/no/such/program' does not exist or is not on PATH"
+    assert (
+        gone.last_error
+        == "its command '/no/such/program' does not exist or is not on PATH: install it, or give its whole path"
+    )
     assert (up.tools, up.last_error, up.restarts, up.protocol, up.transport) == (1, None, 0, "2025-11-25", "stdio")
 
 

@@ -16,7 +16,10 @@ WEB = UpstreamConfig(name="a", url="http://127.0.0.1/mcp")
 @pytest.mark.parametrize(
     ("failure", "words"),
     [
-        (FileNotFoundError(2, "No such file"), "its command 'tool' does not exist or is not on PATH"),
+        (
+            FileNotFoundError(2, "No such file"),
+            "its command 'tool' does not exist or is not on PATH: install it, or give its whole path",
+        ),
         (PermissionError(13, "Permission denied"), "PermissionError: [Errno 13] Permission denied"),
         (TimeoutError(), "it did not answer in time"),
         (TimeoutError("not within 60 s (limits.start_timeout)"), "not within 60 s (limits.start_timeout)"),

@@ -56,8 +56,14 @@ def test_unforeseen_error_tells_the_log_and_not_the_client(error, caplog):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v1/nope", 404), ("GET", "/v1/known", 405)])
-async def test_path_that_there_is_not_is_named_in_the_same_shape(method, path, status):
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/v1/nope", 404, "GET /v1/nope is not served here; see /v1/chat/completions"),
+        ("/v1/known", 405, "/v1/known does not take GET: send POST"),
+    ],
+)
+async def test_path_or_method_that_there_is_not_is_named_in_the_same_shape(path, status, words):
     async def known(_request: Request) -> Response:
         return Response()
 
@@ -66,8 +72,9 @@ async def test_path_that_there_is_not_is_named_in_the_same_shape(method, path, s
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://here") as client:
-        answer = await client.request(method, path)
+        answer = await client.get(path)
 
     assert answer.status_code == status
-    assert path in answer.json()["error"]["message"]
+    assert answer.json()["error"]["message"].startswith(words)
+    assert ("allow" in answer.headers) == (status == 405)
     assert answer.json()["error"]["code"] == "not_found"
