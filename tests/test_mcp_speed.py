@@ -8,7 +8,7 @@ import pytest
 from bench.mcp.bars import bars
 from bench.mcp.chart import picture
 from bench.mcp.rows import rows
-from bench.mcp.table import MARKS, fill_readme, measured, page, readme_lines, rows_of
+from bench.mcp.table import measured, page, rows_of
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results" / "mcp.json"
@@ -64,11 +64,8 @@ def test_pages_are_those_of_the_committed_results() -> None:
     assert all((ROOT / name).exists() == RESULTS.exists() for name in SHOWN)
     if RESULTS.exists():
         results = measured()
-        readme = (ROOT / "README.md").read_text(encoding="utf-8")
         assert (ROOT / SHOWN[0]).read_text(encoding="utf-8") == page(results)
         assert (ROOT / SHOWN[1]).read_text(encoding="utf-8") == picture(rows_of(results))
-        assert readme == fill_readme(readme, readme_lines(results))
-        assert MARKS[0] in readme
 
 
 def test_every_row_that_is_measured_is_on_the_page(results: dict[str, Any]) -> None:
@@ -139,11 +136,3 @@ def test_picture_has_the_cheapest_first_and_a_peer_once(results: dict[str, Any])
     assert shown.index(">codec-gateway<") < shown.index(">mcp-hub<")
     assert shown.count(">codec-gateway<") == 1
     assert "50 (7,000)" in shown
-
-
-def test_readme_is_filled_between_its_marks_only(results: dict[str, Any]) -> None:
-    begin, end = MARKS
-    filled = fill_readme(f"before\n{begin}old\n{end}after\n", readme_lines(results))
-    assert filled == f"before\n{begin}{readme_lines(results)}{end}after\n"
-    assert fill_readme("no marks\n", "x\n") == "no marks\n"
-    assert all(len(line) <= 160 for line in readme_lines(results).splitlines())

@@ -1,7 +1,7 @@
-"""The committed measurements as a page, a picture and the README's lines: `python -m bench.mcp.table`; a test compares.
+"""The committed measurements as a page and a picture: `python -m bench.mcp.table`; a test compares.
 
-Reads `results/mcp.json` and `results/mcp_ids.json`, writes `docs/mcp-speed.md`, `docs/mcp-speed.svg` and what is
-between the README's marks. Medians only; the samples stay in the files.
+Reads `results/mcp.json` and `results/mcp_ids.json`, writes `docs/mcp-speed.md` and `docs/mcp-speed.svg`. Medians only;
+the samples stay in the files.
 """
 
 import json
@@ -15,7 +15,6 @@ from bench.mcp.rows import SHOWN
 from bench.record import RESULTS
 
 ROOT: Final = Path(__file__).parents[2]
-MARKS: Final = ("<!-- mcp-speed: python -m bench.mcp.table; a test compares -->\n", "<!-- /mcp-speed -->\n")
 
 _HEAD: Final = """# What an MCP call costs
 
@@ -35,7 +34,7 @@ _SIDES: Final = {
 }
 
 
-WRITTEN: Final = "docs/mcp-speed.md, docs/mcp-speed.svg, README.md"
+WRITTEN: Final = "docs/mcp-speed.md, docs/mcp-speed.svg"
 
 
 def page(results: Mapping[str, Any]) -> str:
@@ -43,19 +42,6 @@ def page(results: Mapping[str, Any]) -> str:
     rows = rows_of(results)
     parts = [*_machine(results), *_bars(rows, results), *_tables(rows), *_ours(rows, results), *_memory(results)]
     return "\n".join([_HEAD, *parts]).rstrip("\n") + "\n"
-
-
-def readme_lines(results: Mapping[str, Any]) -> str:
-    """Return the README's lines, without its marks."""
-    rows = rows_of(results)
-    ours, hub = (rows[peer, "http-stdio", "handshake", "100 B at 16"] for peer in ("codec-gateway", "mcp-hub"))
-    fast = rows["fastmcp proxy", "http-stdio", "handshake", "100 B at 16"]
-    cpu = {name: row["cpu_us"]["median"] for name, row in (("ours", ours), ("hub", hub), ("fastmcp", fast))}
-    return (
-        f"An MCP call through the gateway costs {cpu['ours']:,.0f} us of CPU (HTTP client, stdio server, 16 calls\n"
-        f"at a time); through mcp-hub {cpu['hub']:,.0f} us, through fastmcp's proxy {cpu['fastmcp']:,.0f} us, "
-        "in the same run. [All rows](docs/mcp-speed.md).\n"
-    )
 
 
 def rows_of(results: Mapping[str, Any]) -> Rows:
@@ -143,14 +129,6 @@ def _table(head: list[str], lines: list[list[str]]) -> Iterator[str]:
     yield ""
 
 
-def fill_readme(text: str, lines: str) -> str:
-    """Return the README with these lines between its marks; unchanged if it has no marks."""
-    begin, end = MARKS
-    before, found, rest = text.partition(begin)
-    _, closed, after = rest.partition(end)
-    return f"{before}{begin}{lines}{end}{after}" if found and closed else text
-
-
 def measured() -> dict[str, Any]:
     """Return the committed results of both measurements."""
     whole, ids = (json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in ("mcp", "mcp_ids"))
@@ -158,12 +136,10 @@ def measured() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the page, the picture and the README's lines."""
+    """Write the page and the picture."""
     results = measured()
     (ROOT / "docs" / "mcp-speed.md").write_text(page(results), encoding="utf-8")
     (ROOT / "docs" / "mcp-speed.svg").write_text(picture(rows_of(results)), encoding="utf-8")
-    readme = ROOT / "README.md"
-    readme.write_text(fill_readme(readme.read_text(encoding="utf-8"), readme_lines(results)), encoding="utf-8")
 
 
 if __name__ == "__main__":
