@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.agent.conversation import Conversation
 from gateway.agent.definitions import DefinitionCache
+from gateway.agent.finished import answer_of, record_of
 from gateway.agent.history import tool_definitions
 from gateway.agent.memory import (
     AnswerRecord,
@@ -32,8 +33,6 @@ from gateway.agent.memory import (
     schemas_of,
 )
 from gateway.agent.prompt import begin, new_number
-from gateway.agent.records import record_of
-from gateway.agent.sources import answer_of
 from gateway.agent.trail import Trail
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Message

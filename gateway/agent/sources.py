@@ -1,4 +1,4 @@
-"""Where the ids of a prompt come from, and the trajectory's line for an answer.
+"""Where the ids of a prompt come from.
 
 Turns the parts of a rendering into spans: the template's own text, the messages by their roles, and turns and results
 that keep their ids as they were lived. Where the source is not exact, a rule decides: names and arguments of calls that
@@ -6,18 +6,15 @@ a template writes count as its own, and so does a whole rendering in which it re
 tools are found in it (`definitions.py`). Pure.
 """
 
-from array import array
 from collections.abc import Callable, Sequence
 
-from gateway.agent.calls import FinishedCall
-from gateway.agent.conversation import Conversation
 from gateway.agent.definitions import LEAST
 from gateway.agent.memory import Recalled, Turn
 from gateway.agent.trail import plain_span, spans_of_text
 from gateway.engine.interface import Message
 from gateway.engine.rendered import Part
 from gateway.engine.template import Prompt
-from gateway.observe.trajectories import Answer, Source, Span
+from gateway.observe.trajectories import Source, Span
 
 DefinitionsIn = Callable[[Sequence[int], Source], Sequence[Span]]
 """Returns the spans of ids that may hold definitions of tools, given the source of the other ids."""
@@ -62,33 +59,6 @@ def spans_of_new(recalled: Recalled, contents: Sequence[Sequence[int]], server_o
         _spans_of_turn(turn, len(ids), tools, held=turn.lived is not None and ids is turn.lived.ids)
         for turn, ids in zip(recalled.new, contents, strict=True)
     ]
-
-
-def spans_of_result(outcome: FinishedCall) -> tuple[Span, ...]:
-    """Return the sources of the ids of a call's result."""
-    finished = outcome.finished
-    if finished.is_error:
-        return (Span("error", len(outcome.ids), finished.name, outcome.server),)
-    return tuple(Span(piece.source, len(piece.ids), finished.name, outcome.server) for piece in outcome.pieces)
-
-
-def answer_of(conversation: Conversation, ended: str) -> Answer | None:
-    """Return the trajectory's line for a finished answer; None where none is to be written."""
-    trail, ready = conversation.trail, conversation.ready
-    if trail is None or not trail.sampled:
-        return None
-    return Answer(
-        answer_id=conversation.answer_id,
-        before=trail.before,
-        principal=conversation.principal.name,
-        map_id=ready.token_map.map_id,
-        model=ready.facts.model,
-        ended=ended,
-        kept=trail.kept,
-        ids=array("I", conversation.ids[trail.kept :]),
-        spans=trail.spans,
-        sampled=trail.sampled,
-    )
 
 
 class _Tools:

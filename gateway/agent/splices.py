@@ -12,6 +12,7 @@ from gateway.agent.conversation import Conversation
 from gateway.agent.events import SplicedPart
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.scaffold import Scaffold
+from gateway.observe.trajectories import Span
 from gateway.proxy import IdPiece
 from leaf_sdk.vocab import TokenMap
 
@@ -64,3 +65,11 @@ def _with_ids(outcome: FinishedCall, ids: Sequence[int], most: int) -> FinishedC
     source = "gateway" if outcome.finished.source == "gateway" else "shim"
     finished = replace(outcome.finished, source=source, leaf_ids=0, shim_ids=len(made))
     return replace(outcome, pieces=(IdPiece(made, "shim"),), finished=finished)
+
+
+def spans_of_result(outcome: FinishedCall) -> tuple[Span, ...]:
+    """Return the sources of the ids of a call's result."""
+    finished = outcome.finished
+    if finished.is_error:
+        return (Span("error", len(outcome.ids), finished.name, outcome.server),)
+    return tuple(Span(piece.source, len(piece.ids), finished.name, outcome.server) for piece in outcome.pieces)

@@ -22,8 +22,7 @@ from gateway.agent.memory import RequestFigures
 from gateway.agent.prefill import prefill
 from gateway.agent.records import note_call, note_generation
 from gateway.agent.repeats import Repeats
-from gateway.agent.sources import spans_of_result
-from gateway.agent.splices import fitted, parts_of
+from gateway.agent.splices import fitted, parts_of, spans_of_result
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Sampling
 from gateway.observe.metrics import Metrics
