@@ -189,7 +189,7 @@ vllm-install: $(READY) ## fetch vLLM for the CPU into .tools/vllm (downloads; 6 
 	@about=$$(echo .tools/vllm/venv/lib/python3*/site-packages)/vllm-0.32.0+cpu.dist-info; mkdir -p $$about; \
 	  printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > $$about/METADATA
 	@[ -e .tools/vllm/model/tokenizer.json ] || .tools/vllm/venv/bin/python tests/vllm/model.py \
-	  "$$($(BIN)/python -c 'from gateway.engine.packaged_model import packaged_model; print(packaged_model())')" .tools/vllm/model
+	  "$$($(BIN)/python -c 'from gateway.engine.embedded.packaged_model import packaged_model; print(packaged_model())')" .tools/vllm/model
 
 # In the suite the same tests run with a store in Python, whose scripts run in real Lua.
 shared-check: $(READY) ## run the tests of the shared store with a real Redis, which they start, kill and start again: two minutes
@@ -310,4 +310,4 @@ $(READY): requirements.lock $(MANIFESTS) Makefile
 	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --no-deps --no-build-isolation $(addprefix -e ./,$(MEMBERS))
 	@touch $@
 	@echo "== ready: $(BIN)/codec-gateway --help"
-	@echo "== $$($(BIN)/python -m gateway.engine.native 2>&1)"
+	@echo "== $$($(BIN)/python -m gateway.engine.embedded.native 2>&1)"

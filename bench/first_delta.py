@@ -21,7 +21,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from bench.processes import gateway_environment
 from bench.record import summary, write
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 
 ROUNDS = 9
 TOOLS = [
@@ -187,7 +187,7 @@ async def bench() -> dict[str, Any]:
     results: dict[str, Any] = {}
     place = {"host": "127.0.0.1", "port": 0}
     settings = {"model": str(packaged_model()), "context": 4096, "slots": 2, "threads": 1, **place}
-    with process("gateway.engine.embedded_server", json.dumps(settings)) as engine:
+    with process("gateway.engine.embedded.child_process", json.dumps(settings)) as engine:
         port = int((engine.stdout.readline() if engine.stdout else "").rpartition(":")[2])
         relay = Relay(port)
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")

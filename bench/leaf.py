@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.library import library_of
 from bench.record import summary, write
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk import (
     CodecTool,
     CodecToolCall,

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from gateway.agent.memory import (
+from gateway.context.memory import (
     Call,
     ConversationMemory,
     History,
@@ -21,11 +21,11 @@ from gateway.agent.memory import (
     Shown,
     root_digest,
 )
-from gateway.engine.foreign import Foreign, Signs
 from gateway.engine.markers import MarkerGuard
-from gateway.engine.placed import Known, regions
-from gateway.engine.rendered import restored, shown_once
-from gateway.engine.shapes import shape_of
+from gateway.engine.rendering.foreign import Foreign, Signs
+from gateway.engine.rendering.placed import Known, regions
+from gateway.engine.rendering.rendered import restored, shown_once
+from gateway.engine.rendering.shapes import shape_of
 from gateway.toolcalls import CallClosed
 
 ROOT = root_digest(b"key", "anybody")

@@ -22,8 +22,8 @@ import anyio
 from bench.record import summary, write
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
-from gateway.engine.prefill import PIECE, Prefill
-from gateway.engine.readiness import EngineRoute, ReadyEngine
+from gateway.engine.slots.prefill import PIECE, Prefill
+from gateway.engine.start.readiness import EngineRoute, ReadyEngine
 
 SCAFFOLDS: Final = (11, 50, 200)
 PROMPT: Final = 60

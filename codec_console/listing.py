@@ -11,8 +11,8 @@ from time import monotonic
 from typing import Final
 
 from codec_console.kept_row import KeptRow
-from gateway.agent.memory import Remembered, RequestFigures
-from gateway.agent.recall import Recall
+from gateway.context.compose.recall import Recall
+from gateway.context.memory import Remembered, RequestFigures
 from gateway.observe.escape import escape_text
 from gateway.serve.admin.losses import WORDS
 

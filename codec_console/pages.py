@@ -122,7 +122,7 @@ class Console:
                 return await show(self._visit(request, session, form))
             except PageNotFound as error:
                 return self._refused(404, error.message)
-            except Exception as error:  # noqa: BLE001 - the boundary of these pages, as `http/errors.py` for /v1
+            except Exception as error:  # noqa: BLE001 - the boundary of these pages, as `gateway/serve/http/errors.py` for /v1
                 status, body = error_answer(error)
                 return self._refused(status, body["error"]["message"])
 

@@ -1,8 +1,8 @@
 """Templates to pages: whatever a template shows is plain, readable text.
 
 Turns values into HTML. Every value is escaped for HTML, and every text that a page has not prepared itself
-(`PreparedText`) is stripped of control characters and cut (`observe/escape.py`). This is automatic: a template can't
-forget it.
+(`PreparedText`) is stripped of control characters and cut (`gateway/observe/escape.py`). This is automatic: a template
+can't forget it.
 """
 
 import shlex

@@ -1,6 +1,6 @@
 """One conversation as the console shows it: all its ids as runs of one source each, and its turns, calls and reuse.
 
-Turns what is remembered of a conversation (`gateway/agent/memory`) into that, without guessing: a source that is not
+Turns what is remembered of a conversation (`gateway/context/memory`) into that, without guessing: a source that is not
 known is `unknown`. Where an answer was recorded while it was made, all its sources are known; elsewhere, those of the
 model's turns, and of results between them that fit in one place only. Pure.
 """
@@ -13,7 +13,7 @@ from itertools import accumulate, chain, islice
 from typing import Any, Final, cast
 
 from codec_console.runs import Run, Runs, only_places
-from gateway.agent.memory import CallRecord, GenerationRecord, Lived, Miss, Remembered, RequestFigures
+from gateway.context.memory import CallRecord, GenerationRecord, Lived, Miss, Remembered, RequestFigures
 
 _SEARCHED: Final = 20_000
 """Maximum number of ids between two turns that are searched for results, where the answer was not recorded."""

@@ -17,7 +17,7 @@ from codec_console.listing import date_of
 from codec_console.render import PreparedText, lines
 from codec_console.transcript import Transcript, TranscriptAnswer, TranscriptCall, TranscriptTurn
 from codec_console.transcript_json import ViewOptions
-from gateway.agent.memory import GenerationRecord
+from gateway.context.memory import GenerationRecord
 from gateway.serve.admin.losses import WORDS
 
 SOURCES: Final = (

@@ -13,10 +13,10 @@ from starlette.responses import Response
 
 from codec_console.render import PreparedText
 from codec_console.visit import Page, Visit, unless_shown
-from gateway.agent.memory import RequestFigures
-from gateway.agent.recall import Comparison
 from gateway.config.masking import mask_text
 from gateway.config.show import secrets_of
+from gateway.context.compose.recall import Comparison
+from gateway.context.memory import RequestFigures
 from gateway.engine.left_behind import shared_prefix
 from gateway.observe.escape import escape_text
 from gateway.serve.admin.losses import WORDS, advice_on_loss

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-from gateway.engine.native import load
+from gateway.engine.embedded.native import load
 
 
 def main() -> None:

@@ -18,8 +18,8 @@ from gateway.agent import AnswerOptions, Conversation, ToolChoice
 from gateway.agent.events import AgentEvent, GenerationFinished, ToolFinished
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
+from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Sampling
-from gateway.engine.packaged_model import packaged_model
 from gateway.errors import UpstreamUnavailable
 from gateway.toolcalls import Content, call_grammar
 from leaf_sdk.fetch import map_bytes

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from codec_demo.drift import Drift, measure_drift
-from gateway.agent.history import with_preamble
+from gateway.context.history.template_messages import with_preamble
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
-from gateway.engine.readiness import ReadyEngine
+from gateway.engine.start.readiness import ReadyEngine
 from gateway.proxy import Proxy
 from gateway.toolcalls import Format, ToolSpec, parse
 

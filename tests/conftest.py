@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gateway.cli.app import run
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
 from tests.vocabularies import template_server, vocabulary_model
@@ -103,7 +103,7 @@ def engine_url() -> Iterator[str]:
     """A real llama.cpp server with the packaged model, shared by the tests that only ask it things."""
     place = {"model": str(packaged_model()), "host": "127.0.0.1", "port": 0}
     settings = {**place, "context": 4096, "slots": 2, "threads": 1}
-    command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
+    command = [sys.executable, "-m", "gateway.engine.embedded.child_process", json.dumps(settings)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
         yield child.stdout.readline().decode().strip()

@@ -55,7 +55,7 @@ SECURITY: Final[Mapping[str, Held]] = {
     "No principal gets more than its share.": (
         "tests/gateway/proxy/test_shares.py::test_one_principal_gets_its_share_and_is_told_which_and_what_to_do",
         "tests/gateway/engine/test_slots.py::test_principal_that_fills_its_share_of_the_queue_leaves_room_for_the_others",
-        "tests/gateway/agent/memory/test_bounds.py::test_principal_has_no_more_than_its_share_beside_others",
+        "tests/gateway/context/memory/test_bounds.py::test_principal_has_no_more_than_its_share_beside_others",
         "tests/gateway/serve/responses/test_store.py::test_principal_has_no_more_than_its_share_beside_others",
     ),
     "An access token with which a caller came goes to no server: one with `exchange` gets what your authorization server issued for it, and for nobody else.": (
@@ -85,7 +85,7 @@ SECURITY: Final[Mapping[str, Held]] = {
     "Everything that a server or an engine can send is limited as well.": (
         "tests/gateway/proxy/test_proxy.py::test_result_over_the_limit_is_an_error_result_and_the_connection_lives",
         "tests/gateway/proxy/test_proxy.py::test_definitions_over_the_limit_in_all_are_given_up_though_each_page_is_within_it",
-        "tests/gateway/engine/llama_cpp/test_completion_stream.py::test_stream_of_messages_without_ids_has_an_end",
+        "tests/gateway/engine/wire/llama_cpp/test_completion_stream.py::test_stream_of_messages_without_ids_has_an_end",
     ),
     "Nobody chooses addresses for the gateway.": "a heading: what follows says it",
     "Clients name token maps by hash, never by URL.": (
@@ -139,7 +139,7 @@ SECURITY: Final[Mapping[str, Held]] = {
     ),
 }
 ARCHITECTURE: Final[Mapping[str, Held]] = {
-    "gateway: `__main__ > cli > workers > app > serve > agent > proxy | engine > shared > replicas > toolcalls | observe | protocol | http1 | documentation > config > errors | deadlines | breaker`": (
+    "gateway: `__main__ > cli > workers > app > serve > agent > context > proxy | engine > shared > replicas > toolcalls | observe | protocol | http1 | documentation > config > errors | deadlines | breaker`": (
         "tests/test_docs.py::test_floors_are_those_that_are_checked",
     ),
     "SDK: `cli > serve > testing > leaf > fetch > trajectories | vocab | wire > errors`": (
@@ -171,7 +171,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     "A map is bytes with a sha256.": (
         "tests/leaf_sdk/fetch/test_attacks.py::test_bytes_of_another_hash_are_neither_used_nor_kept",
     ),
-    "`gateway/engine/map_proof.py` compares vocabulary size, special tokens and a battery of strings with the engine whenever it comes up; if they differ, the route is closed with an error that shows the string and both id lists.": (
+    "`gateway/engine/start/map_proof.py` compares vocabulary size, special tokens and a battery of strings with the engine whenever it comes up; if they differ, the route is closed with an error that shows the string and both id lists.": (
         "tests/gateway/engine/test_map_proof.py::test_map_with_more_ids_than_the_engine_has_is_refused_by_size",
         "tests/gateway/engine/test_map_proof.py::test_swapped_markers_are_found",
         "tests/gateway/engine/test_map_proof.py::test_swapped_words_are_found_and_shown_with_both_id_lists",
@@ -206,12 +206,12 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     "Each principal has a share of what clients may hold open (`gateway/proxy/shares.py`, 0016).": (
         "tests/gateway/proxy/test_shares.py::test_one_principal_gets_its_share_and_is_told_which_and_what_to_do",
         "tests/gateway/engine/test_slots.py::test_principal_that_fills_its_share_of_the_queue_leaves_room_for_the_others",
-        "tests/gateway/agent/memory/test_bounds.py::test_principal_has_no_more_than_its_share_beside_others",
+        "tests/gateway/context/memory/test_bounds.py::test_principal_has_no_more_than_its_share_beside_others",
         "tests/gateway/serve/responses/test_store.py::test_principal_has_no_more_than_its_share_beside_others",
     ),
     "Nothing is lost silently.": "a heading: what follows says it",
     "A broken stream is an error, a dead server is an error result with its name, refused ids are counted with a reason.": (
-        "tests/gateway/engine/llama_cpp/test_client.py::test_a_stream_that_goes_wrong_is_an_error_and_never_an_end",
+        "tests/gateway/engine/wire/llama_cpp/test_client.py::test_a_stream_that_goes_wrong_is_an_error_and_never_an_end",
         "tests/gateway/agent/test_turn.py::test_stream_that_ends_without_an_end_is_reported_and_no_answer",
         "tests/gateway/proxy/test_proxy.py::test_death_in_the_middle_of_a_call_is_told_at_once_and_the_server_comes_back",
         "tests/gateway/proxy/test_result_tokens.py::test_bad_ids_are_replaced_and_counted_at_every_level",
@@ -233,18 +233,18 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
         "tests/gateway/agent/test_turn.py::test_result_is_spliced_behind_the_ids_that_the_model_wrote",
     ),
     "Lost ids. llama.cpp's stream holds back tokens that end inside a character and then sends one id for several.": "an explanation of the model, the engine or the template",
-    "`gateway/engine/llama_cpp/repair.py` finds the lost ones: the bytes are known, the number is known, and nearly always one split fits.": (
-        "tests/gateway/engine/llama_cpp/test_completion_stream.py::test_ids_that_the_stream_lost_are_found_and_counted_in_gathered_events_too",
+    "`gateway/engine/wire/llama_cpp/repair.py` finds the lost ones: the bytes are known, the number is known, and nearly always one split fits.": (
+        "tests/gateway/engine/wire/llama_cpp/test_completion_stream.py::test_ids_that_the_stream_lost_are_found_and_counted_in_gathered_events_too",
     ),
     "Where several do, the turn is marked `guessed`, and the next turn's cache shows whether that was right. vLLM loses none.": (
-        "tests/gateway/engine/llama_cpp/test_repair.py::test_where_several_splits_fit_the_tokenizers_own_wins_and_is_marked_as_a_guess",
+        "tests/gateway/engine/wire/llama_cpp/test_repair.py::test_where_several_splits_fit_the_tokenizers_own_wins_and_is_marked_as_a_guess",
         "tests/gateway/agent/test_turn.py::test_turn_of_guessed_ids_is_judged_by_what_the_cache_held_of_it",
     ),
     "Stop strings are found in the gateway: an engine that knew them would withhold ids.": (
         "tests/gateway/agent/test_turn.py::test_stop_string_ends_the_answer_without_being_shown",
     ),
     "Arguments.": "the name of what follows",
-    "A bolt-on gets the run of the model's ids that spells its call, found by `gateway/agent/argument_ids.py` between the format's markers: the run begins and ends with whole tokens, and spells what the parser read.": (
+    "A bolt-on gets the run of the model's ids that spells its call, found by `gateway/agent/calls/argument_ids.py` between the format's markers: the run begins and ends with whole tokens, and spells what the parser read.": (
         "tests/gateway/agent/test_argument_ids.py::test_an_object_that_shares_a_token_with_something_else_is_not_sent_as_ids",
         "tests/gateway/agent/test_argument_ids.py::test_what_does_not_say_exactly_this_call_is_not_sent_as_ids",
     ),
@@ -261,7 +261,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     ),
     "Slots.": "the name of what follows",
     "A llama.cpp slot is one KV cache.": "an explanation of the model, the engine or the template",
-    "Where the engine is ours alone, `gateway/engine/slots.py` remembers what each holds and for whom, and gives a generation the free slot, known to be at rest, whose ids its prompt continues; `paging.py` and `kept_files.py` beside it swap slots of the embedded engine to files and back.": (
+    "Where the engine is ours alone, `gateway/engine/slots/allocation.py` remembers what each holds and for whom, and gives a generation the free slot, known to be at rest, whose ids its prompt continues; `paging.py` and `kept_files.py` beside it swap slots of the embedded engine to files and back.": (
         "tests/gateway/engine/test_slots.py::test_the_slot_with_the_longest_common_prefix_is_taken",
         "tests/gateway/engine/test_slots.py::test_what_another_principal_left_decides_nothing",
         "tests/gateway/engine/test_slots.py::test_a_slot_is_named_only_once_the_engine_says_that_it_does_nothing",
@@ -272,7 +272,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     "`prefill.py` processes what precedes a result while the tool works.": (
         "tests/gateway/agent/test_prefill.py::test_what_was_processed_ahead_of_time_counts_as_processed_once",
     ),
-    "Among several engines `homes.py` chooses which answers; if one is lost, `gateway/agent/replay.py` continues on another from the ids.": (
+    "Among several engines `homes.py` chooses which answers; if one is lost, `gateway/agent/generate/replay.py` continues on another from the ids.": (
         "tests/gateway/engine/test_homes.py::test_homes_are_spread_evenly",
         "tests/gateway/agent/test_failover.py::test_an_answer_goes_on_with_the_ids_that_are_there_wherever_it_is_lost",
     ),

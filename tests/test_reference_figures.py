@@ -11,7 +11,7 @@ from bench.reference.__main__ import results as read_results
 from bench.reference.page import page, scenes
 from bench.reference.row import Row, Scene
 from bench.wire import lengths
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk import TokenMap, open_map
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference-figures.md"

@@ -13,7 +13,7 @@ from bench.wire.replay import POLICIES, Variant, replay
 from bench.wire.rows import scenarios, variants
 from bench.wire.streams import RECORDED, SYNTHETIC, stream
 from bench.wire.table import page
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk import TokenMap, open_map
 
 ROOT = Path(__file__).parents[1]

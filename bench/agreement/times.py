@@ -17,7 +17,7 @@ from bench.path.stand import Engine, gateway_over, real_engine
 from bench.path.ways import ENGINE, JSON, PROTOBUF
 from bench.processes import Gateway
 from codec_bench.schedule import rotated
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import load_map
 

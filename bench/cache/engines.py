@@ -17,13 +17,13 @@ from bench.cache.scene import Scene
 from bench.cache.simulated import ModelRates
 from bench.first_delta import process
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.embedded import embedded_server
+from gateway.engine.embedded.server import embedded_server
 from gateway.engine.interface import Filled, Provable, Proven
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.rates import Rates
-from gateway.engine.slot_directory import SlotDirectory
-from gateway.engine.slot_files import open_slot_files, slot_table
-from gateway.engine.slots import SlotTable
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.slot_directory import SlotDirectory
+from gateway.engine.slots.slot_files import open_slot_files, slot_table
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.observe.metrics import Metrics
 from leaf_sdk.vocab import TokenMap
 

@@ -1,6 +1,6 @@
 """A scene on the gateway's paging alone: ids that would be reused, without an engine, files or time.
 
-Turns a scene, an order and a limit into counts. It carries out plans as `gateway/engine/swapper.py` does.
+Turns a scene, an order and a limit into counts. It carries out plans as `gateway/engine/slots/swapper.py` does.
 """
 
 import heapq
@@ -14,10 +14,10 @@ from typing import Final
 
 from bench.cache.scene import Scene, Start, Talk, talks
 from gateway.engine.left_behind import shared_prefix
-from gateway.engine.paging import Paging
-from gateway.engine.rates import Rates
-from gateway.engine.slot import Slot
-from gateway.engine.slot_file import SlotFile
+from gateway.engine.slots.paging import Paging
+from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.slot import Slot
+from gateway.engine.slots.slot_file import SlotFile
 
 VOCABULARY: Final = 49_152
 OWNER: Final = "bench"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.record import write
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.protocol.messages import encode_response
 from leaf_sdk import MetaTokenizer, open_map, wrap_tool_call
 from leaf_sdk.wire import Coding, open_encoder

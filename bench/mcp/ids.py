@@ -12,7 +12,7 @@ from time import process_time
 
 from bench.library import library_of
 from bench.mcp.upstream import SIZES, text_of
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.leaf import CODEC_META_KEY, MetaTokenizer
 from leaf_sdk.vocab import load_map, map_digest

@@ -20,7 +20,7 @@ from bench.path.stand import gateway_over, reading, real_engine, relaying, stub_
 from bench.path.ways import ENGINE
 from bench.record import write
 from bench.wire.__main__ import publish
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk import open_map
 
 _PARTS: Final = ("single", "crowd", "handoff", "real", "loop")

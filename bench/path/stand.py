@@ -17,7 +17,7 @@ from bench.first_delta import process
 from bench.processes import Gateway, free_port, running, serving_gateway, wait_for_port
 from bench.wire.streams import FOLDER
 from codec_bench.processor import cpu_seconds
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def real_engine() -> Generator[Engine]:
     """Run the embedded llama.cpp server with SmolLM2 on one thread."""
     place = {"model": str(packaged_model()), "host": "127.0.0.1", "port": 0}
     settings = {**place, "context": 4096, "slots": 2, "threads": 1}
-    with process("gateway.engine.embedded_server", json.dumps(settings)) as child:
+    with process("gateway.engine.embedded.child_process", json.dumps(settings)) as child:
         yield Engine((child.stdout.readline() if child.stdout else "").strip(), child.pid)
 
 

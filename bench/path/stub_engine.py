@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import uvloop
 
 from bench.path.stub_events import TURNS, Rendered, rendered
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk import TokenMap, open_map
 
 if TYPE_CHECKING:

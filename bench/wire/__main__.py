@@ -11,7 +11,7 @@ from typing import Any, Final
 from bench.record import RESULTS, write
 from bench.wire import cost, memory, picture, table
 from bench.wire.rows import Scenario, measure, scenarios
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk import open_map
 
 ROUNDS: Final = 3

@@ -17,7 +17,7 @@ from bench.wire import sse
 from bench.wire.replay import Variant, replay
 from bench.wire.streams import stream
 from gateway.agent.events import AgentEvent, Finished, IdsGenerated
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.serve.codec.reply import FrameReply
 from gateway.serve.generation.watch import Regions, WatchIds
 from leaf_sdk import TokenMap, open_map

@@ -1,7 +1,7 @@
 """`codec-gateway bench`: measures what answers of servers of OpenAI's API cost, in the same way for each server.
 
 Turns options into a plan, a workload and clients, runs them, prints the result, and writes it as JSON and as a picture.
-The measuring is done by `codec_bench`. `app.py` turns errors into a line and an exit code.
+The measuring is done by `codec_bench`. `gateway/cli/app.py` turns errors into a line and an exit code.
 """
 
 import json as jsonlib

@@ -113,7 +113,7 @@ def _start(bar: Bar) -> Start:
 
 
 def _packaged_model(podman: list[str], image: str) -> str:
-    words = "from gateway.engine.packaged_model import packaged_model; print(packaged_model())"
+    words = "from gateway.engine.embedded.packaged_model import packaged_model; print(packaged_model())"
     return run([*podman, "run", "--rm", *SMALL_LIMITS, "--entrypoint=python", f"{PREFIX}/{image}", "-c", words]).strip()
 
 

@@ -1,12 +1,12 @@
 """The turn: engine, tool-call parser and proxy joined into answers."""
 
 from gateway.agent.agent import Agent
-from gateway.agent.calls import CallRunner
-from gateway.agent.choice import ToolChoice
-from gateway.agent.completion import Completer, CompletionOptions, Prompt
-from gateway.agent.conversation import Conversation
-from gateway.agent.offers import EVERY_TOOL, NO_TOOL, ToolScope
+from gateway.agent.calls.offers import EVERY_TOOL, NO_TOOL, ToolScope
+from gateway.agent.calls.runner import CallRunner
+from gateway.agent.generate.choice import ToolChoice
+from gateway.agent.generate.completion import Completer, CompletionOptions, Prompt
 from gateway.agent.turn import AnswerOptions
+from gateway.context.compose.conversation import Conversation
 
 __all__ = [
     "EVERY_TOOL",

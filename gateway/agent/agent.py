@@ -9,25 +9,31 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gateway.agent.call_arguments import with_readable_calls
-from gateway.agent.calls import CallRunner
-from gateway.agent.choice import FREE, ToolChoice, check_choice
+from gateway.agent.calls.offers import EVERY_TOOL, ToolOffers, ToolScope, is_heavy
+from gateway.agent.calls.runner import CallRunner
 from gateway.agent.context_advice import larger_context
-from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, ToolFinished
-from gateway.agent.history import begun_text, check_size, tool_definitions, with_tool_names, without_volatile
-from gateway.agent.late_system import in_their_places
-from gateway.agent.offers import EVERY_TOOL, ToolOffers, ToolScope, is_heavy
-from gateway.agent.prompt import begin
-from gateway.agent.recall import Recall
+from gateway.agent.generate.choice import FREE, ToolChoice, check_choice
 from gateway.agent.turn import ANSWER_ROOM, Answer, AnswerOptions
 from gateway.agent.unrendered_tools import check_left_out, find_forms
 from gateway.config import LimitsConfig
-from gateway.engine.homes import home_key
+from gateway.context.compose.conversation import Conversation
+from gateway.context.compose.prompt import begin
+from gateway.context.compose.recall import Recall
+from gateway.context.history.call_arguments import with_readable_calls
+from gateway.context.history.late_system import in_their_places
+from gateway.context.history.template_messages import (
+    begun_text,
+    check_size,
+    tool_definitions,
+    with_tool_names,
+    without_volatile,
+)
 from gateway.engine.interface import Message
-from gateway.engine.pool import EnginePool
-from gateway.engine.readiness import ReadyEngine
-from gateway.engine.template_options import NO_OPTIONS, checked_options
+from gateway.engine.pool.homes import home_key
+from gateway.engine.pool.pool import EnginePool
+from gateway.engine.rendering.template_options import NO_OPTIONS, checked_options
+from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import ContextExceeded, TemplateRefused
 from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import TrajectoryLog
@@ -35,7 +41,7 @@ from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import CallClosed, Diagnostic, ToolSpec
 
 if TYPE_CHECKING:
-    from gateway.agent.shared_memory import SharedMemory
+    from gateway.context.shared_memory import SharedMemory
     from gateway.observe.tracing import Tracing
 
 
@@ -80,7 +86,7 @@ class Agent:
         continues: bool = False,
         model: str | None = None,
     ) -> Conversation:
-        """The conversation that `messages` (see `client_messages.py`) begin, as prompt ids.
+        """The conversation that `messages` (see `context/history/client_messages.py`) begin, as prompt ids.
 
         The gateway's own tools are those that `principal` may call and `gateway_tools` holds.
         `options`: variables for the chat template; those that it does not use are left out.

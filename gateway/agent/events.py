@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.agent.memory import RequestFigures
+from gateway.context.memory import RequestFigures
 from gateway.engine.interface import Timings
 from gateway.toolcalls import Event
 
@@ -98,7 +98,7 @@ class GenerationFinished:
     ttft: float
     """Time to the first id since the results (or the question) were there; includes making and splicing their ids."""
     guessed: bool
-    """Whether the stream lost some ids of this generation and they were guessed (engine/llama_cpp/repair.py)."""
+    """Whether the stream lost some ids of this generation and they were guessed (engine/wire/llama_cpp/repair.py)."""
     reasoning: int = 0
     """Part of `generated`: the ids of reasoning, its opening marker included."""
     prefilled: int = 0

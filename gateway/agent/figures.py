@@ -6,10 +6,10 @@ The only place that does: `codec`, the console, `codec-gateway why` and `/status
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.agent.conversation import Conversation
 from gateway.agent.events import GenerationFinished
-from gateway.agent.memory import Miss, Remembered, RequestFigures
-from gateway.agent.memory.remembered import NO_ENGINE
+from gateway.context.compose.conversation import Conversation
+from gateway.context.memory import Miss, Remembered, RequestFigures
+from gateway.context.memory.remembered import NO_ENGINE
 from gateway.observe.labels import LossReason
 
 

@@ -6,10 +6,10 @@ Nothing is recorded unless somebody is watching. Pure.
 from array import array
 from math import nan
 
-from gateway.agent.calls import FinishedCall
-from gateway.agent.conversation import Conversation
+from gateway.agent.calls.runner import FinishedCall
 from gateway.agent.events import GenerationFinished
-from gateway.agent.memory import CallRecord, GenerationRecord
+from gateway.context.compose.conversation import Conversation
+from gateway.context.memory import CallRecord, GenerationRecord
 
 
 def note_generation(conversation: Conversation, stats: GenerationFinished) -> None:

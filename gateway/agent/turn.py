@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls
-from gateway.agent.choice import FREE, Hold, ToolChoice, hold_for
-from gateway.agent.conversation import Conversation
+from gateway.agent.calls.prefill import prefill
+from gateway.agent.calls.repeats import Repeats
+from gateway.agent.calls.runner import CallRunner, FinishedCall, RunningCalls
+from gateway.agent.calls.splices import fitted, parts_of, spans_of_result
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
 from gateway.agent.figures import Reuse, figures_of, reuse_of
-from gateway.agent.generation import Generation, GenerationResult
-from gateway.agent.generation_options import GenerationOptions
-from gateway.agent.generation_span import traced
-from gateway.agent.memory import RequestFigures
-from gateway.agent.prefill import prefill
+from gateway.agent.generate.choice import FREE, Hold, ToolChoice, hold_for
+from gateway.agent.generate.generation import Generation, GenerationResult
+from gateway.agent.generate.generation_options import GenerationOptions
+from gateway.agent.generate.generation_span import traced
 from gateway.agent.records import note_call, note_generation
-from gateway.agent.repeats import Repeats
-from gateway.agent.splices import fitted, parts_of, spans_of_result
 from gateway.config import LimitsConfig
+from gateway.context.compose.conversation import Conversation
+from gateway.context.memory import RequestFigures
 from gateway.engine.interface import Sampling
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import AnswerForm, CallClosed

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gateway.agent.history import tool_definitions
-from gateway.engine.readiness import ReadyEngine
-from gateway.engine.tool_forms import ToolFault
+from gateway.context.history.template_messages import tool_definitions
+from gateway.engine.rendering.tool_forms import ToolFault
+from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import ToolSpec, too_much
 from gateway.toolcalls.schema.simpler import NO_PARAMETERS, tidied, typed

@@ -14,7 +14,7 @@ from gateway.app.shared import open_shared
 from gateway.config import GatewayConfig
 from gateway.config.replicas import ReplicasConfig
 from gateway.config.shared import NOTHING_SHARED, SharedConfig
-from gateway.engine.maps import MapSet
+from gateway.engine.start.maps import MapSet
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices

@@ -12,7 +12,7 @@ from typing import Any
 from gateway.config.engines import copies
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
-from gateway.engine.maps import has_no_model
+from gateway.engine.start.maps import has_no_model
 from gateway.serve.auth.token import ensure_token
 
 

@@ -26,10 +26,10 @@ from gateway.app.signals import Shutdown
 from gateway.app.user_pages import reloading, sign_in_pages
 from gateway.config import GatewayConfig
 from gateway.config.model import ServeConfig
-from gateway.engine.pool import EnginePool
+from gateway.engine.pool.pool import EnginePool
 from gateway.observe.connection_metrics import ConnectionMetrics
 from gateway.observe.logs import get_logger
-from gateway.proxy.upstream.pins import PinFile
+from gateway.proxy.upstream.items.pins import PinFile
 from gateway.serve.admin.extra_pages import ExtraPages, WithExtraPages, make_extra_pages
 from gateway.serve.admin.health import admin_app
 from gateway.serve.auth.client_headers import ClientHeaders

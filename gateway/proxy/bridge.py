@@ -21,7 +21,7 @@ from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.round_states import PARKED
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.dispatcher import SessionGone
-from gateway.proxy.upstream.session import cannot_ask, rpc_error
+from gateway.proxy.upstream.session.session import cannot_ask, rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
 _ANSWER_TIME: Final = 600.0

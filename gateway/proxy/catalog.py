@@ -16,7 +16,7 @@ from gateway.proxy.caller import Principal
 from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.overrides import overridden, unknown_arguments
 from gateway.proxy.public_uris import PublicUris
-from gateway.proxy.upstream.listing import Listed
+from gateway.proxy.upstream.supervision.listing import Listed
 from gateway.proxy.uris import UriClaims
 
 _WORD: Final = 120

@@ -15,9 +15,9 @@ from gateway.proxy.catalog import Catalog
 from gateway.proxy.public_uris import Located
 from gateway.proxy.result_uris import rename_in_tool
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.upstream.item_forms import KEYS
-from gateway.proxy.upstream.listing import KINDS, Kind
-from gateway.proxy.upstream.session import UPDATED, ListKind, rpc_error
+from gateway.proxy.upstream.items.item_forms import KEYS
+from gateway.proxy.upstream.session.session import UPDATED, ListKind, rpc_error
+from gateway.proxy.upstream.supervision.listing import KINDS, Kind
 from gateway.proxy.upstream.upstream import Upstream
 
 if TYPE_CHECKING:

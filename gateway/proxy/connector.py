@@ -23,8 +23,8 @@ from gateway.proxy.transport.oauth.signed_in import SignedIn
 from gateway.proxy.transport.stdio.child import open_stdio
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 from gateway.proxy.transport.tracing import traced_transport
-from gateway.proxy.upstream.members import Connect
-from gateway.proxy.upstream.session import ForNobody, Session
+from gateway.proxy.upstream.session.session import ForNobody, Session
+from gateway.proxy.upstream.supervision.members import Connect
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing

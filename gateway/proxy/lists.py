@@ -20,8 +20,8 @@ from gateway.proxy.naming import Naming
 from gateway.proxy.offers import list_result
 from gateway.proxy.result_uris import rename_in_tool
 from gateway.proxy.upstream.caller_lists import ServerList
-from gateway.proxy.upstream.item_forms import KEYS
-from gateway.proxy.upstream.listing import Kind, Listed
+from gateway.proxy.upstream.items.item_forms import KEYS
+from gateway.proxy.upstream.supervision.listing import Kind, Listed
 from gateway.proxy.upstream.upstream import Upstream
 
 _KEPT: Final = 64

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from gateway.protocol.eras import result_to_handshake, result_to_modern
-from gateway.proxy.upstream.listing import FIELDS, METHODS, Kind, Listed
-from gateway.proxy.upstream.task_owners import without_extension
+from gateway.proxy.upstream.session.task_owners import without_extension
+from gateway.proxy.upstream.supervision.listing import FIELDS, METHODS, Kind, Listed
 
 _LISTS: Final = ("tools", "prompts", "resources")
 _WORDS: Final = 16_384

@@ -38,7 +38,7 @@ from gateway.proxy.upstream.list_cache import ListCache
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
-    from gateway.proxy.upstream.session import ListKind
+    from gateway.proxy.upstream.session.session import ListKind
     from gateway.proxy.upstream.upstream import Upstream
 
 _NO_MAPS: Final = NoMaps()

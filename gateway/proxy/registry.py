@@ -27,7 +27,7 @@ from gateway.proxy.upstream.upstream import Listener, Upstream
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from gateway.proxy.upstream.session import ListKind
+    from gateway.proxy.upstream.session.session import ListKind
 
 _STOP_GRACE: Final = 10.0
 

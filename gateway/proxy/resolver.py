@@ -18,8 +18,8 @@ from gateway.proxy.caller import NOBODY, Caller, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.public_uris import Located
-from gateway.proxy.upstream.listing import Kind
-from gateway.proxy.upstream.session import rpc_error
+from gateway.proxy.upstream.session.session import rpc_error
+from gateway.proxy.upstream.supervision.listing import Kind
 from gateway.proxy.upstream.upstream import Upstream
 
 NAME_LENGTH: Final = 128

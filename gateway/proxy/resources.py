@@ -13,7 +13,7 @@ from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.public_uris import Located
 from gateway.proxy.resolver import Resolver
 from gateway.proxy.result_uris import rename_in_result
-from gateway.proxy.upstream.session import rpc_error
+from gateway.proxy.upstream.session.session import rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
 Watch = Callable[[Collection[str], Principal, Callable[[str], None]], Awaitable[Callable[[], None]]]

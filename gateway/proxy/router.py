@@ -33,9 +33,9 @@ from gateway.proxy.result_uris import rename_in_result
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
 from gateway.proxy.round_states import is_parked, to_client, to_server
 from gateway.proxy.sign_in_questions import answered, find_own, refusal
-from gateway.proxy.upstream.listing import Kind
-from gateway.proxy.upstream.session import rpc_error
-from gateway.proxy.upstream.task_owners import unknown_task
+from gateway.proxy.upstream.session.session import rpc_error
+from gateway.proxy.upstream.session.task_owners import unknown_task
+from gateway.proxy.upstream.supervision.listing import Kind
 from gateway.proxy.upstream.upstream import Upstream
 
 _LEVEL_TIME: Final = 5.0

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from gateway.config.model import Transport
 from gateway.proxy.bolt_on import BoltOnStatus
-from gateway.proxy.upstream.item_reader import MalformedField
-from gateway.proxy.upstream.lifecycle import State
+from gateway.proxy.upstream.items.item_reader import MalformedField
+from gateway.proxy.upstream.supervision.lifecycle import State
 from gateway.proxy.upstream.upstream import Upstream
 
 

@@ -21,12 +21,12 @@ from anyio.abc import TaskStatus
 
 from gateway.config.model import EngineConfig, GatewayConfig
 from gateway.config.worker import WorkerConfig, fault_file
-from gateway.engine.embedded import Listening, divided, embedded_model, embedded_server
-from gateway.engine.model_watch import ModelFile
-from gateway.engine.outage import STEADY, Outage, until_file_changes
+from gateway.engine.embedded.model_watch import ModelFile
+from gateway.engine.embedded.server import Listening, divided, embedded_model, embedded_server
+from gateway.engine.start.outage import STEADY, Outage, until_file_changes
 from gateway.errors import ConfigError, EngineError, EngineUnavailable, ModelUnusable
 from gateway.observe.logs import get_logger
-from gateway.proxy.upstream.lifecycle import Backoff
+from gateway.proxy.upstream.supervision.lifecycle import Backoff
 
 _FILE: Final = "engines.json"
 _ALONE: Final = "or set serve.workers to 1"

@@ -12,7 +12,7 @@ from anyio.abc import TaskStatus
 from gateway.errors import GatewayError
 from gateway.observe.escape import escape_text
 from gateway.observe.logs import get_logger
-from gateway.proxy.upstream.lifecycle import Backoff
+from gateway.proxy.upstream.supervision.lifecycle import Backoff
 from gateway.workers.control_lines import Order
 from gateway.workers.started import Started
 

@@ -23,7 +23,7 @@ from gateway.config.model import GatewayConfig
 from gateway.config.worker import SERVERS
 from gateway.observe.logs import get_logger
 from gateway.observe.worker_metrics import WorkerMetrics
-from gateway.proxy.upstream.lifecycle import Backoff
+from gateway.proxy.upstream.supervision.lifecycle import Backoff
 from gateway.serve.auth.token import guard_admin
 from gateway.serve.http.descriptors import raise_soft_limit
 from gateway.serve.http.server import http_server

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.toolchain import CACHE
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from tests.agents import works_with
 from tests.agents.running import do_task
 from tests.agents.table import AGENTS, result_of, write

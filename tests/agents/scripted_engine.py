@@ -23,7 +23,7 @@ from leaf_sdk.vocab import TokenMap
 Script = Callable[[str], str]
 """Gives what the model says behind a prompt, as its family writes it."""
 
-_PROGRAM: Final = "gateway.engine.embedded_server"
+_PROGRAM: Final = "gateway.engine.embedded.child_process"
 _CONTEXT: Final = 131_072
 _CACHE_MIB: Final = 8192
 _PASSED: Final = ("content-type", "authorization")

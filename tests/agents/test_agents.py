@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from tests.agents import works_with
 from tests.agents.agents import CODING
 from tests.agents.command_lines import COMMAND_LINES

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import serving_gateway
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from tests.clients.clients import CLIENTS, Client
 from tests.clients.conversation import template_server, through_engine, through_gateway
 from tests.clients.judgement import Judgement

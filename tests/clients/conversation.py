@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from tests.clients.judgement import GATEWAY_S, OWN, Judgement, of_engine, of_gateway
 from tests.clients.recorder import Exchange, Request, recording
 

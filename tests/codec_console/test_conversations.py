@@ -17,7 +17,9 @@ from codec_console.conversations import masked_beginning
 from codec_console.transcript import transcript_of
 from codec_console.transcript_json import ViewOptions
 from codec_console.turns import TurnTable
-from gateway.agent.memory import (
+from gateway.config.console import ConsoleConfig
+from gateway.config.model import ServeConfig
+from gateway.context.memory import (
     AnswerRecord,
     CallRecord,
     ConversationMemory,
@@ -29,8 +31,6 @@ from gateway.agent.memory import (
     RequestFigures,
     Shown,
 )
-from gateway.config.console import ConsoleConfig
-from gateway.config.model import ServeConfig
 from gateway.observe.trajectories import Span
 from leaf_sdk.testing import tiny_map
 

@@ -24,15 +24,15 @@ from codec_console.turns import TurnTable
 from codec_console.why import row_of_request
 from gateway.agent import Agent, AnswerOptions, CallRunner
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished
-from gateway.agent.memory import Remembered, RequestFigures
 from gateway.cli.why import row_of
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig
+from gateway.context.memory import Remembered, RequestFigures
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.left_behind import shared_prefix
-from gateway.engine.pool import EnginePool
-from gateway.engine.readiness import ReadyEngine
-from gateway.engine.slots import SlotTable
-from gateway.engine.template import ChatTemplate
+from gateway.engine.pool.pool import EnginePool
+from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import EngineUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

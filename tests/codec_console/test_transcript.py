@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from codec_console.runs import only_places
 from codec_console.transcript import Transcript, transcript_of
-from gateway.agent.memory import AnswerRecord, CallRecord, GenerationRecord, Lived, LivedTurn, Remembered, Shown
+from gateway.context.memory import AnswerRecord, CallRecord, GenerationRecord, Lived, LivedTurn, Remembered, Shown
 from gateway.observe.trajectories import Span
 from gateway.toolcalls import CallClosed
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 from codec_console.why import Row
-from gateway.agent.memory import Miss, RequestFigures
-from gateway.agent.recall import Comparison
 from gateway.config.console import ConsoleConfig
 from gateway.config.model import ServeConfig
+from gateway.context.compose.recall import Comparison
+from gateway.context.memory import Miss, RequestFigures
 
 pytestmark = pytest.mark.anyio
 SECRET = "t0ken-t0ken-t0ken"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from deploy.check.compose import networks_of, read_compose, started_by
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.vocab import map_digest
 
 ROOT = Path(__file__).parents[2]

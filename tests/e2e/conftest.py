@@ -16,7 +16,7 @@ import httpx2
 import openai
 import pytest
 
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.vocab import map_digest
 
 SERVERS = Path(__file__).parent / "servers"

@@ -20,7 +20,7 @@ from gateway.agent.events import AgentEvent, ToolFinished
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
 from gateway.engine.interface import Sampling
-from gateway.engine.scaffold import TurnEnd, TurnShape
+from gateway.engine.rendering.scaffold import TurnEnd, TurnShape
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, load_map
 

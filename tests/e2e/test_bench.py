@@ -12,7 +12,7 @@ import pytest
 from bench.cache.tiny import tiny_model
 from bench.wire.streams import FOLDER
 from gateway.cli.exit_codes import FAILED, OK
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.wire import CODINGS
 from tests.e2e.conftest import RunningGateway, clean_environment, running_gateway
 

@@ -18,8 +18,8 @@ from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.events import AgentEvent, GenerationFinished, ToolFinished
 from gateway.app.services import open_services
 from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
+from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Sampling
-from gateway.engine.packaged_model import packaged_model
 from gateway.toolcalls import CallClosed
 from leaf_sdk.vocab import TokenMap
 from time_leaf.bolt_on import FOLDER

@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.vocab import TokenMap
 
 SERVER = Path(__file__).parents[1] / "embedding_server.py"

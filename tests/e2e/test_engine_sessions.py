@@ -12,7 +12,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream, TaskStatus
 from anyio.from_thread import start_blocking_portal
 
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from tests.e2e.conftest import RunningGateway
 
 pytestmark = pytest.mark.engine

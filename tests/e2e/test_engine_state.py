@@ -23,7 +23,7 @@ import httpx2
 import pytest
 
 from gateway.cli.app import run
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.testing import tiny_map_bytes
 
 pytestmark = pytest.mark.engine
@@ -373,7 +373,7 @@ def test_engine_that_asks_for_a_key(launch, tmp_path: Path) -> None:
         "slots": 1,
         "threads": 1,
     }
-    command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
+    command = [sys.executable, "-m", "gateway.engine.embedded.child_process", json.dumps(settings)]
     env = {**os.environ, "CODEC_ENGINE_KEY": "the-key-of-this-engine"}
     with subprocess.Popen(
         command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -16,7 +16,7 @@ import httpx2
 import openai
 import pytest
 
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from tests.e2e.conftest import ENGINE, RunningGateway
 from tests.standins.vllm_wire_over_llama_cpp import ADAPTER, BLOCK, MODEL, POEM
 

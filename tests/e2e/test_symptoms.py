@@ -18,7 +18,7 @@ import openai
 import pytest
 
 from bench.processes import free_port
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 
 ROOT = Path(__file__).parents[2]
@@ -131,7 +131,7 @@ def strict_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("strict")
     model = with_template(packaged_model(), STRICT, folder / "strict.gguf")
     settings = {"model": str(model), "host": "127.0.0.1", "port": 0, "context": 2048, "slots": 1, "threads": 1}
-    command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
+    command = [sys.executable, "-m", "gateway.engine.embedded.child_process", json.dumps(settings)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
         url = child.stdout.readline().decode().strip()

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from gateway.agent import AnswerOptions
-from gateway.agent.choice import ToolChoice
 from gateway.agent.events import AgentEvent
+from gateway.agent.generate.choice import ToolChoice
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.config.access import TrajectoriesConfig
+from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.toolcalls import CallClosed, Content, ToolSpec
 from leaf_sdk.trajectories import Sample, Trajectories, for_trl, for_verl, read_trajectories
 from leaf_sdk.vocab import TokenMap

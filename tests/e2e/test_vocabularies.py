@@ -13,7 +13,7 @@ import httpx2
 import openai
 import pytest
 
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk import make_meta_tokenizer, open_map, wrap_tool_call
 from leaf_sdk.leaf import MapPin
 from leaf_sdk.vocab import TokenMap

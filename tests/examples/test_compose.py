@@ -11,7 +11,7 @@ import pytest
 
 from deploy.check.compose import networks_of, read_compose, started_by
 from gateway.config.load import load_config
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.vocab import TokenMap
 from tests.pages import Clone
 

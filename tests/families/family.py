@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.testing.gguf import gguf_model
 from leaf_sdk.vocab.gguf import BYTE, CONTROL, NORMAL, UNUSED, USER_DEFINED, GgufTokenizer, read_gguf_tokenizer
 

@@ -9,28 +9,29 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "gateway"
 RECORDS = {
-    # State of one answer, which the modules of the agent write in turn.
-    "agent": {"calls", "conversation", "conversation.spliced", "lived", "self.spliced"},
-    "agent/memory/store.py": {"before", "node", "node.before"},
+    # State of one answer, which the modules of the agent and of the context write in turn.
+    "agent": {"calls", "conversation", "conversation.spliced", "lived"},
+    "context/compose": {"conversation", "self.spliced"},
+    "context/memory/store.py": {"before", "node", "node.before"},
     # What each slot, and each file of one, holds now.
-    "engine/kept_files.py": {"file"},
-    "engine/paging.py": {"file", "plan.own"},
-    "engine/slots.py": {"slot"},
-    "engine/tool_forms.py": {"known"},
-    "engine/swapper.py": {"plan.own", "slot"},
+    "engine/slots/kept_files.py": {"file"},
+    "engine/slots/paging.py": {"file", "plan.own"},
+    "engine/slots/allocation.py": {"slot"},
+    "engine/rendering/tool_forms.py": {"known"},
+    "engine/slots/swapper.py": {"plan.own", "slot"},
     "observe/tracing.py": {"traced"},  # what is sent depends on the span that it is made in
     "proxy": {"attempt", "connection", "held", "held.member", "member", "parked", "request", "running"},
     "serve/mcp": {"call.session", "request"},
     # What is gathered from the items of one request.
     "serve/responses": {"asked", "kept", "tools"},
     "toolcalls": {"at", "call", "self._cursor", "self._making()"},
-    "engine/http/connections.py": {"connection"},
+    "engine/wire/http/connections.py": {"connection"},
 }
 LIBRARIES = {
     "app/process.py": {"server"},
     "cli": {"console"},
     "documentation/render.py": {"state"},
-    "engine/embedded_server.py": {"params", "params.cpuparams", "params.cpuparams_batch", "params.model"},
+    "engine/embedded/child_process.py": {"params", "params.cpuparams", "params.cpuparams_batch", "params.model"},
     "observe": {"foreign", "metric"},
     "workers/parent.py": {"admin"},
     "serve/http/client_connection.py": {"running", "self.cycle", "self.server_state"},

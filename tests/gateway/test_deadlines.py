@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from gateway.deadlines import STEP, Deadlines
-from gateway.proxy.upstream.clock import Clock
+from gateway.proxy.upstream.session.clock import Clock
 
 pytestmark = pytest.mark.anyio
 

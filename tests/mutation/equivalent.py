@@ -9,8 +9,12 @@ from typing import Final
 _MADE_UP = "equal only for a sum that no clock gives: the bound lies a millionth beside the numbers that mean something"
 
 EQUIVALENT: Final = {
-    "gateway/agent/calls.py: 0 < unread <= _UNREAD  ->  0 <= unread <= _UNREAD": "the same text, made now or when read",
-    "gateway/agent/end_hold.py: if not self._held and ids[-1] not in self._specials:  ->  if False:": "a short cut",
+    "gateway/agent/calls/runner.py: 0 < unread <= _UNREAD  ->  0 <= unread <= _UNREAD": (
+        "the same text, made now or when read"
+    ),
+    "gateway/agent/generate/end_hold.py: if not self._held and ids[-1] not in self._specials:  ->  if False:": (
+        "a short cut"
+    ),
     "gateway/serve/auth/rate_limiter.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,
     "gateway/serve/auth/rate_limiter.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,
 }

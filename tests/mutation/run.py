@@ -25,10 +25,14 @@ TESTS = ROOT / "tests" / "gateway"
 _LEFT_OUT = "cli"
 """The package of commands: they print, and what they print is held by tests that run them as processes."""
 _ALSO = {
-    "agent/memory": ("tests/gateway/agent/test_memory.py", "tests/gateway/agent/test_shared_memory.py"),
-    "engine": ("tests/gateway/agent",),
+    # The ids of conversations are run by the tests of the turns that use them.
+    **dict.fromkeys(("context/compose", "context/history"), ("tests/gateway/agent",)),
+    "context/memory": ("tests/gateway/agent/test_memory.py", "tests/gateway/agent/test_shared_memory.py"),
+    **dict.fromkeys(
+        ("engine", "engine/pool", "engine/rendering", "engine/slots", "engine/start"), ("tests/gateway/agent",)
+    ),
     # What the clients ask and read is run by the tests of all that stands on them.
-    **dict.fromkeys(("engine/http", "engine/llama_cpp", "engine/vllm"), ("tests/gateway/engine",)),
+    **dict.fromkeys(("engine/wire/http", "engine/wire/llama_cpp", "engine/wire/vllm"), ("tests/gateway/engine",)),
     "http1": ("tests/gateway/proxy/transport",),
     "proxy/transport": ("tests/gateway/proxy/test_proxy_http.py",),
     "proxy/transport/http": ("tests/gateway/proxy/test_proxy_http.py",),
@@ -39,7 +43,10 @@ _ALSO = {
         "tests/gateway/toolcalls/grammar/test_schemas.py",
         "tests/gateway/toolcalls/grammar/test_sets.py",
     ),
-    "proxy/upstream": ("tests/gateway/proxy/test_proxy.py", "tests/gateway/proxy/test_tasks.py"),
+    **dict.fromkeys(
+        ("proxy/upstream", "proxy/upstream/items", "proxy/upstream/session", "proxy/upstream/supervision"),
+        ("tests/gateway/proxy/test_proxy.py", "tests/gateway/proxy/test_tasks.py"),
+    ),
 }
 """By package: tests that should notice a change beside those that mirror it."""
 _LONGEST = 5

@@ -19,5 +19,5 @@ def test_every_package_has_tests_that_are_there() -> None:
 
 
 def test_package_inside_another_is_tried_by_the_tests_that_mirror_it() -> None:
-    assert "tests/gateway/agent/memory" in named_tests("agent/memory")
+    assert "tests/gateway/context/memory" in named_tests("context/memory")
     assert "tests/gateway/proxy/transport" in named_tests("proxy/transport/http")

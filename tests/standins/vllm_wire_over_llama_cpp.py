@@ -26,8 +26,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from gateway.engine.interface import GenerateRequest, GenerationEnd, Sampling
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.slots import SlotTable
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineError, EngineRefused, GrammarRefused
 from gateway.toolcalls import CallTrigger
 from leaf_sdk.fetch import map_bytes

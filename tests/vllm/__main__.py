@@ -15,10 +15,10 @@ import anyio
 import httpx2
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.connect import salt_of
+from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling
-from gateway.engine.packaged_model import packaged_model
-from gateway.engine.readiness import EngineRoute, ReadyEngine
+from gateway.engine.start.readiness import EngineRoute, ReadyEngine
+from gateway.engine.wire.connect import salt_of
 from gateway.errors import GrammarRefused
 from tests.vllm import sessions, tags
 from tests.vllm.router import FOLDER, healthy, router

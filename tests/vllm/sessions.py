@@ -13,10 +13,10 @@ from contextlib import ExitStack, contextmanager
 import anyio
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.homes import key_of
+from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import GenerateRequest, GenerationEnd, Sampling
-from gateway.engine.packaged_model import packaged_model
-from gateway.engine.readiness import EngineRoute
+from gateway.engine.pool.homes import key_of
+from gateway.engine.start.readiness import EngineRoute
 from tests.conftest import vllm_wire
 from tests.standins.vllm_wire_over_llama_cpp import BLOCK
 from tests.vllm.router import router
@@ -29,7 +29,7 @@ def stand_ins(count: int) -> Iterator[list[str]]:
     """The addresses of so many servers with a slot for each conversation."""
     place = {"model": str(packaged_model()), "host": "127.0.0.1", "port": 0}
     settings = json.dumps({**place, "context": 512 * TALKS, "slots": TALKS, "threads": 1})
-    command = [sys.executable, "-m", "gateway.engine.embedded_server", settings]
+    command = [sys.executable, "-m", "gateway.engine.embedded.child_process", settings]
     with ExitStack() as stack:
         urls: list[str] = []
         for _ in range(count):

@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.engine.vllm.structural_tag import structured_outputs
+from gateway.engine.wire.vllm.structural_tag import structured_outputs
 from gateway.toolcalls import Format, ToolSpec, call_grammar, call_triggers, format_named, format_names
 from tests.gateway.toolcalls.fakes import TIME, WORDS, TinyVocabulary
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf

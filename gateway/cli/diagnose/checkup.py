@@ -14,14 +14,14 @@ from typing import Any, Final, cast
 import anyio
 import anyio.to_thread
 
-from gateway.agent.offers import spec_of
+from gateway.agent.calls.offers import spec_of
 from gateway.agent.unrendered_tools import find_forms
 from gateway.config.masking import mask_text
 from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
-from gateway.engine.embedded import sound_model
-from gateway.engine.maps import MapSet, has_no_model
-from gateway.engine.readiness import EngineRoute
+from gateway.engine.embedded.server import sound_model
+from gateway.engine.start.maps import MapSet, has_no_model
+from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError, EngineError, GatewayError, ModelUnusable
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
@@ -31,8 +31,8 @@ from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.naming import Naming
-from gateway.proxy.upstream.listing import Listed
-from gateway.proxy.upstream.pins import PinFile
+from gateway.proxy.upstream.items.pins import PinFile
+from gateway.proxy.upstream.supervision.listing import Listed
 from gateway.serve.admin.advice import advice_for, advice_on_context
 from gateway.serve.admin.leaf_ids import Judgement, can_be_tried, judge
 

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from gateway.config.address import is_http_url
 from gateway.config.model import GatewayConfig, UpstreamConfig
-from gateway.engine.maps import MapSet, has_no_model, needs_engine, resolve_maps
+from gateway.engine.start.maps import MapSet, has_no_model, needs_engine, resolve_maps
 from gateway.errors import ConfigError, UnknownTool, UpstreamUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy

@@ -1,6 +1,5 @@
 """One configured server, kept alive: its sessions, its lifecycle, what it may do, and what happens when it fails.
 
-`upstream.py` is what the rest of the proxy uses; `session.py` is one negotiated conversation, `members.py` opens
-sessions, `pool.py` holds those besides the main one, `supervisor.py` starts and restarts the server and puts it to
-sleep.
+`upstream.py` is what the rest of the proxy uses. `session/` is one session, `supervision/` opens sessions, chooses
+among them, restarts the server and puts it to sleep, and `items/` reads what it lists.
 """

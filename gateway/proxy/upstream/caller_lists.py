@@ -17,10 +17,10 @@ from gateway.proxy.upstream.dispatcher import Dispatcher
 from gateway.proxy.upstream.failures import describe_failure
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.list_cache import EarlierRun
-from gateway.proxy.upstream.listing import Kind, Listed, Listing
-from gateway.proxy.upstream.members import Member
-from gateway.proxy.upstream.selector import Selector
-from gateway.proxy.upstream.supervisor import Supervisor
+from gateway.proxy.upstream.supervision.listing import Kind, Listed, Listing
+from gateway.proxy.upstream.supervision.members import Member
+from gateway.proxy.upstream.supervision.selector import Selector
+from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
 _STARTING: Final = 2.0
 """Seconds that a list waits for a server that is starting later on. Clients are told of the change when it is up."""

@@ -20,14 +20,14 @@ from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer, PeerError, SessionForgotten, Unfit
-from gateway.proxy.upstream.clock import Clock
 from gateway.proxy.upstream.concurrency import Full, Gate
 from gateway.proxy.upstream.failures import describe_failure, may_be_of_session
 from gateway.proxy.upstream.given_uris import GivenUris
-from gateway.proxy.upstream.members import PING_TIME, Member, why_silent
-from gateway.proxy.upstream.selector import Selector
-from gateway.proxy.upstream.supervisor import Supervisor
-from gateway.proxy.upstream.timed_caller import TimedCaller
+from gateway.proxy.upstream.session.clock import Clock
+from gateway.proxy.upstream.session.timed_caller import TimedCaller
+from gateway.proxy.upstream.supervision.members import PING_TIME, Member, why_silent
+from gateway.proxy.upstream.supervision.selector import Selector
+from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
 
 class SessionGone(UpstreamUnavailable):

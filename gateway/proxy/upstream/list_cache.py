@@ -19,10 +19,10 @@ from platformdirs import user_cache_path
 from gateway.config.model import UpstreamConfig
 from gateway.config.private_file import replace_file
 from gateway.observe.logs import get_logger
-from gateway.proxy.upstream.item_forms import Kind
-from gateway.proxy.upstream.item_reader import ItemReader
-from gateway.proxy.upstream.listing import KINDS, Listed, Screen
-from gateway.proxy.upstream.members import Member
+from gateway.proxy.upstream.items.item_forms import Kind
+from gateway.proxy.upstream.items.item_reader import ItemReader
+from gateway.proxy.upstream.supervision.listing import KINDS, Listed, Screen
+from gateway.proxy.upstream.supervision.members import Member
 
 _FORMAT: Final = 1
 _LONGEST: Final = 4 * 1024 * 1024

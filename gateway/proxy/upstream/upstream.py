@@ -19,17 +19,17 @@ from gateway.proxy.upstream.caller_lists import CallerLists
 from gateway.proxy.upstream.concurrency import Gate, Users
 from gateway.proxy.upstream.dispatcher import Dispatcher
 from gateway.proxy.upstream.given_uris import GivenUris
-from gateway.proxy.upstream.item_forms import Kind
-from gateway.proxy.upstream.item_reader import ItemReader
+from gateway.proxy.upstream.items.item_forms import Kind
+from gateway.proxy.upstream.items.item_reader import ItemReader
+from gateway.proxy.upstream.items.pins import Pins
+from gateway.proxy.upstream.items.tool_headers import ToolHeaders
 from gateway.proxy.upstream.list_cache import EarlierRun, ListCache
-from gateway.proxy.upstream.listing import Listed
-from gateway.proxy.upstream.members import Connect, Member, Opener
-from gateway.proxy.upstream.pins import Pins
-from gateway.proxy.upstream.selector import Selector
-from gateway.proxy.upstream.session import ListKind
-from gateway.proxy.upstream.subscription import Follower
-from gateway.proxy.upstream.supervisor import Supervisor
-from gateway.proxy.upstream.tool_headers import ToolHeaders
+from gateway.proxy.upstream.session.session import ListKind
+from gateway.proxy.upstream.supervision.listing import Listed
+from gateway.proxy.upstream.supervision.members import Connect, Member, Opener
+from gateway.proxy.upstream.supervision.selector import Selector
+from gateway.proxy.upstream.supervision.subscription import Follower
+from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
 
 class Listener(Protocol):

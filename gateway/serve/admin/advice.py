@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from gateway.agent.offers import is_heavy, spec_of
+from gateway.agent.calls.offers import is_heavy, spec_of
 from gateway.config.address import is_loopback
 from gateway.config.model import UpstreamConfig
-from gateway.engine.tool_forms import nowhere
+from gateway.engine.rendering.tool_forms import nowhere
 from gateway.observe.escape import escape_text
 from gateway.proxy import ToolEntry
-from gateway.proxy.upstream.item_reader import MalformedField
+from gateway.proxy.upstream.items.item_reader import MalformedField
 from gateway.serve.admin.leaf_ids import Judgement
 from gateway.toolcalls.schema.pointers import dead_references
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gateway.agent import Agent
     from gateway.config.model import GatewayConfig
-    from gateway.engine.pool import EnginePool
+    from gateway.engine.pool.pool import EnginePool
     from gateway.observe.audit import Audit
     from gateway.observe.metrics import Metrics
     from gateway.observe.notices import TokenNotices

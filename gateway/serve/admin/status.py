@@ -14,19 +14,19 @@ from typing import Any, Final
 
 import anyio.to_thread
 
-from gateway.agent.recall import Comparison, Recall
 from gateway.config.masking import mask_text
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
-from gateway.engine.pool import EnginePool, MemberStatus
+from gateway.context.compose.recall import Comparison, Recall
+from gateway.engine.pool.pool import EnginePool, MemberStatus
 from gateway.errors import ConfigError, EngineError
 from gateway.observe.escape import escape_text
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ToolEntry, UpstreamStatus
 from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.costs import DefinitionCosts
-from gateway.proxy.upstream.item_reader import MalformedField
-from gateway.proxy.upstream.pins import PinFile
+from gateway.proxy.upstream.items.item_reader import MalformedField
+from gateway.proxy.upstream.items.pins import PinFile
 from gateway.serve.admin.advice import advice_on_context
 from gateway.serve.admin.health import Readiness
 from gateway.serve.auth.key_file import KeyFile

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.config.wire import WireConfig
-from gateway.engine.maps import MapSet, map_file
+from gateway.engine.start.maps import MapSet, map_file
 from gateway.errors import GatewayError
 from gateway.serve.codec.negotiation import WireOffer, published_path
 from gateway.serve.http.errors import error_response

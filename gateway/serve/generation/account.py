@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from gateway.agent.events import GenerationFinished, ToolFinished
-from gateway.agent.memory import RequestFigures
+from gateway.context.memory import RequestFigures
 from gateway.observe.escape import cut_text
 from gateway.toolcalls import Diagnostic
 

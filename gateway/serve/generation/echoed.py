@@ -6,7 +6,7 @@ them with their original ids; they are kept beside it (`RETOLD`), in case the me
 
 from typing import Any, Literal
 
-from gateway.agent.client_messages import RETOLD, checked_message
+from gateway.context.history.client_messages import RETOLD, checked_message
 
 _Message = dict[str, Any]
 Said = Literal["content", "reasoning_content"]

@@ -10,8 +10,8 @@ thinking becomes reasoning, its calls keep their ids. Results of calls come befo
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from gateway.agent.client_messages import MOST_MESSAGES, arguments_text
-from gateway.agent.contents import LeftOut, text_of_result
+from gateway.context.history.client_messages import MOST_MESSAGES, arguments_text
+from gateway.context.history.contents import LeftOut, text_of_result
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text
 from gateway.proxy.stand_in import KINDS, text_of

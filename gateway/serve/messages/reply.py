@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolFinished
-from gateway.agent.memory import RequestFigures
+from gateway.context.memory import RequestFigures
 from gateway.serve.generation.account import Account
 from gateway.serve.generation.form import Chunk
 from gateway.serve.messages.blocks import Block, signature_of, text_block, tool_block

@@ -18,7 +18,7 @@ from gateway.agent.events import (
     IdsSpliced,
     ToolFinished,
 )
-from gateway.agent.memory import RequestFigures
+from gateway.context.memory import RequestFigures
 from gateway.serve.generation.account import Account
 from gateway.serve.generation.form import Chunk
 from gateway.serve.generation.logprobs import Spell, logprob_entry

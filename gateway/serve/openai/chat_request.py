@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from gateway.agent import AnswerOptions, ToolChoice, ToolScope
-from gateway.agent.client_messages import checked_messages
-from gateway.agent.contents import LeftOut
+from gateway.context.history.client_messages import checked_messages
+from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, ApiModel, GenerationFields
 from gateway.serve.generation.request_options import (

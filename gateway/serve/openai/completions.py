@@ -16,7 +16,7 @@ from starlette.routing import Route
 from gateway.agent import Completer, Prompt
 from gateway.agent.events import Emit, Finished
 from gateway.config import LimitsConfig
-from gateway.engine.pool import EnginePool
+from gateway.engine.pool.pool import EnginePool
 from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of

@@ -15,12 +15,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.agent import Agent
-from gateway.agent.history import check_length
-from gateway.agent.plain_span import plain_span
+from gateway.agent.generate.plain_span import plain_span
 from gateway.config import LimitsConfig
-from gateway.engine.homes import key_of
-from gateway.engine.pool import EnginePool
-from gateway.engine.readiness import ReadyEngine
+from gateway.context.history.template_messages import check_length
+from gateway.engine.pool.homes import key_of
+from gateway.engine.pool.pool import EnginePool
+from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import EngineRefused, GatewayError, RequestInvalid
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.fields import FAIL_FAST, Ids, RequestModel

@@ -10,8 +10,8 @@ from typing import Any
 
 from gateway.agent import Agent, AnswerOptions, Conversation, ToolChoice, ToolScope
 from gateway.agent.events import Emit, Finished
-from gateway.agent.hidden_ids import spelled
 from gateway.agent.turn import NO_MORE
+from gateway.context.compose.hidden_ids import spelled
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import Principal
 from gateway.replicas import Replicas

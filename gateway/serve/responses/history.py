@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from gateway.agent.client_messages import MOST_MESSAGES
-from gateway.agent.contents import LeftOut
+from gateway.context.history.client_messages import MOST_MESSAGES
+from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.serve.responses.form import NotStored

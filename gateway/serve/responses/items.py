@@ -8,8 +8,8 @@ response", `input`, and "List input items".
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from gateway.agent.client_messages import arguments_text
-from gateway.agent.contents import LeftOut, text_of_result, text_of_result_part, texts_of_parts
+from gateway.context.history.client_messages import arguments_text
+from gateway.context.history.contents import LeftOut, text_of_result, text_of_result_part, texts_of_parts
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text
 

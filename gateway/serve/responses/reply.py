@@ -19,7 +19,7 @@ from gateway.agent.events import (
     GenerationFinished,
     ToolFinished,
 )
-from gateway.agent.memory import RequestFigures
+from gateway.context.memory import RequestFigures
 from gateway.observe.escape import cut_text
 from gateway.serve.generation.account import Account
 from gateway.serve.generation.logprobs import Spell, logprob_entry

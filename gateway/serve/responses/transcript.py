@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.agent.client_messages import checked_message
+from gateway.context.history.client_messages import checked_message
 from gateway.serve.generation.echoed import EchoedAnswer, Said
 from gateway.serve.responses.approvals import APPROVAL, Sign, approval_request_id
 from gateway.serve.responses.items import Item, Place

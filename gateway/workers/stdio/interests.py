@@ -6,7 +6,7 @@ with the last worker that wants it; of the log levels, the one that lets the mos
 
 from functools import reduce
 
-from gateway.proxy.upstream.session import least_severe
+from gateway.proxy.upstream.session.session import least_severe
 from gateway.workers.stdio.seats import Seats
 
 

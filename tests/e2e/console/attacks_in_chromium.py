@@ -15,9 +15,9 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
-from gateway.agent.memory import Miss, RequestFigures
-from gateway.agent.recall import Comparison
 from gateway.config.model import UpstreamConfig
+from gateway.context.compose.recall import Comparison
+from gateway.context.memory import Miss, RequestFigures
 
 HOSTILE = Path(__file__).parents[2] / "gateway" / "serve" / "console" / "servers" / "hostile.py"
 MARKUP = (

@@ -18,7 +18,10 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.responses import PlainTextResponse
 
 from codec_console.mount import ConsoleMount
-from gateway.agent.memory import (
+from gateway.app.services import Services, open_services
+from gateway.config.console import ConsoleConfig
+from gateway.config.model import GatewayConfig, TokensConfig
+from gateway.context.memory import (
     AnswerRecord,
     CallRecord,
     ConversationMemory,
@@ -30,9 +33,6 @@ from gateway.agent.memory import (
     RequestFigures,
     Shown,
 )
-from gateway.app.services import Services, open_services
-from gateway.config.console import ConsoleConfig
-from gateway.config.model import GatewayConfig, TokensConfig
 from gateway.observe.trajectories import Span
 from gateway.serve.admin.extra_pages import WithExtraPages
 from leaf_sdk.testing import tiny_map

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Response, expect
 
-from gateway.agent.memory import Miss, RequestFigures
-from gateway.agent.recall import Comparison
 from gateway.config.model import ServeConfig
+from gateway.context.compose.recall import Comparison
+from gateway.context.memory import Miss, RequestFigures
 from leaf_sdk.testing import tiny_map_bytes
 from leaf_sdk.vocab import load_map
 

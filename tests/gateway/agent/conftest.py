@@ -15,10 +15,10 @@ from gateway.agent import Agent, CallRunner
 from gateway.agent.events import AgentEvent
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
-from gateway.engine.pool import EnginePool
-from gateway.engine.readiness import ReadyEngine
-from gateway.engine.slots import SlotTable
-from gateway.engine.template import ChatTemplate
+from gateway.engine.pool.pool import EnginePool
+from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 from gateway.observe.audit import Audit
 from gateway.observe.logs import get_logger

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.agent import CallRunner
-from gateway.agent.calls import Answered
+from gateway.agent.calls.runner import Answered
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from gateway.agent import NO_TOOL, AnswerOptions, ToolChoice
-from gateway.agent.choice import hold_for
 from gateway.agent.events import ToolFinished
-from gateway.agent.refused_grammar import looseness
+from gateway.agent.generate.choice import hold_for
+from gateway.agent.generate.refused_grammar import looseness
 from gateway.engine.interface import Capabilities
 from gateway.errors import RequestInvalid
 from gateway.proxy.tool_search import CALL, SEARCH

@@ -13,7 +13,7 @@ from gateway.agent import Agent, AnswerOptions, CallRunner
 from gateway.agent.events import GenerationFinished, ToolFinished
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.engine.interface import GenerateRequest, GenerationEvent
-from gateway.engine.pool import EnginePool
+from gateway.engine.pool.pool import EnginePool
 from gateway.errors import EngineUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

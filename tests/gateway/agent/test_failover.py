@@ -15,14 +15,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from gateway.agent import Agent, AnswerOptions, Completer, CompletionOptions
-from gateway.agent.choice import ToolChoice
 from gateway.agent.events import GenerationFinished, IdsGenerated, IdsSpliced
+from gateway.agent.generate.choice import ToolChoice
 from gateway.config import EngineConfig, LimitsConfig
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
-from gateway.engine.pool import EnginePool
-from gateway.engine.readiness import ReadyEngine
-from gateway.engine.slots import SlotTable
-from gateway.engine.template import ChatTemplate
+from gateway.engine.pool.pool import EnginePool
+from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import (
     EngineBusy,
     EngineError,

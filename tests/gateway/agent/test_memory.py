@@ -10,9 +10,9 @@ import pytest
 from gateway.agent import AnswerOptions
 from gateway.agent.events import Finished
 from gateway.agent.figures import reuse_of
-from gateway.agent.memory import RequestFigures
-from gateway.agent.memory.remembered import NO_ENGINE
 from gateway.config import LimitsConfig
+from gateway.context.memory import RequestFigures
+from gateway.context.memory.remembered import NO_ENGINE
 from gateway.engine.interface import Message
 from gateway.errors import EngineUnavailable
 from gateway.proxy.caller import Principal

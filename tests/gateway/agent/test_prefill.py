@@ -13,15 +13,15 @@ import anyio
 import pytest
 
 from gateway.agent import AnswerOptions, CallRunner
-from gateway.agent.calls import Answered
-from gateway.agent.choice import ToolChoice
+from gateway.agent.calls.runner import Answered
 from gateway.agent.events import Finished, GenerationFinished
+from gateway.agent.generate.choice import ToolChoice
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
 from gateway.engine.interface import Filled, Generated, GenerationEnd, Sampling
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.prefill import Prefill, Told
-from gateway.engine.rates import Rates
+from gateway.engine.slots.prefill import Prefill, Told
+from gateway.engine.slots.rates import Rates
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY

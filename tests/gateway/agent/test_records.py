@@ -8,8 +8,8 @@ import pytest
 
 from codec_console.transcript import transcript_of
 from gateway.agent import AnswerOptions
-from gateway.agent.definitions import Definitions
-from gateway.agent.memory import Remembered
+from gateway.context.compose.definitions import Definitions
+from gateway.context.memory import Remembered
 from gateway.engine.interface import Message
 from gateway.proxy.caller import Principal
 from gateway.toolcalls import CallClosed, Content, ToolSpec

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.agent.calls import FinishedCall
+from gateway.agent.calls.repeats import Repeats
+from gateway.agent.calls.runner import FinishedCall
 from gateway.agent.events import ToolFinished
-from gateway.agent.repeats import Repeats
 from gateway.proxy import IdPiece
 from leaf_sdk.testing import tiny_map
 

@@ -1,6 +1,6 @@
 """A result that is too long is cut before anybody tokenizes it, and a block that was cut has no ids any more."""
 
-from gateway.agent.result_limit import shorten
+from gateway.agent.calls.result_limit import shorten
 
 LEAF = {"ai.codec/ids": [1, 2, 3]}
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.memory import Call, ConversationMemory, History, Lived, LivedTurn, Remembered, Shown, root_digest
-from gateway.agent.memory.remembered import NO_ENGINE
-from gateway.agent.memory.serialization import deserialize, serialize
-from gateway.agent.shared_memory import SharedMemory
 from gateway.config import LimitsConfig
+from gateway.context.memory import Call, ConversationMemory, History, Lived, LivedTurn, Remembered, Shown, root_digest
+from gateway.context.memory.remembered import NO_ENGINE
+from gateway.context.memory.serialization import deserialize, serialize
+from gateway.context.shared_memory import SharedMemory
 from gateway.observe.trajectories import Span
 from gateway.toolcalls import CallClosed
 from tests.standins.redis_in_memory import Memory

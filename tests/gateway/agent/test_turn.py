@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gateway.agent import AnswerOptions, ToolChoice
-from gateway.agent.choice import hold_for
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, ToolFinished
+from gateway.agent.generate.choice import hold_for
 from gateway.engine.interface import Generated, GenerationEnd, Timings
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, ToolSpec

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from gateway.agent import AnswerOptions, ToolChoice
-from gateway.agent.choice import FREE
+from gateway.agent.generate.choice import FREE
 from gateway.agent.unrendered_tools import find_forms
 from gateway.engine.interface import EngineFacts
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.readiness import ReadyEngine
-from gateway.engine.slots import SlotTable
-from gateway.engine.template import ChatTemplate
+from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import RequestInvalid, TemplateRefused
 from gateway.toolcalls import CallClosed, Diagnostic, ToolSpec, choose_format
 from leaf_sdk.vocab import TokenMap

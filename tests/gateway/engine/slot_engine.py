@@ -8,11 +8,11 @@ from pathlib import Path
 
 from gateway.engine.interface import Filled, Moved
 from gateway.engine.left_behind import shared_prefix
-from gateway.engine.paging import Paging
-from gateway.engine.rates import Rates
-from gateway.engine.slot_directory import SlotDirectory
-from gateway.engine.slots import SlotTable
-from gateway.engine.swapper import Swapper
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.slots.paging import Paging
+from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.slot_directory import SlotDirectory
+from gateway.engine.slots.swapper import Swapper
 from gateway.errors import EngineRefused
 from gateway.observe.metrics import Metrics
 

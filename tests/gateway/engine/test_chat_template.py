@@ -6,7 +6,7 @@ import pytest
 
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.config.load import load_config
-from gateway.engine.readiness import EngineRoute
+from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError
 
 pytestmark = pytest.mark.anyio

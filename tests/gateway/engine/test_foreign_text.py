@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gateway.engine.foreign import Foreign, Signs
 from gateway.engine.interface import Message
-from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.markers import MarkerGuard
-from gateway.engine.template import ChatTemplate
+from gateway.engine.rendering.foreign import Foreign, Signs
+from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineRefused, TemplateRefused
 from gateway.toolcalls.schema.pointers import resolve
 from leaf_sdk.vocab import TokenMap

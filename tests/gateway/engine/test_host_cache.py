@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Iterator
 import anyio
 import pytest
 
-from gateway.engine.embedded import packaged_model
+from gateway.engine.embedded.server import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.slots import SlotTable
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
@@ -25,7 +25,7 @@ def cached_url() -> Iterator[str]:
     """Two slots and 512 MiB for what they held."""
     place = {"model": str(packaged_model()), "host": "127.0.0.1", "port": 0, "cache_mib": 512}
     command = [
-        *(sys.executable, "-m", "gateway.engine.embedded_server"),
+        *(sys.executable, "-m", "gateway.engine.embedded.child_process"),
         json.dumps({**place, "context": 2048, "slots": 2, "threads": 1, "chosen": True}),
     ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:

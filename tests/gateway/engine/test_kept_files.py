@@ -2,10 +2,10 @@
 
 from contextlib import ExitStack
 
-from gateway.engine.kept_files import KeptFiles
-from gateway.engine.paging import Paging
-from gateway.engine.slot import Slot
-from gateway.engine.slot_file import SlotFile
+from gateway.engine.slots.kept_files import KeptFiles
+from gateway.engine.slots.paging import Paging
+from gateway.engine.slots.slot import Slot
+from gateway.engine.slots.slot_file import SlotFile
 from tests.gateway.engine.slot_engine import FixedRates
 
 

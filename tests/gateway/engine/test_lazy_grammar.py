@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.agent.choice import FREE, hold_for
-from gateway.agent.conversation import Conversation
-from gateway.agent.generation import Generation
-from gateway.agent.generation_options import GenerationOptions
+from gateway.agent.generate.choice import FREE, hold_for
+from gateway.agent.generate.generation import Generation
+from gateway.agent.generate.generation_options import GenerationOptions
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
+from gateway.context.compose.conversation import Conversation
+from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import GenerateRequest, Sampling
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.llama_cpp.json import completion_body
-from gateway.engine.packaged_model import packaged_model
-from gateway.engine.readiness import EngineRoute, ReadyEngine
+from gateway.engine.start.readiness import EngineRoute, ReadyEngine
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp.json import completion_body
 from gateway.errors import EngineRefused, GrammarRefused
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import ChosenFormat, call_grammar, call_triggers, format_named, validate_call

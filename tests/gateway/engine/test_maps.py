@@ -8,8 +8,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.maps import MapSet, needs_engine, resolve_maps
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
+from gateway.engine.start.maps import MapSet, needs_engine, resolve_maps
 from gateway.errors import ConfigError
 from leaf_sdk.fetch import open_map
 from leaf_sdk.testing import tiny_map, tiny_map_bytes

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.engine.model_file import examine_model, model_fault, model_stamp, show_bytes
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.model_file import examine_model, model_fault, model_stamp, show_bytes
+from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.testing.gguf import gguf_head, gguf_model
 
 WHOLE = gguf_model({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a", "b"]})

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.engine.interface import Moved, Timings
-from gateway.engine.slot_directory import SlotDirectory, slot_directory
+from gateway.engine.slots.slot_directory import SlotDirectory, slot_directory
 from tests.gateway.engine.slot_engine import AN_ID, Bench, FixedRates, bench
 
 pytestmark = pytest.mark.anyio

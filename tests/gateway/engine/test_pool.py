@@ -7,13 +7,13 @@ import anyio.lowlevel
 import pytest
 
 from gateway.config import EngineConfig
-from gateway.engine.homes import order_of
 from gateway.engine.interface import EngineFacts
-from gateway.engine.pool import EnginePool
-from gateway.engine.readiness import ReadyEngine
-from gateway.engine.retries import MovesOfAnswer, RetryBudget
-from gateway.engine.slots import SlotTable
-from gateway.engine.template import ChatTemplate
+from gateway.engine.pool.homes import order_of
+from gateway.engine.pool.pool import EnginePool
+from gateway.engine.pool.retries import MovesOfAnswer, RetryBudget
+from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import EngineBusy, EngineUnavailable, MapDiffers
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import choose_format

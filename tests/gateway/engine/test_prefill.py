@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from gateway.engine.interface import Filled, Timings
-from gateway.engine.prefill import PIECE, Prefill
-from gateway.engine.rates import Rates
-from gateway.engine.slots import SlotTable
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.slots.prefill import PIECE, Prefill
+from gateway.engine.slots.rates import Rates
 from gateway.errors import EngineError, EngineRefused, EngineUnavailable
 
 pytestmark = pytest.mark.anyio

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.agent.choice import ToolChoice, hold_for
-from gateway.agent.conversation import Conversation
-from gateway.agent.generation import Generation
-from gateway.agent.generation_options import GenerationOptions
+from gateway.agent.generate.choice import ToolChoice, hold_for
+from gateway.agent.generate.generation import Generation
+from gateway.agent.generate.generation_options import GenerationOptions
+from gateway.context.compose.conversation import Conversation
 from gateway.engine.interface import GenerateRequest, Sampling
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.readiness import ReadyEngine
-from gateway.engine.slots import SlotTable
-from gateway.engine.template import ChatTemplate
+from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineRefused, GrammarRefused
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import (

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from gateway.engine.interface import Message
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.scaffold import TurnEnd, TurnShape
-from gateway.engine.template import ChatTemplate
+from gateway.engine.rendering.scaffold import TurnEnd, TurnShape
+from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineRefused
 from leaf_sdk.vocab import TokenMap
 

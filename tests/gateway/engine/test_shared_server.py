@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, contextmanager
 import pytest
 
 from gateway.config import EngineConfig, GatewayConfig
+from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling
-from gateway.engine.packaged_model import packaged_model
-from gateway.engine.readiness import EngineRoute
+from gateway.engine.start.readiness import EngineRoute
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
@@ -26,7 +26,7 @@ def shared_server(*, cache_mib: int) -> Iterator[str]:
     """Two slots, and as the gateways share it, none of them says which of the two is similar."""
     place = {"model": str(packaged_model()), "host": "127.0.0.1", "port": 0, "cache_mib": cache_mib}
     settings = json.dumps({**place, "context": 1024, "slots": 2, "threads": 1})
-    command = [sys.executable, "-m", "gateway.engine.embedded_server", settings]
+    command = [sys.executable, "-m", "gateway.engine.embedded.child_process", settings]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
         yield child.stdout.readline().decode().strip()

@@ -15,10 +15,10 @@ import anyio.from_thread
 import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
+from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
-from gateway.engine.packaged_model import packaged_model
-from gateway.engine.readiness import EngineRoute
-from gateway.engine.slot_directory import slot_directory
+from gateway.engine.slots.slot_directory import slot_directory
+from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError, EngineUnavailable
 from gateway.observe.metrics import Metrics
 from leaf_sdk.vocab import TokenMap
@@ -179,7 +179,7 @@ async def somebody_elses(slot_files: Path) -> AsyncGenerator[str]:
     """A server at a URL."""
     place = {"model": str(packaged_model()), "host": "127.0.0.1", "port": 0, "slot_files": str(slot_files)}
     settings = json.dumps({**place, "context": 512, "slots": 1, "threads": 1, "chosen": True})
-    command = [sys.executable, "-m", "gateway.engine.embedded_server", settings]
+    command = [sys.executable, "-m", "gateway.engine.embedded.child_process", settings]
     async with await anyio.open_process(command, stderr=None) as process:
         assert process.stdout is not None
         yield (await process.stdout.receive()).decode().strip()
@@ -296,7 +296,7 @@ async def test_file_of_another_user_is_not_used(talks: list[list[int]], monkeypa
         await at.ask(one)
         await at.ask(other)
         # As the file would look if it were not ours.
-        monkeypatch.setattr("gateway.engine.slot_directory.os.geteuid", lambda: 12345)
+        monkeypatch.setattr("gateway.engine.slots.slot_directory.os.geteuid", lambda: 12345)
         _, timings = await at.ask(one)
         assert (timings.cache_n, at.refused("owner")) == (0, 1)
 
@@ -387,7 +387,7 @@ async def test_model_that_can_not_be_read_again_leaves_the_engine_in_use_without
         anyio.from_thread.run_sync(tried.set)
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("gateway.engine.swapper.model_digest", unreadable)
+    monkeypatch.setattr("gateway.engine.slots.swapper.model_digest", unreadable)
     engine = EngineConfig(kind="embedded", context=512, slots=1, threads=1, slot_files_bytes=2**30)
     route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig()), ignore)
     async with route.running():
@@ -399,7 +399,7 @@ async def test_model_that_can_not_be_read_again_leaves_the_engine_in_use_without
 
 
 def test_without_room_for_files_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.engine.slot_directory._room", lambda place: 0)
+    monkeypatch.setattr("gateway.engine.slots.slot_directory._room", lambda place: 0)
     with slot_directory("auto", 2**30) as directory:
         assert directory is None
 

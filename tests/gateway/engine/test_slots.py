@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.engine.interface import Timings
 from gateway.engine.left_behind import shared_prefix
-from gateway.engine.slots import Place, SlotTable
+from gateway.engine.slots.allocation import Place, SlotTable
 from gateway.errors import EngineUnavailable
 
 pytestmark = pytest.mark.anyio

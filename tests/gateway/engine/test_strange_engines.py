@@ -13,7 +13,7 @@ from anyio.abc import SocketStream
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd
-from gateway.engine.readiness import EngineRoute, ReadyEngine
+from gateway.engine.start.readiness import EngineRoute, ReadyEngine
 from gateway.errors import EngineError, EngineRefused, EngineUnavailable
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from tests.gateway.engine.engines import HEAD, FakeEngine, Watch, address_of
@@ -263,7 +263,7 @@ async def test_engine_that_closes_each_connection_is_named_at_once(map_file: Pat
 async def test_engine_that_sends_nothing_but_comments_is_given_up(
     map_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.engine.http.client._COMMENTS_TIME", 0.1)
+    monkeypatch.setattr("gateway.engine.wire.http.client._COMMENTS_TIME", 0.1)
     engine = CommentingEngine(TINY)
     with anyio.fail_after(60):
         async with address_of(engine) as address, routed(address.url, map_file, Watch()) as route:
@@ -311,8 +311,8 @@ class BusyEngine(FakeEngine):
 async def test_engine_is_lost_only_if_the_longest_of_several_health_checks_finds_no_answer(
     map_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.engine.readiness._HEALTH_TIMES", (0.01, 0.02, 60.0))
-    monkeypatch.setattr("gateway.engine.readiness._POLL", 0.01)
+    monkeypatch.setattr("gateway.engine.start.readiness._HEALTH_TIMES", (0.01, 0.02, 60.0))
+    monkeypatch.setattr("gateway.engine.start.readiness._POLL", 0.01)
     busy = BusyEngine(TINY, unanswered=2)
     async with address_of(busy) as address, routed(address.url, map_file, Watch()) as route:
         ready = route.ready()
@@ -321,7 +321,7 @@ async def test_engine_is_lost_only_if_the_longest_of_several_health_checks_finds
         await generate(ready)
         assert route.ready() is ready
 
-    monkeypatch.setattr("gateway.engine.readiness._HEALTH_TIMES", (0.01, 0.02, 0.04))
+    monkeypatch.setattr("gateway.engine.start.readiness._HEALTH_TIMES", (0.01, 0.02, 0.04))
     hung, watch = BusyEngine(TINY, unanswered=3), Watch()
     async with address_of(hung) as address, routed(address.url, map_file, watch):
         # Up, lost, and up again.

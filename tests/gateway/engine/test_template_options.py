@@ -3,11 +3,11 @@
 import pytest
 
 from gateway.engine.interface import EngineFacts
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.readiness import ReadyEngine
-from gateway.engine.slots import SlotTable
-from gateway.engine.template import ChatTemplate
-from gateway.engine.template_options import checked_options
+from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.rendering.template_options import checked_options
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import choose_format
 from leaf_sdk.testing import tiny_map

@@ -13,8 +13,8 @@ from anyio.abc import SocketStream
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import GenerateRequest, GenerationEvent
-from gateway.engine.members import Engines
-from gateway.engine.readiness import EngineRoute, ReadyEngine
+from gateway.engine.pool.engines import Engines
+from gateway.engine.start.readiness import EngineRoute, ReadyEngine
 from gateway.errors import EngineUnavailable
 from gateway.observe.metrics import Metrics
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
@@ -30,7 +30,7 @@ IDLE = 2.0
 
 @pytest.fixture
 def map_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("gateway.engine.readiness._POLL", 0.05)
+    monkeypatch.setattr("gateway.engine.start.readiness._POLL", 0.05)
     path = tmp_path / "map.json"
     path.write_bytes(tiny_map_bytes())
     return path

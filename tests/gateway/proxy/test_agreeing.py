@@ -67,7 +67,7 @@ async def test_server_whom_an_unknown_request_ends_is_greeted_the_old_way_the_ne
 
 
 async def test_server_that_does_not_answer_what_it_does_not_know_is_greeted_the_old_way(obeying, proxy_of, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.upstream.negotiation._PROBE_TIME", 0.3)
+    monkeypatch.setattr("gateway.proxy.upstream.session.negotiation._PROBE_TIME", 0.3)
     async with proxy_of(obeying("up", {"mute": ["server/discover"]})) as proxy:
         (status,) = proxy.statuses()
 
@@ -78,7 +78,7 @@ async def test_server_that_does_not_answer_what_it_does_not_know_is_greeted_the_
 async def test_server_that_is_slow_to_start_may_answer_the_first_question_after_the_second_was_asked(
     talking, proxy_of, monkeypatch, modes
 ):
-    monkeypatch.setattr("gateway.proxy.upstream.negotiation._PROBE_TIME", 0)
+    monkeypatch.setattr("gateway.proxy.upstream.session.negotiation._PROBE_TIME", 0)
     async with proxy_of(talking(*modes)) as proxy:
         (status,) = proxy.statuses()
 
@@ -88,7 +88,7 @@ async def test_server_that_is_slow_to_start_may_answer_the_first_question_after_
 async def test_slow_server_that_refuses_the_first_question_is_spoken_with_as_the_second_proposes(
     obeying, proxy_of, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.upstream.negotiation._PROBE_TIME", 0)
+    monkeypatch.setattr("gateway.proxy.upstream.session.negotiation._PROBE_TIME", 0)
     async with proxy_of(obeying("up")) as proxy:
         (status,) = proxy.statuses()
 

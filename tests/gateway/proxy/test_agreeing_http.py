@@ -18,7 +18,7 @@ Answer = Callable[[Asked, Reply, RawServer], Awaitable[None]]
 
 @pytest.fixture(autouse=True)
 def _asks_both_ways_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.proxy.upstream.negotiation._PROBE_TIME", 0)
+    monkeypatch.setattr("gateway.proxy.upstream.session.negotiation._PROBE_TIME", 0)
 
 
 class Slow:
@@ -156,7 +156,7 @@ async def heard(reply: Reply, server: RawServer, count: int) -> None:
 
 @pytest.fixture
 def one_after_the_other(monkeypatch: pytest.MonkeyPatch, _asks_both_ways_at_once: None) -> None:
-    monkeypatch.setattr("gateway.proxy.upstream.negotiation._PROBE_TIME", 20)
+    monkeypatch.setattr("gateway.proxy.upstream.session.negotiation._PROBE_TIME", 20)
 
 
 @pytest.mark.usefixtures("one_after_the_other")

@@ -11,7 +11,7 @@ from gateway.config.overrides import ToolOverride
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import Naming
-from gateway.proxy.upstream.listing import Listed
+from gateway.proxy.upstream.supervision.listing import Listed
 from gateway.proxy.uris import UriClaims, fits
 
 

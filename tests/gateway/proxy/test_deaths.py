@@ -79,7 +79,7 @@ async def test_call_does_not_wait_for_a_server_whose_pause_is_long(obeying, prox
 async def test_call_waits_no_longer_than_a_moment_for_a_server_that_does_not_come_back(
     obeying, proxy_of, client, call, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.upstream.supervisor._RESTART_TIME", 0.2)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.supervisor._RESTART_TIME", 0.2)
     gate = tmp_path / "gate"
     gate.touch()
     async with proxy_of(obeying("up", {"gate": str(gate)})) as proxy:

@@ -201,7 +201,7 @@ async def test_error_of_a_tool_that_names_a_session_is_the_tools_own(serving, pr
 async def test_server_whose_answer_to_a_ping_is_odd_keeps_its_session(
     serving, proxy_of, client, call, opened, noted, until_noted, monkeypatch, answer
 ):
-    monkeypatch.setattr("gateway.proxy.upstream.maintenance._PING_EVERY", 0.02)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._PING_EVERY", 0.02)
     async with proxy_of(serving(f"ping:{answer}")) as proxy:
         if "-32601" in answer:
             await until_noted("ping", 3)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.errors import RpcError
-from gateway.proxy.upstream.item_reader import ItemReader, MalformedField
+from gateway.proxy.upstream.items.item_reader import ItemReader, MalformedField
 
 pytestmark = pytest.mark.anyio
 MALFORMED = "a listed field is malformed"

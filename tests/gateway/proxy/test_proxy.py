@@ -175,7 +175,7 @@ async def test_server_that_stops_reading_holds_up_no_call_beyond_its_time(upstre
 async def test_server_that_hangs_with_open_pipes_is_noticed_by_a_ping_and_started_again(
     upstream, proxy_of, until, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.upstream.maintenance.PING_TIME", 0.3)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance.PING_TIME", 0.3)
     async with proxy_of(upstream("hangs_once")) as proxy:
         text = text_of(await proxy.call("up__echo", {}, timeout=0.2))
         with anyio.fail_after(20):
@@ -291,7 +291,7 @@ async def test_changed_tools_are_listed_anew_and_told(upstream, proxy_of, until,
 async def test_server_that_tells_of_changes_after_each_listing_is_listed_once_a_pause(
     upstream, proxy_of, noted_words, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.upstream.maintenance.LISTING_PAUSE", 3600.0)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance.LISTING_PAUSE", 3600.0)
     async with proxy_of(upstream("restless")) as proxy:
         for _ in range(50):
             await proxy.call("up__echo", {})
@@ -300,8 +300,8 @@ async def test_server_that_tells_of_changes_after_each_listing_is_listed_once_a_
 
 
 async def test_server_whose_lists_take_long_to_take_over_is_listed_seldom(upstream, proxy_of, noted_words, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.upstream.maintenance.LISTING_PAUSE", 0.0)
-    monkeypatch.setattr("gateway.proxy.upstream.maintenance._REST", 1e12)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance.LISTING_PAUSE", 0.0)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._REST", 1e12)
     async with proxy_of(upstream("restless")) as proxy:
         for _ in range(50):
             await proxy.call("up__echo", {})
@@ -310,7 +310,7 @@ async def test_server_whose_lists_take_long_to_take_over_is_listed_seldom(upstre
 
 
 async def test_change_within_the_pause_is_listed_after_it(upstream, proxy_of, until, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.upstream.maintenance.LISTING_PAUSE", 0.2)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance.LISTING_PAUSE", 0.2)
     async with proxy_of(upstream("changes_tools")) as proxy:
         await proxy.call("up__echo", {})
         await until(proxy, lambda: len(proxy.tools()) == 2)

@@ -99,7 +99,7 @@ async def test_call_after_a_restart_of_the_server_is_repeated_on_a_new_session_a
 
 
 async def test_http_server_that_hangs_is_noticed_after_a_call_and_connected_to_again(proxy_of, until, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.upstream.maintenance.PING_TIME", 0.3)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance.PING_TIME", 0.3)
     async with http_server() as (server, port), proxy_of(over_http(port)) as proxy:
         server.send_signal(signal.SIGSTOP)
         hung = await proxy.call("web__echo", {"text": "hello"}, timeout=0.2)

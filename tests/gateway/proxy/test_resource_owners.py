@@ -76,7 +76,7 @@ async def test_resource_of_a_server_that_refuses_it_is_not_looked_for_elsewhere(
 async def test_resource_that_a_server_began_to_list_without_a_word_is_its_own_once_a_client_saw_it(
     obeying, proxy_of, client, call, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.upstream.listing._SHORT", 0.0)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.listing._SHORT", 0.0)
     offer = {"resources": [], "reads": "here"}
     async with proxy_of(obeying("one", offer), obeying("two", offer)) as proxy:
         await call(proxy, client(), "two__do", resources=["x:new"])
@@ -87,7 +87,7 @@ async def test_resource_that_a_server_began_to_list_without_a_word_is_its_own_on
 async def test_resource_that_only_a_clients_own_process_lists_is_read_there(
     obeying, proxy_of, client, call, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.upstream.listing._SHORT", 0.0)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.listing._SHORT", 0.0)
     offer = {"resources": [], "reads": "here"}
     async with proxy_of(obeying("one", offer), obeying("two", offer)) as proxy:
         mine, other = client(**ASKS), client()

@@ -15,7 +15,7 @@ from gateway.proxy import Proxy
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Nobody, Principal
 from gateway.proxy.naming import Naming
 from gateway.proxy.overrides import filled, overridden, unknown_arguments
-from gateway.proxy.upstream.pins import PinFile
+from gateway.proxy.upstream.items.pins import PinFile
 
 pytestmark = pytest.mark.anyio
 SCHEMA = {

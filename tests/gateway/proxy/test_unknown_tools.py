@@ -63,7 +63,7 @@ async def test_tool_of_a_server_whose_list_changed_since_is_looked_for_there(
 ):
     offer = {"capabilities": {"tools": {"listChanged": True}}}
     # It is not listed anew while the test runs.
-    monkeypatch.setattr("gateway.proxy.upstream.maintenance.Maintenance.changed", lambda *_: None)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance.Maintenance.changed", lambda *_: None)
     async with alone(obeying("up", offer)) as proxy:
         await proxy.handle("tools/call", {"name": "do", "arguments": {"list": ["do", "more"]}}, client())
         await proxy.handle("tools/call", {"name": "more"}, client())

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from gateway.errors import ConfigError, GatewayError
-from gateway.proxy.upstream.lifecycle import Backoff
+from gateway.proxy.upstream.supervision.lifecycle import Backoff
 from gateway.workers.control_lines import Order
 from gateway.workers.minder import Minder
 

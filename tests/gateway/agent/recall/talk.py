@@ -13,13 +13,12 @@ from itertools import cycle, pairwise
 from typing import Any
 
 from gateway.agent import Agent, AnswerOptions
-from gateway.agent.client_messages import checked_messages
-from gateway.agent.conversation import Conversation
 from gateway.agent.events import AgentEvent
-from gateway.agent.history import tool_definitions, with_preamble
-from gateway.agent.shared_memory import SharedMemory
 from gateway.config import LimitsConfig
-from gateway.engine.histories import histories
+from gateway.context.compose.conversation import Conversation
+from gateway.context.history.client_messages import checked_messages
+from gateway.context.history.template_messages import tool_definitions, with_preamble
+from gateway.context.shared_memory import SharedMemory
 from gateway.engine.interface import (
     EngineFacts,
     Generated,
@@ -30,11 +29,12 @@ from gateway.engine.interface import (
     Timings,
 )
 from gateway.engine.left_behind import shared_prefix
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.pool import EnginePool
-from gateway.engine.readiness import ReadyEngine
-from gateway.engine.slots import SlotTable
-from gateway.engine.template import ChatTemplate
+from gateway.engine.pool.pool import EnginePool
+from gateway.engine.rendering.histories import histories
+from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineRefused
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import CallClosed, Content, Reasoning, ToolSpec, call_text, choose_format, system_preamble

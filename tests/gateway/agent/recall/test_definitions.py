@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.agent.definitions import Definitions
-from gateway.agent.history import tool_definitions
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.template import ChatTemplate
+from gateway.context.compose.definitions import Definitions
+from gateway.context.history.template_messages import tool_definitions
+from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from leaf_sdk.vocab import TokenMap
 
 from .talk import TOOLS

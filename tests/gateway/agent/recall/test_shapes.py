@@ -12,9 +12,9 @@ from anyio.from_thread import start_blocking_portal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.agent.client_messages import checked_messages
-from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.shapes import Shapes
+from gateway.context.history.client_messages import checked_messages
+from gateway.engine.rendering.shapes import Shapes
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import TemplateRefused
 from leaf_sdk.vocab import TokenMap
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.conversation import Conversation
-from gateway.agent.shared_memory import SharedMemory
 from gateway.config import LimitsConfig
+from gateway.context.compose.conversation import Conversation
+from gateway.context.shared_memory import SharedMemory
 from gateway.engine.left_behind import shared_prefix
-from gateway.engine.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import TemplateRefused
 from leaf_sdk.vocab import TokenMap
 from tests.standins.redis_in_memory import Memory

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.upstream.lifecycle import Backoff, Lifecycle
+from gateway.proxy.upstream.supervision.lifecycle import Backoff, Lifecycle
 
 
 def test_pause_doubles_with_every_failure_up_to_the_longest():

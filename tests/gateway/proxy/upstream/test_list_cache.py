@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.config.model import UpstreamConfig
-from gateway.proxy.upstream.item_reader import ItemReader
+from gateway.proxy.upstream.items.item_reader import ItemReader
 from gateway.proxy.upstream.list_cache import EarlierRun, ListCache, ListFile
-from gateway.proxy.upstream.listing import Listing
-from gateway.proxy.upstream.members import Member
-from gateway.proxy.upstream.session import Session
+from gateway.proxy.upstream.session.session import Session
+from gateway.proxy.upstream.supervision.listing import Listing
+from gateway.proxy.upstream.supervision.members import Member
 
 CONFIG = UpstreamConfig(
     "up", command="npx", args=("-y", "server"), env={"TOKEN": "one", "LEVEL": "1"}, headers={}, protocol="auto"

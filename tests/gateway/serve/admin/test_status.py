@@ -17,7 +17,7 @@ from gateway.app.services import open_services
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.costs import definition_text
-from gateway.proxy.upstream.pins import PinFile
+from gateway.proxy.upstream.items.pins import PinFile
 from gateway.serve.admin.health import Readiness, admin_app
 from leaf_sdk.vocab import load_map
 

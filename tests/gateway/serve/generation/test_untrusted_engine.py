@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.engine.http.event_reader import EventReader
 from gateway.engine.interface import GenerateRequest, GenerationEvent
-from gateway.engine.llama_cpp.completion_stream import CompletionStream
-from gateway.engine.vllm.generate_stream import GenerateStream
+from gateway.engine.wire.http.event_reader import EventReader
+from gateway.engine.wire.llama_cpp.completion_stream import CompletionStream
+from gateway.engine.wire.vllm.generate_stream import GenerateStream
 from gateway.serve.openai.form import openai_form
 from tests.gateway.serve.generation.three_apis import CHAT, END, MESSAGES, RESPONSES, TINY, Apis, Engine, running
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.client_messages import MOST_MESSAGES, RETOLD
+from gateway.context.history.client_messages import MOST_MESSAGES, RETOLD
 from gateway.errors import RequestInvalid
 from gateway.serve.messages.input_messages import read_messages
 

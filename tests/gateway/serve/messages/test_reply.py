@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolFinished
-from gateway.agent.memory import RequestFigures
+from gateway.context.memory import RequestFigures
 from gateway.engine.interface import Timings
 from gateway.errors import EngineUnavailable
 from gateway.serve.messages.form import form_of, written

@@ -13,11 +13,11 @@ from starlette.routing import Mount
 from gateway.agent import Agent, CallRunner
 from gateway.config.model import GatewayConfig
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
-from gateway.engine.llama_cpp.json import completion_body
-from gateway.engine.pool import EnginePool
-from gateway.engine.readiness import ReadyEngine
-from gateway.engine.slots import SlotTable
-from gateway.engine.template import ChatTemplate
+from gateway.engine.pool.pool import EnginePool
+from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.wire.llama_cpp.json import completion_body
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices

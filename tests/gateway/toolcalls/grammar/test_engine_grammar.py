@@ -21,7 +21,7 @@ import httpx2
 import jsonschema
 import pytest
 
-from gateway.engine.packaged_model import packaged_model
+from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.toolcalls import (
     CallClosed,
     Content,
@@ -53,7 +53,7 @@ GENERIC = format_named("generic")
 def address() -> Iterator[str]:
     place = {"host": "127.0.0.1", "port": 0}
     settings = {"model": str(packaged_model()), "context": 2048 * SLOTS, "slots": SLOTS, "threads": 1, **place}
-    command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
+    command = [sys.executable, "-m", "gateway.engine.embedded.child_process", json.dumps(settings)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
         yield child.stdout.readline().decode().strip()

@@ -1,0 +1,1 @@
+"""Calls of the gateway's tools: which are offered, how they run, and how their results are spliced in."""

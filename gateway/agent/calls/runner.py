@@ -1,0 +1,324 @@
+"""From a closed call to the ids that go back to the model.
+
+Starts each call of a gateway tool as soon as it is closed, while the model may still be writing the next one, and turns
+every outcome (a result, an error result, an unknown tool, arguments that don't fit) into ids of ordinary text, cut to
+the limit. It does not know the template or the engine's stream.
+"""
+
+import json
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from gateway.agent.calls.argument_ids import spelled_arguments
+from gateway.agent.calls.ledger import Ledger
+from gateway.agent.calls.offers import ToolOffers, spec_of
+from gateway.agent.calls.result_limit import cut, shorten
+from gateway.agent.events import ToolFinished
+from gateway.config import LimitsConfig
+from gateway.errors import GatewayError, UnknownTool
+from gateway.observe.audit import Audit
+from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
+from gateway.proxy import IdPiece, Proxy, ResultTokens
+from gateway.proxy import tool_search as finder
+from gateway.proxy.caller import ANYBODY, Nobody, Principal
+from gateway.proxy.costs import DefinitionCosts
+from gateway.proxy.result_parts import OtherPart, UnreadText, read_parts
+from gateway.proxy.results import CallOutcome, WrittenIds, ending_of
+from gateway.toolcalls import CallClosed, ToolSpec, validate_call
+from leaf_sdk.vocab import TokenMap
+
+if TYPE_CHECKING:
+    from gateway.observe.tracing import Tracing
+
+_UNREAD: Final = 2000
+"""Most ids of a result that are left undecoded until somebody wants its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCall:
+    """One finished call: what goes into the context, and what the client is told."""
+
+    pieces: tuple[IdPiece, ...]
+    finished: ToolFinished
+    ids_seconds: float
+    """Seconds that it took to turn the result into ids."""
+    server: str | None = None
+    """The server of the tool; None: the gateway itself answered, or there is no such tool."""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The ids of all pieces."""
+        return tuple(token_id for piece in self.pieces for token_id in piece.ids)
+
+
+class CallRunner:
+    """Runs tool calls for the agent."""
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        tokens: ResultTokens,
+        limits: LimitsConfig,
+        audit: Audit | None = None,
+        costs: DefinitionCosts | None = None,
+        tracing: "Tracing | None" = None,
+    ) -> None:
+        """`costs`: what the tools' definitions cost; estimated when unset. `tracing`: makes a span for each call."""
+        self._proxy = proxy
+        self.offers = ToolOffers(proxy, costs or DefinitionCosts(lambda: None))
+        self._tokens = tokens
+        self._limits = limits
+        self.ledger = Ledger(proxy, audit)
+        self.tracing = tracing
+
+    @asynccontextmanager
+    async def running(
+        self,
+        offered: Sequence[ToolSpec],
+        principal: Principal = ANYBODY,
+        map_id: str = "",
+        allows: Callable[[str], bool] = lambda name: True,
+        *,
+        approved: bool = False,
+    ) -> AsyncGenerator["RunningCalls"]:
+        """A context in which calls may be started; it exits when all of them are over.
+
+        `offered`: the tools that this request knows; it may call those for which `allows` is true. `map_id`: the
+        engine's map, which tools may be told (`wanted_ids`). `approved`: whether somebody has approved each call.
+        An error inside the context cancels the calls that are still running, and is raised unchanged.
+        """
+        failure: Exception | None = None
+        calls: RunningCalls | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                calls = RunningCalls(self, tasks, offered, principal, map_id, allows, approved=approved)
+                try:
+                    yield calls
+                    calls.wanted = True
+                except Exception as error:  # noqa: BLE001 - the task group would wrap it
+                    failure = error
+                    tasks.cancel_scope.cancel()
+        finally:
+            if calls is not None:
+                calls.note_lost()
+        if failure is not None:
+            raise failure
+
+    async def call(
+        self,
+        call: CallClosed,
+        offered: Mapping[str, ToolSpec],
+        principal: Principal,
+        map_id: str = "",
+        allows: Callable[[str], bool] = lambda name: True,
+        *,
+        approved: bool = False,
+    ) -> "Answered":
+        """Run one call; an error is an answer too. `approved`: whether somebody has approved it."""
+        started = time.perf_counter()
+        try:
+            arguments = _arguments(call.arguments, _allowed(call.name, offered, allows))
+            if call.name == finder.SEARCH:
+                found = await anyio.to_thread.run_sync(finder.search, self.offers.entries(principal), arguments)
+                return Answered(call, CallOutcome(found, ending_of(found)), time.perf_counter() - started)
+            if call.name == finder.CALL:
+                call, arguments = self._found(call, principal)
+                # An approval names the tool itself.
+                approved = False
+            # Nobody sees the progress, but it gives a long call more time.
+            meta: dict[str, Any] = {PROGRESS_KEY: call.id}
+            params: dict[str, Any] = {"name": call.name, "arguments": arguments, "_meta": meta}
+            written = None
+            if (token_map := self._tokens.map_of(map_id)) is not None:
+                meta[MAP_KEY] = map_id
+                written = self._written(call, arguments, token_map)
+            caller = Nobody(modern=False, principal=principal)
+            outcome = await self._proxy.call_tool(params, caller, written=written, approved=approved)
+        except (GatewayError, ValueError) as error:
+            return Answered(call, f"error: {error}", time.perf_counter() - started)
+        return Answered(call, outcome, time.perf_counter() - started)
+
+    def _found(self, call: CallClosed, principal: Principal) -> tuple[CallClosed, dict[str, Any]]:
+        """The call of a tool that a search found, as if the model had named it. Raises only what `call` catches."""
+        name, inner = finder.called(call.name, call.arguments)
+        tool = next((spec_of(each.definition) for each in self.offers.entries(principal) if each.name == name), None)
+        if tool is None:
+            raise UnknownTool(f"there is no tool {name!r}; {finder.SEARCH} finds those that there are")
+        return replace(call, name=name, arguments=inner), _arguments(inner, tool)
+
+    def _written(self, call: CallClosed, arguments: Mapping[str, Any], token_map: TokenMap) -> WrittenIds | None:
+        """The ids in which the model wrote the call, for a tool that takes them."""
+        if not self._proxy.takes_ids(call.name):
+            return None
+        ids, name = spelled_arguments(call.ids, token_map, call.name, arguments) or (None, None)
+        return WrittenIds(ids, name)
+
+    def finish(self, answered: "Answered", token_map: TokenMap, most: int) -> FinishedCall:
+        """Turn an answer into ids, at most `most`."""
+        began = time.perf_counter()
+        call, outcome = answered.call, answered.outcome
+        shortened = False
+        if isinstance(outcome, str):
+            pieces: tuple[IdPiece, ...] = (IdPiece(tuple(token_map.encode(outcome)), "shim"),)
+            source, text, is_error = "gateway", outcome, True
+            server = self.ledger.server_of(call.name)
+        else:
+            result, server = outcome.result, outcome.server or None
+            shown = shorten(result, most)
+            shortened = shown is not result
+            found = self._tokens.for_engine(call.name, shown, token_map)
+            pieces, source, text, is_error = found.pieces, found.source, _said(result), bool(result.get("isError"))
+        kept = cut(pieces, most, token_map, shortened=shortened)
+        finished = ToolFinished(
+            call_id=call.id,
+            name=call.name,
+            arguments=call.arguments,
+            said=text,
+            source=source,
+            leaf_ids=sum(len(p.ids) for p in kept if p.source == "leaf"),
+            shim_ids=sum(len(p.ids) for p in kept if p.source == "shim"),
+            is_error=is_error,
+            seconds=answered.seconds,
+        )
+        return FinishedCall(kept, finished, time.perf_counter() - began, server)
+
+    def share(self, room: int, calls: int) -> int:
+        """How many ids each of several results may take if all of them together may take `room`."""
+        return min(self._limits.result_tokens, room // max(calls, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A call that was run: its outcome, or the gateway's own text that says why there is none."""
+
+    call: CallClosed
+    outcome: CallOutcome | str
+    seconds: float
+
+    @property
+    def ended(self) -> str:
+        """How it ended, in the words of the audit log."""
+        return "refused" if isinstance(self.outcome, str) else self.outcome.ended
+
+
+class RunningCalls:
+    """The calls of one generation; `CallRunner.running` makes one."""
+
+    def __init__(
+        self,
+        runner: CallRunner,
+        tasks: TaskGroup,
+        offered: Sequence[ToolSpec],
+        principal: Principal,
+        map_id: str,
+        allows: Callable[[str], bool],
+        *,
+        approved: bool,
+    ) -> None:
+        self._runner = runner
+        self._tasks = tasks
+        self._offered = {tool.name: tool for tool in offered}
+        self._principal = principal
+        self._map_id = map_id
+        self._allows = allows
+        self._approved = approved
+        self._started: list[CallClosed] = []
+        self._answered: list[Answered | None] = []
+        self.wanted = False
+        """Whether somebody will ask for the outcomes."""
+        self.ended = 0.0
+        """When the last outcome arrived, by `time.perf_counter`."""
+        self._over: anyio.Event | None = None
+
+    def start(self, call: CallClosed) -> None:
+        """Start a call; it runs in the background."""
+        self._started.append(call)
+        self._answered.append(None)
+        self._tasks.start_soon(self._run, len(self._answered) - 1, call)
+
+    def closing(self) -> anyio.Event:
+        """Declare that no more calls will be started; return an event that is set once all of them are over."""
+        self._over = anyio.Event()
+        self._note_end()
+        return self._over
+
+    def refuse(self, call: CallClosed, why: str) -> None:
+        """Answer a call without making it."""
+        self._started.append(call)
+        self._answered.append(Answered(call, f"error: {why}", 0.0))
+        self.ended = time.perf_counter()
+
+    def note_lost(self) -> None:
+        """Record the calls whose outcomes nobody will ask for."""
+        for call, answered in zip(self._started, self._answered, strict=True):
+            if not self.wanted or answered is None:
+                self._runner.ledger.lost(self._principal, call, None if answered is None else answered.seconds)
+
+    def finished(self, token_map: TokenMap, room: int) -> list[FinishedCall]:
+        """Turn all results into ids, in the order in which the calls were started. Call it once they are over.
+
+        `room`: ids that all results together may take.
+        """
+        answered = [one for one in self._answered if one is not None]
+        share = self._runner.share(room, len(answered))
+        calls = [self._runner.finish(one, token_map, share) for one in answered]
+        for one, call in zip(answered, calls, strict=True):
+            self._runner.ledger.told(self._principal, call.finished, token_map.map_id, one.ended)
+        return calls
+
+    async def _run(self, n: int, call: CallClosed) -> None:
+        rights, tracing = (self._offered, self._principal, self._map_id, self._allows), self._runner.tracing
+        with nullcontext() if tracing is None else tracing.tool_span(call.name, call.id) as span:
+            answered = await self._runner.call(call, *rights, approved=self._approved)
+            if span is not None and answered.ended != "ok":
+                span.erred(answered.ended)
+        self._answered[n] = answered
+        self.ended = time.perf_counter()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        if self._over is not None and None not in self._answered:
+            self._over.set()
+
+
+def _allowed(name: str, offered: Mapping[str, ToolSpec], allows: Callable[[str], bool]) -> ToolSpec:
+    """The tool of a call. Raises `UnknownTool` if there is no such tool, or it may not be called now."""
+    tool = offered.get(name)
+    if tool is not None and allows(name):
+        return tool
+    what = f"the tool {name!r} may not be called now" if tool is not None else f"there is no tool {name!r}"
+    others = ", ".join(filter(allows, offered)) or "none"
+    raise UnknownTool(f"{what}; the tools that may be called are {others}")
+
+
+def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
+    try:
+        arguments: object = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"the arguments are not JSON ({error}); call again with a JSON object") from error
+    if not isinstance(arguments, dict):
+        raise ValueError(f"the arguments must be a JSON object, not {text[:80]!r}; call again with a JSON object")
+    known = cast("dict[str, Any]", arguments)
+    if problems := validate_call(tool, known):
+        raise ValueError(
+            f"the arguments do not fit the tool's schema ({'; '.join(problems)}); call again with some that do"
+        )
+    return known
+
+
+def _said(result: Mapping[str, Any]) -> str | Callable[[], str]:
+    """A result as the model reads it, for people; where there are few undecoded ids, a function that decodes them."""
+    parts = read_parts(result)
+    unread = sum(len(part.ids) for part in parts if isinstance(part, UnreadText))
+
+    def read() -> str:
+        return "\n".join(part.line if isinstance(part, OtherPart) else part.text for part in parts)
+
+    return read if 0 < unread <= _UNREAD else read()

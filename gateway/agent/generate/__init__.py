@@ -1,0 +1,1 @@
+"""One generation: what it may write, how it is held to it, and what the model wrote."""

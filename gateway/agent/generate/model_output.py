@@ -1,0 +1,278 @@
+"""What the model writes in one generation: its ids, and what they say.
+
+Turns ids as the engine gives them into the events of an answer, up to a stop string or the only call allowed, and at
+the end into the turn that memory and trajectories keep. It joins the tool-call parser, the stop strings and the hold on
+the id that may be the end of turn, which don't know each other. It knows no engine and never waits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import starmap, zip_longest
+
+from gateway.agent.events import AgentEvent, ContentSampled, IdsGenerated, TokenLogprob
+from gateway.agent.generate.choice import prompt_tail
+from gateway.agent.generate.end_hold import EndHold
+from gateway.agent.generate.generation_options import GenerationOptions
+from gateway.agent.generate.stop import StopFilter
+from gateway.context.compose.conversation import Conversation
+from gateway.context.compose.hidden_ids import hidden_ids
+from gateway.context.history.call_ids import CallIds
+from gateway.context.memory import Call, LivedTurn
+from gateway.context.memory.cut import cut_turn
+from gateway.engine.interface import Generated, GenerationEnd
+from gateway.engine.left_behind import shared_prefix
+from gateway.observe.logs import get_logger
+from gateway.observe.trajectories import Sampled
+from gateway.proxy.tool_search import called
+from gateway.toolcalls import CallClosed, CallStarted, Content, Diagnostic, Event, Policy, Reasoning, parser_for
+
+log = get_logger("agent")
+
+
+class ModelOutput:
+    """The output of one generation. Feed it what the engine gives, close it, then call `remember`."""
+
+    def __init__(self, conversation: Conversation, options: GenerationOptions) -> None:
+        self._conversation = conversation
+        self._options = options
+        ready = conversation.ready
+        self._call_ids = CallIds()
+        self._hidden = hidden_ids(ready.token_map, (*conversation.format.markers, *options.stops))
+        self._parser = parser_for(
+            conversation.format,
+            ready.token_map,
+            conversation.tools if conversation.may_call and not options.words else (),
+            prompt_tail=prompt_tail(conversation),
+            # A grammar lets any tokens spell a marker, since not every server's grammars know tokens.
+            by_text=options.hold is not None and not options.hold.triggers,
+            policy=_policy(conversation, options),
+            formed=options.hold is not None and options.hold.formed,
+            new_id=self._call_ids.make,
+            hidden=self._hidden,
+        )
+        # The parser reads the begun text too, so that it reads what the model writes as its continuation; no events
+        # are emitted for it.
+        self._parser.feed(conversation.begun)
+        self._begun, conversation.begun = bool(conversation.begun), ()
+        self._stop = StopFilter(options.stops)
+        self._hold = EndHold(ready.token_map.special_ids)
+        self.prompt = len(conversation.ids)
+        """Ids of the context before it."""
+        self.ids: list[int] = []
+        """Its ids that stay in the context."""
+        self.calls: list[CallClosed] = []
+        self._model_ids: list[str] = []
+        """The ids of these calls as the model knows them."""
+        self.over = False
+        """Whether no more output is wanted: a stop string appeared, or the only call allowed was made."""
+        self.guessed = False
+        self._started = 0
+        self._known = 0
+        """Started calls that a client sends back."""
+        self._shown: dict[int, int] = {}
+        """The index of each reported call in this generation, and its index in the response."""
+        self._logprobs: list[float | None] = []
+        """Log-probabilities of all ids that arrived, including those that end a turn."""
+        self._weighed: list[TokenLogprob] = []
+        """Ids since the last reported text, where probabilities are asked for."""
+        self._content: list[str] = []
+        self._said_at_call = 0
+        """Pieces of content before the end of the last whole call."""
+        self._reasoning: list[str] = []
+        self.reasoned = 0
+        """Ids of reasoning."""
+        self._reasoned_to = self._said_before = 0
+        """Ids up to the last piece of reasoning; pieces of content and calls before it."""
+        self._told: list[str] = []
+        """Content that has passed the stop strings."""
+
+    @property
+    def shown(self) -> int:
+        """How many calls were reported, including those that broke off."""
+        return len(self._shown)
+
+    @property
+    def stop(self) -> str | None:
+        """The stop string that ended it, if one did."""
+        return self._stop.found
+
+    def feed(self, generated: Generated) -> list[AgentEvent]:
+        """Take the next ids, at least one; return the events that they give."""
+        self.guessed |= generated.guessed
+        if generated.logprobs:
+            self._weigh(generated)
+        ids = self._hold.feed(generated.ids)
+        if ids and self._called_enough:
+            self.over = True
+            return []
+        told = self._read(ids)
+        self.over = self._stop.hit
+        return told
+
+    def close(self, ended_by: int | None) -> list[AgentEvent]:
+        """Take the end of the generation; return the events of what was held back.
+
+        `ended_by`: the id with which the model ended its turn, if it did.
+        """
+        told = self._read(self._hold.close(ended_by))
+        self._tell(self._parser.close(whole=ended_by is not None), told)
+        self._show(self._stop.close(), told)
+        return told
+
+    def rewind(self) -> None:
+        """Forget ids that were sampled but not reported: they are sampled again."""
+        dropped = self._hold.drop()
+        del self._logprobs[len(self.ids) :], self._weighed[len(self._weighed) - min(dropped, len(self._weighed)) :]
+
+    def _weigh(self, event: Generated) -> None:
+        """Keep the ids' probabilities, for a trajectory and for the client."""
+        self._logprobs += event.logprobs
+        if self._options.logprobs is not None:
+            self._weighed += starmap(TokenLogprob, zip_longest(event.ids, event.logprobs, event.tops, fillvalue=()))
+
+    def _read(self, ids: Sequence[int]) -> list[AgentEvent]:
+        told: list[AgentEvent] = []
+        self.ids += ids
+        if ids and self._options.ids:
+            told.append(IdsGenerated(tuple(ids)))
+        self._tell(self._parser.feed(ids), told)
+        return told
+
+    @property
+    def _called_enough(self) -> bool:
+        return self._options.one_call and bool(self.calls)
+
+    def _tell(self, events: list[Event], told: list[AgentEvent]) -> None:
+        for event in events:
+            if self._called_enough:
+                break
+            if isinstance(event, Content):
+                self._content.append(event.text)
+                self._show(self._stop.feed(event.text), told)
+            elif not self._stop.hit:
+                # A stop string never spans other events: content held back for one comes before this event.
+                self._show(self._stop.close(), told)
+                if (shown := self._indexed(event)) is not None:
+                    told.append(shown)
+                self._weighed.clear()
+
+    def _show(self, text: str, told: list[AgentEvent]) -> None:
+        if not text:
+            return
+        self._told.append(text)
+        if self._weighed:
+            told.append(ContentSampled(tuple(self._weighed)))
+            self._weighed.clear()
+        told.append(Content(text))
+
+    def _indexed(self, event: Event) -> Event | None:
+        """The event as the response reports it; None where it belongs to a call that is not reported."""
+        if isinstance(event, Diagnostic) and event.cause is not None:
+            name = self._conversation.format.name
+            log.error("the parser of a tool-call format failed", tool_format=name, exc_info=event.cause)
+        if isinstance(event, Reasoning):
+            self._note_reasoning(event.text)
+        if isinstance(event, Content | Reasoning) or event.index is None:
+            return event
+        if isinstance(event, CallStarted):
+            event = self._start(event)
+        elif isinstance(event, CallClosed):
+            event = self._close(event)
+        index = None if event.index is None else self._shown.get(event.index)
+        if index is None:
+            return replace(event, index=None) if isinstance(event, Diagnostic) else None
+        return replace(event, index=index)
+
+    def _start(self, call: CallStarted) -> CallStarted:
+        """Note a call that begins; return it with an id of the gateway's own."""
+        self._started += 1
+        self._known += self._options.shows(call.name)
+        if self._options.tells(call.name):
+            self._shown[call.index] = self._options.first_index + len(self._shown)
+        return replace(call, id=self._call_ids.ours(call.id))
+
+    def _close(self, call: CallClosed) -> CallClosed:
+        """Note a whole call, and report it to whoever runs it; return it with an id of the gateway's own."""
+        self._model_ids.append(call.id)
+        self._said_at_call = len(self._content)
+        ours = replace(call, id=self._call_ids.ours(call.id))
+        self.calls.append(ours)
+        self._options.on_call(ours, self._conversation.room - len(self.ids))
+        return ours
+
+    def _note_reasoning(self, text: str) -> None:
+        """Keep reasoning and count its ids: all since its last piece, or just one if other things came in between."""
+        said, ids = len(self._content) + self._started, len(self.ids)
+        before, self._said_before = self._said_before, said
+        self.reasoned += ids - self._reasoned_to if said == before else 1
+        self._reasoned_to = ids
+        self._reasoning.append(text)
+
+    def remember(self, end: GenerationEnd | None) -> None:
+        """Append the ids to the conversation and note the turn, however the generation ended."""
+        conversation = self._conversation
+        conversation.ids += self.ids
+        conversation.turn = LivedTurn(
+            tuple(self.calls),
+            self._begun or bool(self._content),
+            bool(self._reasoning),
+            end.ended_by if end is not None else None,
+            broken=self._started > len(self.calls),
+            model_ids=tuple(self._model_ids),
+        )
+        if conversation.trail is not None:
+            conversation.trail.wrote(self._sampled(end))
+        self._note_turn(cut=end is None and not self._called_enough)
+
+    def _sampled(self, end: GenerationEnd | None) -> Sampled:
+        ended_by = end.ended_by if end is not None else None
+        guessed = self.guessed or (end is not None and end.missed > 0)
+        logprobs = tuple(self._logprobs[: len(self.ids) + (ended_by is not None)])
+        return Sampled(self.prompt, len(self.ids), ended_by, guessed, logprobs)
+
+    def _note_turn(self, *, cut: bool) -> None:
+        """Note the turn as the model lived it and as the client saw it. `cut`: the client saw less of it."""
+        conversation, lived = self._conversation, self._conversation.lived
+        content, reasoning, told = "".join(self._content), "".join(self._reasoning), "".join(self._told)
+        lived.content.append(told)
+        lived.reasoning.append(reasoning)
+        for call in self.calls:
+            if self._options.shows(call.name):
+                lived.calls.append(Call(call.id, call.name, call.arguments))
+            elif self._options.asks(call):
+                # Its client approves, and sends back, a call of the tool itself.
+                lived.calls.append(Call(call.id, *called(call.name, call.arguments)))
+        ids: Sequence[int] | None = self.ids
+        if cut:
+            ids = cut_turn(self.ids, content, told, conversation.ready.token_map, self._hidden)
+            content = told
+        turn = conversation.turn
+        if turn.broken and self.calls and not cut:
+            # Behind whole calls, half a call can't be rendered: the turn is remembered without it.
+            ids, turn = self._whole_calls(), replace(turn, broken=False)
+        # A client that knows of a call that broke off may send anything back.
+        astray = conversation.turn.broken and self._known
+        if ids is None or astray or (cut and self.calls):
+            lived.whole = False
+        else:
+            own = shared_prefix(ids, self.ids) if cut else len(ids)
+            lived.add_turn(self.prompt, ids, content, reasoning, turn, own)
+
+    def _whole_calls(self) -> Sequence[int] | None:
+        """The ids up to the last whole call; None where its place is not known, or where words follow it."""
+        last = list(self.calls[-1].ids)
+        if not last or len(self._content) > self._said_at_call:
+            return None
+        for end in range(len(self.ids), len(last) - 1, -1):
+            if self.ids[end - len(last) : end] == last:
+                return self.ids[:end]
+        return None
+
+
+def _policy(conversation: Conversation, options: GenerationOptions) -> Policy:
+    """What becomes of faulty calls: the model is told about those of the gateway's tools, and may call again."""
+    if not (conversation.tools and conversation.may_call) or options.words:
+        # Where nothing may be called, nothing is a call, whatever the model writes.
+        return Policy(unknown_tool="content")
+    ours = (tool.name for tool in conversation.tools if tool.name not in conversation.client_tools)
+    return Policy(answered=frozenset(ours))

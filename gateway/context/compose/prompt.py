@@ -1,0 +1,269 @@
+"""From messages to the ids of a prompt: a remembered conversation keeps the ids that it has.
+
+A conversation that its template only appends to is not rendered again: what the template writes around the new messages
+is appended to the ids that the engine holds. Any other conversation is rendered as the model lived it, and each turn
+that the rendering shows whole keeps its ids (the law of recall, docs/architecture.md). It does not generate.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Final
+
+from gateway.context.compose.conversation import Conversation, Spliced, calls_of_turns
+from gateway.context.compose.definitions import Definitions
+from gateway.context.compose.hidden_ids import hidden_ids
+from gateway.context.compose.sources import DefinitionsIn, spans_of_new, spans_of_rendering
+from gateway.context.compose.trail import Trail
+from gateway.context.history.call_ids import with_model_ids
+from gateway.context.history.template_messages import tool_definitions, with_preamble
+from gateway.context.memory import Lived, LivedTurn, Miss, Recalled, Turn, retold
+from gateway.engine.interface import Message
+from gateway.engine.left_behind import shared_prefix
+from gateway.engine.rendering.foreign import is_json_result
+from gateway.engine.rendering.placed import Known
+from gateway.engine.rendering.scaffold import TurnEnd, TurnShape
+from gateway.engine.rendering.shapes import Shape, shape_of
+from gateway.engine.rendering.template import Prompt
+from gateway.errors import TemplateRefused
+from gateway.observe.logs import get_logger
+from gateway.toolcalls import CallClosed, Format, parser_for, system_preamble
+from leaf_sdk.vocab import TokenMap
+
+log = get_logger("agent")
+
+_BARE: Final = ("{", "[", "`")
+_DIGITS: Final = 4000
+_NUMBERS: Final = count()
+"""Numbers for conversations."""
+
+
+def new_number() -> int:
+    """The number for a new conversation."""
+    return next(_NUMBERS)
+
+
+async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
+    """Render messages; lived ones keep their ids where the template shows them whole.
+
+    Raises `EngineUnavailable`, `TemplateRefused`.
+    """
+    ready, fmt, tools = conversation.ready, conversation.format, conversation.tools
+    taught, calls_as_text, token_map = ready.tool_format.preamble, ready.tool_format.calls_as_text, ready.token_map
+    known: dict[int, Known] = {}
+    messages: list[Message] = []
+    # As in the client's copy of a turn, which the template shows.
+    hidden = hidden_ids(token_map, fmt.markers)
+    cut = any(turn.lived is not None and _is_cut_behind_calls(turn.lived.turn) for turn in turns)
+    closing = await _closing(conversation) if cut else ""
+    for number, turn in enumerate(turns):
+        if turn.lived is None:
+            messages.append(turn.message)
+            continue
+        text = token_map.decode(token_id for token_id in turn.lived.ids if token_id not in hidden)
+        messages.append(_message(turn.lived, text, fmt, calls_as_text=calls_as_text))
+        known[number] = _known(turn.lived, text, conversation, closing)
+    messages = with_model_ids(messages, turns)
+    calls_in = partial(_calls_in, fmt, token_map, conversation)
+    plain = with_preamble(messages, fmt, tools, calls_as_text=calls_as_text) if taught else messages
+    moved = len(plain) - len(messages)
+    placed = {n + moved: each for n, each in known.items()} if moved else known
+    prompt = await ready.template.prompt(
+        plain, () if taught else tool_definitions(ready.forms.rendered(tools)), placed, calls_in
+    )
+    if conversation.trail is not None:
+        conversation.trail.rendered(
+            spans_of_rendering(
+                prompt, turns, moved, conversation.owner_of, _definitions(conversation, conversation.trail)
+            )
+        )
+    return prompt
+
+
+def _definitions(conversation: Conversation, trail: Trail) -> DefinitionsIn | None:
+    """What finds the definitions of the conversation's tools."""
+    tools, ready, history = conversation.tools, conversation.ready, conversation.history
+    if not tools or history is None:
+        return None
+    clients, server_of = conversation.client_tools, conversation.server_of
+    servers = tuple([None if tool.name in clients else server_of(tool.name) for tool in tools])
+
+    def definitions() -> Definitions:
+        taught = system_preamble(conversation.format, tools) if ready.tool_format.preamble else ""
+        by_name = {tool.name: server for tool, server in zip(tools, servers, strict=True)}
+        return Definitions(tools, ready.token_map, by_name, taught)
+
+    # The root is a digest of the map and the tools, among others.
+    key = (history.root, servers)
+    return lambda ids, around: trail.definitions.spans(ids, around, key, definitions)
+
+
+async def begin(conversation: Conversation, messages: Sequence[Message], recalled: Recalled | None = None) -> None:
+    """Give a conversation its prompt: continuing what is remembered of it, or from its messages alone.
+
+    Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
+    """
+    if recalled is not None:
+        held = recalled.last.ids()
+        try:
+            await _go_on(conversation, recalled, held)
+        except TemplateRefused:
+            # What was lived has turns that the client does not know of: its own messages may still be accepted.
+            log.warning("the template refuses a remembered conversation; the client's messages are rendered instead")
+        else:
+            conversation.before, conversation.held = recalled.last, recalled.last.held
+            conversation.kept = shared_prefix(held, conversation.ids)
+            if conversation.trail is not None:
+                last = recalled.last
+                conversation.trail.goes_on(last.answer_id, min(conversation.kept, last.original_ids))
+            return
+        lost = any(turn.lived is not None and turn.lived.turn is None for turn in recalled.lived)
+        conversation.recall_miss = Miss("template_rewrote", recalled.last.held, results_lost=lost)
+    messages = [each for message in messages for each in retold(message)]
+    conversation.ids = (await render(conversation, [*map(Turn, messages)])).ids
+    conversation.earlier = calls_of_turns(messages)
+
+
+async def _go_on(conversation: Conversation, recalled: Recalled, held: Sequence[int]) -> None:
+    shapes, shape = conversation.ready.shapes, _shape(conversation, recalled)
+    appends = shapes.appends(shape)
+    appended = None if appends is False else await _appended(conversation, recalled, held)
+    if not appends or appended is None:
+        turns = (*recalled.lived, *recalled.new)
+        prompt = await render(conversation, turns)
+        if prompt.by_shape:
+            shapes.note(shape, appended is not None and appended.ids == prompt.ids)
+        conversation.ids, conversation.earlier = prompt.ids, calls_of_turns([turn.message for turn in turns])
+    else:
+        conversation.ids, conversation.earlier = appended.ids, appended.earlier
+        conversation.trail = appended.trail
+
+
+async def _appended(conversation: Conversation, recalled: Recalled, held: Sequence[int]) -> Conversation | None:
+    """The held ids with the new messages and their scaffold appended; None where these are not a simple turn."""
+    last, new = recalled.lived[-1].lived, recalled.new
+    turn = last.turn if last is not None else None
+    results = [each for each in new if each.message["role"] == "tool"]
+    if turn is None or len(results) != len(turn.calls) or len(new) != max(len(results), 1):
+        return None
+    if any(map(_is_json, new)) and await conversation.ready.template.reads_results():
+        return None
+    grown = replace(
+        conversation,
+        ids=list(held),
+        turn=turn,
+        earlier=calls_of_turns([each.message for each in recalled.lived[:-1]]),
+        spliced=Spliced(),
+        trail=None if conversation.trail is None else replace(conversation.trail, kept=len(held), spans=[]),
+    )
+    try:
+        if results:
+            scaffold = await grown.around_results()
+        elif new[0].message["role"] == "user":
+            scaffold = await grown.around_question()
+        else:
+            return None
+    except TemplateRefused:
+        return None
+    token_map = conversation.ready.token_map
+    contents = [scaffold.fitted(n, _content(each, token_map), token_map) for n, each in enumerate(new)]
+    grown.splice(
+        scaffold, contents, () if grown.trail is None else spans_of_new(recalled, contents, conversation.owner_of)
+    )
+    return grown
+
+
+def _is_json(turn: Turn) -> bool:
+    # Only the ids of a lived result are kept, so it may be JSON.
+    return turn.message["role"] == "tool" and (turn.lived is not None or is_json_result(turn.message))
+
+
+def _content(turn: Turn, token_map: TokenMap) -> Sequence[int]:
+    return turn.lived.ids if turn.lived is not None else token_map.encode(str(turn.message.get("content") or ""))
+
+
+def _shape(conversation: Conversation, recalled: Recalled) -> Shape:
+    messages = [
+        {**turn.message, "content": "."} if turn.lived is not None and turn.lived.turn is None else turn.message
+        for turn in (*recalled.lived, *recalled.new)
+    ]
+    # Turns that the model continued from within one answer: nothing was rendered after them.
+    turns = ([each for each in node.lived if each.turn is not None] for node in recalled.last.chain())
+    spliced = {id(turn) for lived in turns for turn in lived[:-1]}
+    inside = {number for number, turn in enumerate(recalled.lived) if id(turn.lived) in spliced}
+    forms = {
+        number: f" {turn.lived.turn.ended_by} {turn.lived.turn.form}"
+        for number, turn in enumerate(recalled.lived)
+        if turn.lived is not None and turn.lived.turn is not None
+    }
+    return shape_of(messages, len(recalled.new), tools=bool(conversation.tools), inside=inside, forms=forms)
+
+
+def _message(lived: Lived, text: str, fmt: Format, *, calls_as_text: bool) -> Message:
+    """A lived message for the template: a result with its text, a turn whose calls it can't show as its text."""
+    role = {key: value for key, value in lived.message.items() if key != "tool_calls"}
+    if lived.turn is None:
+        return {**role, "content": text}
+    if not (lived.turn.broken or (calls_as_text and lived.turn.calls)):
+        return lived.message
+    whole = lived.turn.broken and not lived.turn.reasoning
+    words = text if whole else _words(lived.message, text, fmt)
+    return lived.message if words is None else {**role, "content": words}
+
+
+def _words(message: Message, text: str, fmt: Format) -> str | None:
+    """A turn's content and calls as they were written, without its reasoning; None where that can't be determined."""
+    thought = str(message.get("reasoning_content") or "").strip()
+    calls = text.find(fmt.opening, max(text.find(thought), 0) + len(thought)) if fmt.opening else -1
+    if calls < 0:
+        return None if thought else text
+    content = str(message["content"]).strip()
+    before = text[:calls].rstrip()
+    return text[len(before) - len(content) if content and before.endswith(content) else calls :]
+
+
+def _known(lived: Lived, text: str, conversation: Conversation, closing: str) -> Known:
+    turn, ready = lived.turn, conversation.ready
+    if turn is None:
+        return Known(lived.ids)
+    calls = () if ready.tool_format.calls_as_text else tuple((call.name, _value(call)) for call in turn.calls)
+    unmarked = bool(calls) and _is_unmarked(text, conversation.format)
+    return Known(lived.ids, text, calls, turn.end_text(ready.token_map) or closing, unmarked)
+
+
+def _is_unmarked(text: str, fmt: Format) -> bool:
+    """Whether a turn that makes calls is nothing but these, as bare JSON or in a fence, without the format's marker."""
+    return text.lstrip()[:1] in _BARE and not (fmt.opening and fmt.opening in text)
+
+
+def _is_cut_behind_calls(turn: LivedTurn | None) -> bool:
+    """Whether a limit ended a turn after it had made calls."""
+    return turn is not None and bool(turn.calls) and turn.ended_by is None
+
+
+async def _closing(conversation: Conversation) -> str:
+    """The text of the token with which the template ends a turn of the model; "" where it uses none."""
+    token_map = conversation.ready.token_map
+    try:
+        scaffold = await conversation.ready.template.scaffold(TurnShape(content=True), TurnEnd(), "user")
+    except TemplateRefused:
+        return ""
+    ends = (token_id for token_id in scaffold.pieces[0] if token_id in token_map.special_ids)
+    return next((token_map.token_bytes(token_id).decode("utf-8", "replace") for token_id in ends), "")
+
+
+def _value(call: CallClosed) -> object:
+    return json.loads(call.arguments, parse_int=_integer)
+
+
+def _integer(text: str) -> int | str:
+    # Python refuses to read longer ones, which a model may write.
+    return int(text) if len(text) <= _DIGITS else text
+
+
+def _calls_in(fmt: Format, token_map: TokenMap, conversation: Conversation, text: str) -> list[tuple[str, object]]:
+    parser = parser_for(fmt, token_map, conversation.tools, by_text=True)
+    events = [*parser.feed(token_map.encode(text, specials=True)), *parser.close()]
+    return [(event.name, _value(event)) for event in events if isinstance(event, CallClosed)]

@@ -1,0 +1,238 @@
+"""Conversations of one gateway from request to request: continued from what is remembered, kept, and compared.
+
+Joins the memory, the prompt and the reasons for lost ids for the agent; which remembered conversation a request
+continues is decided in `memory/store.py`. For the operator it keeps figures of the last requests that continued a
+conversation, and no text except the few words around what a client changed.
+"""
+
+import json
+import secrets
+from array import array
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gateway.config import LimitsConfig
+from gateway.context.compose.conversation import Conversation
+from gateway.context.compose.definitions import DefinitionCache
+from gateway.context.compose.finished import answer_of, record_of
+from gateway.context.compose.prompt import begin, new_number
+from gateway.context.compose.trail import Trail
+from gateway.context.history.template_messages import tool_definitions
+from gateway.context.memory import (
+    AnswerRecord,
+    ConversationMemory,
+    History,
+    Miss,
+    Misses,
+    Notes,
+    Recalled,
+    Remembered,
+    RequestFigures,
+    root_digest,
+    schemas_of,
+)
+from gateway.engine.interface import Message
+from gateway.observe.logs import get_logger
+from gateway.observe.trajectories import TrajectoryLog
+
+if TYPE_CHECKING:
+    from gateway.context.shared_memory import SharedMemory
+
+_LINES: Final = 64
+
+log = get_logger("agent")
+
+
+class FiguresMetrics(Protocol):
+    """Counts the tokens of requests."""
+
+    def request_answered(self, *, prompt: int, cached: int) -> None:
+        """A request had `prompt` prompt tokens, and `cached` of them came from the cache."""
+        ...
+
+    def prompt_ids_lost(self, reason: str, n: int) -> None:
+        """A request processed `n` ids again that the engine had held for its conversation."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One request that continued a conversation."""
+
+    when: datetime
+    principal: str
+    conversation: int | None
+    """The conversation's number; None where the answer is not remembered and continues from nothing."""
+    answer_id: str
+    figures: RequestFigures
+
+
+class Recall:
+    """What is remembered by one gateway."""
+
+    def __init__(
+        self,
+        limits: LimitsConfig,
+        metrics: FiguresMetrics,
+        trajectories: TrajectoryLog | None = None,
+        shared: "SharedMemory | None" = None,
+    ) -> None:
+        """`shared`: what other replicas remember; None: replicas share nothing."""
+        self._memory = ConversationMemory(limits.memory_bytes * 7 // 8, limits.principal_share)
+        self._misses = Misses(limits.memory_bytes // 8)
+        self._metrics = metrics
+        self._trajectories = trajectories
+        self._shared = shared
+        self._keys = [secrets.token_bytes(32)] if shared is None else shared.keys
+        self._last: deque[Comparison] = deque(maxlen=_LINES)
+        self._definitions = DefinitionCache()
+        self._watched: Callable[[], bool] = lambda: False
+        """Whether somebody is watching; until `watch` is called, nobody is."""
+
+    async def begin(self, conversation: Conversation, messages: Sequence[Message]) -> None:
+        """Give a conversation its prompt, continuing what is remembered of it.
+
+        Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
+        """
+        history = conversation.history = History(self._root(conversation, self._keys[0]), messages)
+        recalled = await self._recalled(conversation, history)
+        if recalled is None and history.answers:
+            conversation.recall_miss = self._miss(conversation, history)
+        watched = self.is_watched
+        if self._trajectories is not None or watched:
+            conversation.trail = Trail(
+                self._definitions, self._trajectories is not None and self._trajectories.logprobs
+            )
+            conversation.notes = Notes() if watched else None
+        await begin(conversation, history.messages, recalled)
+
+    async def _recalled(self, conversation: Conversation, history: History) -> Recalled | None:
+        owner, schemas = conversation.principal.name, schemas_of(conversation.tools)
+        recalled = self._memory.recall(owner, history, schemas)
+        behind = -1 if recalled is None else recalled.last.place
+        if self._shared is None or not history.answers or history.answers[-1][0] <= behind:
+            return recalled
+        # Under earlier secrets the same history has other digests.
+        others = [History(self._root(conversation, key), history.messages) for key in self._keys[1:]]
+        more = await self._shared.recall(self._memory, owner, [history, *others], behind, new_number)
+        return self._memory.recall(owner, history, schemas) if more else recalled
+
+    def keep(self, conversation: Conversation, ended: str, figures: RequestFigures | None) -> Awaitable[object] | None:
+        """Remember a finished answer, write its trajectory, and count its tokens. `ended`: how it ended.
+
+        Returns what can be awaited until the answer is in the shared store; None: it is not written there.
+        """
+        if self._trajectories is not None and (answer := answer_of(conversation, ended)) is not None:
+            self._trajectories.record(answer)
+        # Whoever was watching when the answer began may have left since.
+        record = record_of(conversation, ended, figures) if self.is_watched else None
+        node, history = _remember(self._memory, conversation, record, figures), conversation.history
+        if node is not None and history is not None:
+            messages = [*history.messages, node.shown.message]
+            self._misses.note(node.number, node.owner, history.root, messages, node.held)
+        if figures is not None:
+            self._note(conversation, node or conversation.before, figures)
+        return None if node is None or self._shared is None else self._shared.keep(node)
+
+    def _note(self, conversation: Conversation, node: Remembered | None, figures: RequestFigures) -> None:
+        """Count the tokens of a request, and list it if it continued a conversation."""
+        self._metrics.request_answered(prompt=figures.prompt, cached=figures.cached)
+        if not conversation.continues:
+            return
+        number = None if node is None else node.number
+        self._last.append(
+            Comparison(datetime.now(UTC), conversation.principal.name, number, conversation.answer_id, figures)
+        )
+        if (loss := figures.loss) is not None:
+            self._metrics.prompt_ids_lost(loss, figures.recomputed)
+            miss = figures.recall_miss
+            place = {} if miss is None else {"message": miss.message, "at": miss.at}
+            log.info("cached tokens were recomputed", reason=loss, tokens=figures.recomputed, **place)
+
+    @property
+    def changes(self) -> tuple[int, datetime | None]:
+        """A value that changes whenever what can be reported of conversations does."""
+        return self._memory.changes, self._last[-1].when if self._last else None
+
+    def last(self) -> list[Comparison]:
+        """The last requests that continued conversations and whose figures are known, the latest first."""
+        return list(reversed(self._last))
+
+    def watch(self, watched: Callable[[], bool]) -> None:
+        """Record how each answer is made, if somebody is watching (`watched`) both when it begins and when it ends."""
+        self._watched = watched
+
+    def forget_records(self) -> None:
+        """Forget how answers were made; keep the answers."""
+        self._memory.forget_records()
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody is watching."""
+        return self._watched()
+
+    def conversations(self, most: int) -> list[Remembered]:
+        """The last answers of the remembered conversations of all principals, the latest first; at most `most`."""
+        return self._memory.conversations(most)
+
+    def branches(self, number: int) -> list[Remembered]:
+        """The last answer of each branch of one conversation, the latest first; empty where none is remembered."""
+        return self._memory.branches(number)
+
+    def last_user_text(self, number: int) -> str | None:
+        """The text of the last user message of a conversation; None where it is no longer kept."""
+        return self._misses.last_user_text(number)
+
+    def _miss(self, conversation: Conversation, history: History) -> Miss:
+        lost = self._memory.forgotten(history)
+        if lost is not None:
+            return Miss("memory_full", results_lost=lost)
+        return self._misses.explain(conversation.principal.name, history.root, history.messages)
+
+    def _root(self, conversation: Conversation, key: bytes) -> bytes:
+        """A digest of what two histories must have in common besides their messages."""
+        ready, tools = conversation.ready, json.dumps(tool_definitions(conversation.tools))
+        if ready.template.options:
+            tools += json.dumps(ready.template.options)
+        return root_digest(key, conversation.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools)
+
+
+def _remember(
+    memory: ConversationMemory, conversation: Conversation, record: AnswerRecord | None, figures: RequestFigures | None
+) -> Remembered | None:
+    """Keep a finished answer, however it ended, if its client can continue it. `record`: how it was made."""
+    lived, history, last = conversation.lived, conversation.history, conversation.lived.last
+    if history is None or last is None or not lived.whole:
+        return None
+    before, shown = conversation.before, lived.shown
+    # `kept` ids are the beginning of the prompt; the last turn follows the rest of it.
+    added = array("I", conversation.ids[conversation.kept : lived.start]) + last.ids
+    node = Remembered(
+        owner=conversation.principal.name,
+        before=before,
+        place=len(history.messages),
+        shown=shown,
+        # The form is read here, where no call is waiting for its result.
+        lived=tuple(each.formed(conversation.ready.token_map) for each in lived.messages),
+        kept=conversation.kept,
+        added=added,
+        held=min(conversation.held, conversation.kept + len(added)),
+        engine=conversation.ready.number,
+        engine_name=conversation.ready.name,
+        number=before.number if before is not None else new_number(),
+        answer_id=conversation.answer_id,
+        original_ids=lived.start + last.own,
+        model=conversation.ready.facts.model,
+        map_id=conversation.ready.token_map.map_id,
+        made=monotonic(),
+        # The words around what a client changed are kept only while somebody is watching.
+        figures=None if figures is None else replace(figures, recall_miss=None),
+        record=record,
+        strangers=history.strangers(before.place + 1 if before is not None else 0, len(history.messages)),
+    )
+    memory.remember(node, history.with_answer(shown))
+    return node

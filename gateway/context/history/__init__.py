@@ -1,0 +1,1 @@
+"""What clients send: their messages, checked and made ready for a chat template."""

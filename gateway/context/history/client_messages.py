@@ -1,0 +1,92 @@
+"""Messages as a client sends them, checked: OpenAI's shapes, with every content one text and all arguments texts.
+
+What the gateway or another server has sent once is taken back, whatever it is: arguments that are no JSON text (a call
+that a limit cut), arguments as an object (Ollama's shape), results that are JSON values. `call_arguments.py` makes
+such arguments readable for templates. What a client itself says (a user's or system message) must be text.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from gateway.context.history.contents import LeftOut, text_of_content
+from gateway.context.memory import RETOLD as RETOLD
+from gateway.errors import RequestInvalid
+from gateway.observe.escape import cut_text
+
+_SHOWN: Final = 100
+
+MOST_MESSAGES: Final = 10_000
+"""Most messages of a conversation, counting the calls in them: each costs work, however short it is."""
+
+ROLES: Final = ("system", "developer", "user", "assistant", "tool")
+
+
+def checked_messages(messages: object, left_out: LeftOut | None = None) -> list[dict[str, Any]]:
+    """OpenAI's `messages` with every `content` a string. Raises `RequestInvalid`, which names the place.
+
+    `left_out`: takes the types of parts that the model does not read.
+    """
+    if not isinstance(messages, list) or not messages:
+        raise RequestInvalid("'messages' must be a list of at least one message", param="messages")
+    given = cast("list[object]", messages)
+    if len(given) + sum(map(_count_calls, given)) > MOST_MESSAGES:
+        raise RequestInvalid(f"'messages' holds more than {MOST_MESSAGES} messages and calls in all", param="messages")
+    return [checked_message(message, f"messages[{n}]", left_out) for n, message in enumerate(given)]
+
+
+def checked_message(message: object, where: str, left_out: LeftOut | None = None) -> dict[str, Any]:
+    """One message with its content a string. Raises `RequestInvalid`, which names the place, starting with `where`."""
+    if not isinstance(message, Mapping):
+        raise RequestInvalid(f"{where} must be an object with 'role' and 'content'", param=where)
+    fields = dict(cast("Mapping[str, Any]", message))
+    # Clients may not set this key; only the code that assembles a message from a client's pieces does.
+    fields.pop(RETOLD, None)
+    role = fields.get("role")
+    if role not in ROLES:
+        raise RequestInvalid(
+            f"{where}.role is {_shown(role)}; expected one of {', '.join(ROLES)}", param=f"{where}.role"
+        )
+    fields["role"] = "system" if role == "developer" else role
+    fields["content"] = text_of_content(role, fields.get("content"), f"{where}.content", left_out or LeftOut())
+    for key in ("tool_call_id", "name"):
+        if not isinstance(fields.get(key, ""), str | None):
+            raise RequestInvalid(f"{where}.{key} must be a string", param=f"{where}.{key}")
+    if role == "user" and not fields["content"]:
+        raise RequestInvalid(f"{where}.content is empty", param=f"{where}.content")
+    calls: object = fields.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise RequestInvalid(f"{where}.tool_calls must be a list", param=f"{where}.tool_calls")
+    if calls:
+        fields["tool_calls"] = [_call(call, f"{where}.tool_calls") for call in cast("list[object]", calls)]
+    return fields
+
+
+def arguments_text(arguments: object) -> str:
+    """The arguments of a call as a client sends them back, as text: `{}` where there are none."""
+    if isinstance(arguments, str):
+        return arguments if arguments.strip() else "{}"
+    return "{}" if arguments is None else json.dumps(arguments, ensure_ascii=False)
+
+
+def _count_calls(message: object) -> int:
+    calls: object = cast("Mapping[str, Any]", message).get("tool_calls") if isinstance(message, Mapping) else None
+    return len(cast("list[object]", calls)) if isinstance(calls, list) else 0
+
+
+def _call(call: object, where: str) -> dict[str, Any]:
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", call) if isinstance(call, Mapping) else {}
+    given: object = fields.get("function")
+    function: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    if not isinstance(function.get("name"), str):
+        raise RequestInvalid(
+            f"{where} must hold objects with 'function': {{'name': string, 'arguments': JSON text}}", param=where
+        )
+    call_id: object = fields.get("id")
+    if call_id is not None and not isinstance(call_id, str):
+        raise RequestInvalid(f"{where}.id must be a string", param=where)
+    return {**fields, "function": {**function, "arguments": arguments_text(function.get("arguments"))}}
+
+
+def _shown(value: object) -> str:
+    return cut_text(repr(value), _SHOWN)

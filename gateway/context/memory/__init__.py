@@ -1,0 +1,33 @@
+"""What the gateway remembers of conversations: histories of messages, and their ids in the context. No IO."""
+
+from gateway.context.memory.history import RETOLD, Call, History, Shown, retold, root_digest, schemas_of
+from gateway.context.memory.lived import Lived, LivedAnswer, LivedTurn
+from gateway.context.memory.misses import Miss, Misses
+from gateway.context.memory.record import AnswerRecord, CallRecord, GenerationRecord, Notes
+from gateway.context.memory.remembered import Remembered
+from gateway.context.memory.request_figures import RequestFigures
+from gateway.context.memory.store import ConversationMemory, Recalled, Turn
+
+__all__ = [
+    "RETOLD",
+    "AnswerRecord",
+    "Call",
+    "CallRecord",
+    "ConversationMemory",
+    "GenerationRecord",
+    "History",
+    "Lived",
+    "LivedAnswer",
+    "LivedTurn",
+    "Miss",
+    "Misses",
+    "Notes",
+    "Recalled",
+    "Remembered",
+    "RequestFigures",
+    "Shown",
+    "Turn",
+    "retold",
+    "root_digest",
+    "schemas_of",
+]

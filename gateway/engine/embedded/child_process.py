@@ -1,0 +1,74 @@
+"""The program of the child process in which the embedded llama.cpp server runs.
+
+`python -m gateway.engine.embedded.child_process SETTINGS` starts the server that the package `xllamacpp` carries,
+prints one line with its address on stdout, and ends when its stdin closes, so that it never outlives the gateway. If
+the package can't be loaded here, the line says why instead. A crash of the native code takes down this process only.
+"""
+
+import json
+import os
+import sys
+
+from gateway.engine.embedded.native import load
+
+
+def main() -> None:
+    """Serve until stdin closes.
+
+    Settings are given as one JSON argument: host, port (0: a free one), model, context, slots, threads; cache_mib, the
+    size of the host cache (0, the default: none); chosen, whether each request names its slot; slot_files, the
+    directory in which slots may be saved; template, a chat template instead of the model's own. A key that clients must
+    send is given in CODEC_ENGINE_KEY, since everybody can see the arguments of a process.
+    """
+    settings = json.loads(sys.argv[1])
+    # The native code logs to fd 1 and 2, so the line with the address gets a copy of stdout.
+    address = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        native = load()
+    except ImportError as error:
+        print(error, file=address, flush=True)
+        sys.exit(1)
+    params = native.CommonParams()
+    params.model.path = settings["model"]
+    params.hostnames = [settings["host"]]
+    # Anybody on this machine, and any page in a browser, can reach the port; only the gateway has the key.
+    if key := os.environ.get("CODEC_ENGINE_KEY"):
+        params.api_keys = [key]
+    params.port = settings["port"]
+    params.n_ctx = settings["context"]
+    params.n_parallel = settings["slots"]
+    params.cpuparams.n_threads = settings["threads"]
+    params.cpuparams_batch.n_threads = settings["threads"]
+    params.warmup = False
+    # Errors only; the parent finds the reason in them when the server does not come up.
+    params.verbosity = 1
+    params.use_jinja = True
+    params.cache_ram_mib = settings.get("cache_mib", 0)
+    if settings.get("chosen", False):
+        # Above 1, no slot ever counts as similar, so the cache is consulted for every request. Otherwise it is skipped
+        # if two conversations share half of their ids, as all do that begin with the same long preamble.
+        params.slot_prompt_similarity = 2.0
+        # What a slot holds is saved when another conversation takes it. Saving idle slots too would gain nothing.
+        params.cache_idle_slots = False
+    if directory := settings.get("slot_files"):
+        # The server concatenates path and name, and creates files with the mode that the umask leaves.
+        params.slot_save_path = directory.rstrip("/") + "/"
+        os.umask(0o077)
+    if template := settings.get("template"):
+        params.chat_template = template
+    try:
+        server = native.Server(params)
+    except RuntimeError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.stderr.flush()
+        # Not at once: llama.cpp writes its log in a thread.
+        sys.exit(1)
+    print(server.listening_address, file=address, flush=True)
+    sys.stdin.buffer.read()
+    # The native server joins threads that may be generating; the parent does not wait for that.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""What a template writes after the model's turn: around the results of its calls, or around the next question.
+
+A turn that the model has written is never rendered again, so what follows it is taken from a rendering of a turn of the
+same kind: with as many calls of the same names, and with words or reasoning before them or not. The place in it where
+the model's own text ends is found by the token that ended the model's turn, or by the text that it wrote last. No IO.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from gateway.engine.interface import Message
+from gateway.engine.rendering.foreign import Foreign
+from gateway.engine.rendering.rendered import Fit, find_marks, pieces_between, restored
+from leaf_sdk.vocab import TokenMap
+
+WRITTEN = 64
+"""Characters at a turn's end by which the end is found in the template's text."""
+Role = Literal["tool", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnShape:
+    """What the template's text after a turn of the model depends on."""
+
+    calls: tuple[str, ...] = ()
+    """Names of the tools that it called, in order."""
+    content: bool = False
+    reasoning: bool = False
+    tools: bool = False
+    """Whether the request offered tools and the template shows them."""
+    earlier: tuple[int, ...] = ()
+    """Number of calls of each turn before it: some templates count them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How the model ended a turn."""
+
+    written: str | Callable[[], str] = ""
+    """Its last characters (`WRITTEN` are enough), or a function that returns them when they are needed."""
+    token: str = ""
+    """The text of the token that ended it, which is not part of it; "" if a limit or a stop string ended it."""
+    call_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Following:
+    """The template's text after a turn."""
+
+    head: str
+    """From inside the model's turn to the first content."""
+    after: tuple[str, ...]
+    """The text after each content; the last one ends where the model continues."""
+    fits: tuple[Fit, ...]
+    """What the template does to each content."""
+    in_call: bool
+    """Whether `head` begins inside the last call; otherwise right after the turn's words."""
+    foreign: Foreign
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """The text without separators, for comparison."""
+        return tuple(text.replace(self.foreign.separator, "") for text in (self.head, *self.after))
+
+    def end_of_turn(self, end: TurnEnd) -> int | None:
+        """Return the place in `head` where the model's own text ends; None if it can't be found."""
+        if not self.in_call:
+            return 0
+        if end.token and (at := self.head.find(end.token)) >= 0:
+            return at
+        written = (end.written if isinstance(end.written, str) else end.written())[-WRITTEN:]
+        stripped = written.rstrip()
+        for size in range(len(stripped), 0, -1):
+            at = self.head.find(stripped[-size:])
+            # A single letter or digit may occur anywhere.
+            if at >= 0 and (size > 1 or not stripped[-1].isalnum()):
+                stop = at + size
+                blanks = written[len(stripped) :]
+                return stop + len(blanks) if self.head.startswith(blanks, stop) else stop
+        return None
+
+    def shows_ids(self, call_ids: Sequence[str]) -> bool:
+        """Whether it contains ids of the calls."""
+        return any(self.foreign.call_id(n) in text for n in range(len(call_ids)) for text in (self.head, *self.after))
+
+    def scaffold(self, start: int, call_ids: Sequence[str], token_map: TokenMap) -> "Scaffold":
+        """Return the ids from `start` of the head on, with the calls' own ids where the template shows them."""
+
+        def ids(text: str) -> tuple[int, ...]:
+            for number, call_id in enumerate(call_ids):
+                text = text.replace(self.foreign.call_id(number), self.foreign.text(call_id))
+            return tuple(token_map.encode(text, specials=True, separator=self.foreign.separator))
+
+        return Scaffold((ids(self.head[start:]), *map(ids, self.after)), self.fits)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaffold:
+    """The ids around contents: one more piece than there are contents."""
+
+    pieces: tuple[tuple[int, ...], ...]
+    fits: tuple[Fit, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of ids without the contents."""
+        return sum(map(len, self.pieces))
+
+    def fitted(self, number: int, ids: Sequence[int], token_map: TokenMap) -> Sequence[int]:
+        """Return the ids of a content as the template shows it: the same unless it strips or escapes something."""
+        fit = self.fits[number]
+        if fit == Fit():
+            return ids
+        text = token_map.decode(ids)
+        shown = fit.apply(text)
+        return ids if shown == text else token_map.encode(shown)
+
+
+def layouts(
+    shape: TurnShape, role: Role, contents: Sequence[str], foreign: Foreign
+) -> Iterator[tuple[list[Message], bool]]:
+    """Yield the ways to show contents after a turn, the usual one first, and whether each shows the turn's calls.
+
+    For a template that refuses several calls in a turn, the last one stands for all. For one without a place for calls,
+    the results follow words; for one without a place for results, they are a turn of the user.
+    """
+    if role == "tool":
+        if shape.calls:
+            yield _conversation(shape, shape.calls, _results(shape.calls, contents, foreign), foreign), True
+        if len(shape.calls) > 1:
+            yield _conversation(shape, shape.calls[-1:], _results(shape.calls, contents, foreign), foreign), True
+        yield _conversation(shape, (), _results(shape.calls, contents, foreign), foreign), False
+    question: Message = {"role": "user", "content": "\n\n".join(contents)}
+    yield _conversation(shape, (), [question], foreign), False
+
+
+def definitions(shape: TurnShape, foreign: Foreign) -> list[dict[str, Any]]:
+    """Return the smallest definitions of tools with which a turn of this shape can be rendered."""
+    names = dict.fromkeys(shape.calls) or {"tool": None}
+    parameters = {"type": "object", "properties": {"value": {"type": "string"}}}
+    return [
+        {"type": "function", "function": {"name": foreign.text(name), "description": "", "parameters": parameters}}
+        for name in names
+        if shape.tools
+    ]
+
+
+def following(text: str, foreign: Foreign, *, in_call: bool) -> Following | None:
+    """Find what follows a turn in a rendering; None unless the turn and each content are shown once, in order."""
+    text = restored(text, foreign)
+    _, anchor, tail = text.rpartition(foreign.anchor)
+    marks = find_marks(tail, foreign.mark)
+    wanted = list(range(len(foreign.contents)))
+    shown = [mark.number for mark in marks] == wanted and tail.count(foreign.mark) == 2 * len(wanted)
+    if not anchor or not shown or not all(mark.fit.known for mark in marks):
+        return None
+    head, *after = pieces_between(tail, marks)
+    return Following(head, tuple(after), tuple(mark.fit for mark in marks), in_call, foreign)
+
+
+def _conversation(shape: TurnShape, calls: Sequence[str], turns: Sequence[Message], foreign: Foreign) -> list[Message]:
+    content = ("." if shape.content else "") if calls else foreign.anchor
+    turn: dict[str, Any] = {"role": "assistant", "content": content}
+    if shape.reasoning:
+        turn["reasoning_content"] = "."
+    if calls:
+        arguments = json.dumps({"value": foreign.anchor}, ensure_ascii=False)
+        turn["tool_calls"] = _calls(calls, arguments, foreign)
+    earlier: list[Message] = []
+    number = len(shape.calls)
+    for count in shape.earlier if calls else ():
+        names = (calls[0],) * count
+        earlier += [
+            {"role": "assistant", "content": "", "tool_calls": _calls(names, "{}", foreign, number)},
+            *_results(names, ["."] * count, foreign, number),
+        ]
+        number += count
+    return [{"role": "user", "content": "?"}, *earlier, turn, *turns]
+
+
+def _calls(names: Sequence[str], arguments: str, foreign: Foreign, start: int = 0) -> list[dict[str, Any]]:
+    functions = [{"name": foreign.text(name), "arguments": arguments} for name in names]
+    return [{"type": "function", "id": foreign.call_id(n), "function": each} for n, each in enumerate(functions, start)]
+
+
+def _results(names: Sequence[str], contents: Sequence[str], foreign: Foreign, start: int = 0) -> list[Message]:
+    known = names or ("tool",) * len(contents)
+    return [
+        {"role": "tool", "content": content, "tool_call_id": foreign.call_id(n), "name": foreign.text(name)}
+        for n, (content, name) in enumerate(zip(contents, known, strict=True), start)
+    ]
+
+
+def counting(shape: TurnShape) -> TurnShape:
+    """Return the same shape with one more call before it: if the text then differs, the template counts calls."""
+    return replace(shape, earlier=(*shape.earlier, 1))

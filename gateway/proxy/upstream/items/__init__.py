@@ -1,0 +1,1 @@
+"""What a server lists, item by item: read, normalised, judged and pinned."""

@@ -1,0 +1,249 @@
+"""Pinned tool definitions: the first definition of each tool is remembered, and a different one reported or blocked.
+
+A server that changes a tool's description after people came to trust it can make models do other things (a "rug pull").
+Turns the definitions that a server lists into those that may be shown, and a change into a log line, a count and an
+entry that `codec-gateway pins` shows and accepts. The pins are one JSON file in the state folder, replaced as a whole
+and changed by one process at a time. Any change counts, whatever it is; a call of a blocked tool is refused by
+`gateway/proxy/resolver.py`.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, cast
+
+from gateway.config.model import UpstreamConfig
+from gateway.config.private_file import replace_file
+from gateway.config.state import state_folder
+from gateway.errors import ConfigError
+from gateway.observe.escape import escape_text
+from gateway.observe.logs import get_logger
+from gateway.proxy.upstream.items.kept_definitions import PinnedDefinitions
+from gateway.proxy.upstream.items.list_warnings import ListWarnings
+
+_TOOLS: Final = 5000
+"""Tools of one server that are pinned, at most, including former ones."""
+_NAME: Final = 128
+Digests = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A tool whose definition differs from the pinned one."""
+
+    server: str
+    tool: str
+    pinned: str
+    """SHA-256 of the pinned definition, in hexadecimal."""
+    seen: str
+    """SHA-256 of the definition listed last."""
+
+
+class PinFile:
+    """The pins of all servers in one file: for each server key and tool, the pinned digest and the one last seen."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """`path`: None: `pins.json` in the state folder."""
+        self.path = path or state_folder() / "pins.json"
+
+    def read(self) -> dict[str, dict[str, Digests]]:
+        """Return all pins.
+
+        Raises:
+            ConfigError: the file exists, but can't be used.
+        """
+        try:
+            value: object = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{self.path}: the pins can't be read ({error}): correct or remove the file") from None
+        if not _are_pins(value):
+            raise ConfigError(f"{self.path}: the file is not in the form of pins: remove it")
+        return cast("dict[str, dict[str, Digests]]", value)
+
+    def write(self, pins: dict[str, dict[str, Digests]]) -> None:
+        """Replace the whole file. Raises `ConfigError` if it can't be written."""
+        try:
+            self._make_folder()
+            replace_file(self.path, (json.dumps(pins, indent=1, sort_keys=True) + "\n").encode())
+        except OSError as error:
+            raise self._unwritten(error) from None
+
+    def note(self, key: str, seen: Mapping[str, str]) -> dict[str, Digests]:
+        """Record what was seen of a server's tools, and return the server's pins. Raises `ConfigError`."""
+        tools = self.read().get(key, {})
+        if not _note(tools, seen):
+            return tools
+        with self.alone():
+            pins = self.read()
+            tools = pins.setdefault(key, {})
+            _note(tools, seen)
+            self.write(pins)
+        return tools
+
+    def accept(self, server: str, tool: str | None = None) -> int:
+        """Pin what one tool, or every tool of a server, listed last. Return how many changed. Raises `ConfigError`."""
+        with self.alone():
+            pins = self.read()
+            accepted = 0
+            for key, tools in pins.items():
+                for name, digests in tools.items():
+                    if key.split(" ")[0] == server and tool in (None, name) and digests["seen"] != digests["pinned"]:
+                        digests["pinned"] = digests["seen"]
+                        accepted += 1
+            if accepted:
+                self.write(pins)
+        return accepted
+
+    @property
+    def definitions(self) -> PinnedDefinitions:
+        """The definitions of pinned tools that are kept."""
+        return PinnedDefinitions(self.path.with_name("pinned-definitions.json"))
+
+    def keep(self, definitions: Mapping[str, dict[str, Any]]) -> None:
+        """Keep definitions, by digest, as long as a pin refers to them. Raises `ConfigError`."""
+        with self.alone():
+            wanted = {each for tools in self.read().values() for pair in tools.values() for each in pair.values()}
+            try:
+                self.definitions.keep(definitions, wanted)
+            except OSError as error:
+                raise self._unwritten(error) from None
+
+    def changes(self) -> list[Change]:
+        """Return the tools that differ from their pins. Raises `ConfigError`."""
+        return [
+            Change(key.split(" ")[0], name, digests["pinned"], digests["seen"])
+            for key, tools in sorted(self.read().items())
+            for name, digests in sorted(tools.items())
+            if digests["seen"] != digests["pinned"]
+        ]
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Lock the folder, so that concurrent changes are not lost. Raises `ConfigError`."""
+        try:
+            self._make_folder()
+            folder = os.open(self.path.parent, os.O_RDONLY)
+        except OSError as error:
+            raise self._unwritten(error) from None
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    def _make_folder(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def _unwritten(self, error: OSError) -> ConfigError:
+        return ConfigError(f"{self.path}: the pins can't be written ({error.strerror}): check its folder")
+
+
+class Pins:
+    """The pins of one server."""
+
+    def __init__(self, config: UpstreamConfig, broken: Callable[[str], None], file: PinFile | None = None) -> None:
+        """`broken` is called with the server's name for each changed tool. `file`: None: the usual one."""
+        self.blocked: frozenset[str] = frozenset()
+        """The server's own names of the tools that nobody may call."""
+        self._config = config
+        self._broken = broken
+        self._file = file or PinFile()
+        self._key = f"{config.name} {_target(config)}"
+        self._log = get_logger("gateway.proxy").bind(server=config.name)
+        self._warnings = ListWarnings[tuple[str, str]](
+            config.name,
+            "a tool's definition is not the pinned one",
+            "more tools have definitions that are not the pinned ones",
+        )
+        self._kept: frozenset[str] = frozenset()
+        """Digests of the definitions that were listed last, which are already kept."""
+
+    def screen(self, definitions: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+        """Return the definitions that may be shown. New tools are pinned."""
+        if self._config.pin == "off":
+            return tuple(definitions)
+        try:
+            changed = self._compare({item["name"]: (digest_of(item), item) for item in definitions})
+        except ConfigError as error:
+            # With `block` the operator trusts only compared definitions.
+            blocks = self._config.pin == "block"
+            log = self._log.error if blocks else self._log.warning
+            log("tool definitions can't be compared with their pins", cause=error.message)
+            changed = {item["name"] for item in definitions} if blocks else set[str]()
+        if self._config.pin == "warn":
+            return tuple(definitions)
+        # Each session has its own list, which may be shorter: a tool stays blocked until it is seen unchanged.
+        self.blocked = (self.blocked - {item["name"] for item in definitions}) | changed
+        return tuple(item for item in definitions if item["name"] not in changed)
+
+    def _compare(self, listed: dict[str, tuple[str, dict[str, Any]]]) -> set[str]:
+        digests = {name: digest for name, (digest, _) in listed.items()}
+        tools = self._file.note(self._key, digests)
+        self._keep(dict(listed.values()))
+        # A tool that could not be pinned for lack of room is trusted no more than one that changed.
+        changed = {name for name, digest in digests.items() if name not in tools or tools[name]["pinned"] != digest}
+        for _ in range(self._warnings.warn([(name, digests[name]) for name in sorted(changed)], self._shown)):
+            self._broken(self._config.name)
+        return changed
+
+    def _keep(self, definitions: dict[str, dict[str, Any]]) -> None:
+        """Keep the listed definitions, so that changes can be shown."""
+        if not definitions.keys() - self._kept:
+            return
+        self._kept = frozenset(definitions)
+        try:
+            self._file.keep(definitions)
+        except ConfigError as error:
+            self._log.warning(
+                "definitions of pinned tools can't be saved; `codec-gateway pins show` won't show what changed",
+                cause=error.message,
+            )
+
+    def _shown(self, change: tuple[str, str]) -> Mapping[str, object]:
+        return {
+            "tool": escape_text(change[0], _NAME),
+            "blocked": self._config.pin == "block",
+            "way_out": f"codec-gateway pins show; codec-gateway pins accept {self._config.name}",
+        }
+
+
+def _note(tools: dict[str, Digests], seen: Mapping[str, str]) -> bool:
+    """Record the digests that were seen, and pin those of new tools. Return whether that changed anything."""
+    changed = False
+    for name, digest in seen.items():
+        pair = tools.get(name)
+        if pair is None and len(tools) < _TOOLS:
+            tools[name] = {"pinned": digest, "seen": digest}
+            changed = True
+        elif pair is not None and pair["seen"] != digest:
+            pair["seen"] = digest
+            changed = True
+    return changed
+
+
+def _are_pins(value: object) -> bool:
+    servers: list[object] = list(cast("dict[str, object]", value).values()) if isinstance(value, dict) else [None]
+    for tools in servers:
+        digests: list[object] = list(cast("dict[str, object]", tools).values()) if isinstance(tools, dict) else [None]
+        for pair in digests:
+            if not isinstance(pair, dict) or {"pinned", "seen"} - cast("dict[str, object]", pair).keys():
+                return False
+    return True
+
+
+def digest_of(definition: dict[str, Any]) -> str:
+    """The digest of a definition: SHA-256 of its JSON with sorted keys, in hexadecimal."""
+    return sha256(json.dumps(definition, sort_keys=True, separators=(",", ":")).encode("utf-8", "replace")).hexdigest()
+
+
+def _target(config: UpstreamConfig) -> str:
+    """A digest of the program or URL behind a server's name: a different one has pins of its own."""
+    target = [config.url or config.manifest] if config.command is None else [config.command, *config.args]
+    return sha256(json.dumps(target).encode("utf-8", "replace")).hexdigest()[:16]

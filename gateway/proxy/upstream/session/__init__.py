@@ -1,0 +1,1 @@
+"""One session with a server: negotiated, its requests timed, its tasks owned."""

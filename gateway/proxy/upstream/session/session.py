@@ -1,0 +1,284 @@
+"""One negotiated conversation with one MCP server, in the server's era.
+
+Turns a caller's request into the server's era and the answer back into the caller's, and delivers what the server
+pushes meanwhile: progress by its token, changes of lists to the session's own cache, the rest to the caller of the
+request or the client that owns the session. What could be for several callers is delivered to none. It does not know
+that there are other sessions, or how it was opened.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any, Final, Literal, cast
+
+from gateway.config.model import WantedIds
+from gateway.errors import RpcError
+from gateway.observe.logs import get_logger
+from gateway.protocol.eras import (
+    PROGRESS,
+    PROGRESS_KEY,
+    SUBSCRIPTION_KEY,
+    is_input_required,
+    meta_of,
+    params_to_handshake,
+    params_to_modern,
+    result_to_handshake,
+    result_to_modern,
+    with_meta,
+    without_hop,
+)
+from gateway.protocol.messages import METHOD_NOT_FOUND
+from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession
+from gateway.proxy.results import WrittenIds
+from gateway.proxy.transport.interface import Transport
+from gateway.proxy.upstream.session.capabilities import read_capabilities
+from gateway.proxy.upstream.session.first_questions import Questions
+from gateway.proxy.upstream.session.running import Requests, Running
+from gateway.proxy.upstream.session.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
+from gateway.proxy.upstream.session.timed_caller import all_paused
+from gateway.proxy.upstream.session.wanted_ids import wanted_ids
+
+ListKind = Literal["tools", "prompts", "resources"]
+CLIENT_INFO: Final = {"name": "codec-gateway", "version": version("codec-gateway")}
+UPDATED: Final = "notifications/resources/updated"
+_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+"""The server's acknowledgement of what we listen to; it is for us and never passed on."""
+_LOG: Final = "notifications/message"
+_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_CHANGED: Final[Mapping[str, ListKind]] = {
+    "notifications/tools/list_changed": "tools",
+    "notifications/prompts/list_changed": "prompts",
+    "notifications/resources/list_changed": "resources",
+}
+
+
+class Session:
+    """A conversation. It takes the transport's pushes from the start, and requests after `negotiated`."""
+
+    def __init__(
+        self,
+        server: str,
+        dropped: Callable[[str], None],
+        *,
+        owner: ClientSession | None = None,
+        main: bool = False,
+        ids: WantedIds = "any",
+        on_list_changed: Callable[[ListKind], None],
+        on_updated: Callable[[dict[str, Any]], None],
+        on_listening: Callable[[], None] = lambda: None,
+        tasks: TaskOwners | None = None,
+    ) -> None:
+        """`owner`: the only client that the session is for, if any; `main`: it is for all that have none of their own.
+        `tasks` outlive the session. `on_listening`
+        is called when the server reports changes from now on."""
+        self.tasks = TaskOwners() if tasks is None else tasks
+        self._ids: WantedIds = ids
+        self.server = server
+        self.owner = owner
+        self.main = main
+        self.questions = Questions()
+        self.transport: Transport | None = None
+        self.version = ""
+        self.modern = False
+        self.capabilities: dict[str, Any] = {}
+        self.info: dict[str, Any] = {}
+        self.instructions: str | None = None
+        self._dropped = dropped
+        self._log = get_logger("gateway.proxy").bind(server=server)
+        self._on_list_changed = on_list_changed
+        self._on_updated = on_updated
+        self._on_listening = on_listening
+        self._requests = Requests()
+        self._progress: dict[int, Running] = {}
+        self._tokens = 0
+
+    def negotiated(self, transport: Transport, chosen: str, *, modern: bool, answer: Mapping[str, Any]) -> None:
+        """Store the answer to `initialize` or `server/discover`."""
+        self.transport, self.version, self.modern = transport, chosen, modern
+        self._tokens = transport.first_number
+        self.capabilities = read_capabilities(answer.get("capabilities"))
+        self.info = _object(answer.get("serverInfo")) or _object(
+            meta_of(answer).get("io.modelcontextprotocol/serverInfo")
+        )
+        words = answer.get("instructions")
+        self.instructions = words if isinstance(words, str) else None
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        caller: Caller = NOBODY,
+        *,
+        headers: Mapping[str, str] | None = None,
+        written: WrittenIds | None = None,
+    ) -> dict[str, Any]:
+        """Return the answer to a request of `caller`, in the caller's era; `params` as the client sent them.
+
+        Raises:
+            PeerError, NoAnswer, LinkLost: see `Transport.request`.
+            RpcError: the request is about a task that is not the caller's, or the server began a task under the id of
+                another caller's task.
+        """
+        if self.transport is None:
+            raise RuntimeError("a session answers only after its negotiation")
+        if method.startswith(TASK_METHODS):
+            self.tasks.check(method, params, caller.principal)
+        running = Running(caller, self._requests, self.deliver)
+        sent = self._translate(params, caller, running)
+        if caller is not NOBODY and caller is not NOBODY_MODERN:
+            # An agent's call counts although it takes no pushes: those for it must not go to the only other caller.
+            self._requests.begin(running)
+        try:
+            result = await self.transport.request(method, sent, running, headers=headers, written=written)
+        finally:
+            self._requests.running.discard(running)
+            if running.number is not None:
+                del self._progress[running.number]
+        result = self.tasks.note(method, sent, result, caller.principal)
+        if self.modern:
+            # A question is left as it is: `bridge.py` passes it to the client.
+            return result if caller.modern or is_input_required(result) else result_to_handshake(result)
+        return result_to_modern(method, result, self.info) if caller.modern else result
+
+    def discovered(self, kind: ListKind) -> None:
+        """Note that the server lists this although it did not declare it."""
+        self.capabilities[kind] = {}
+
+    async def ping(self) -> None:
+        """Send a ping of the handshake era and wait for its answer. Raises as `request` does."""
+        await self.request("ping", {})
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send the server a notification."""
+        if self.transport is not None:
+            await self.transport.notify(method, params)
+
+    def _translate(self, params: Mapping[str, Any], caller: Caller, running: Running) -> dict[str, Any]:
+        sent = self._on_our_hop(params, caller, running) if "_meta" in params else dict(params)
+        if "task" in sent and caller.modern != self.modern:
+            # The caller could not follow the task in its own era.
+            del sent["task"]
+        if not self.modern:
+            return params_to_handshake(sent)
+        return params_to_modern(
+            sent,
+            version=self.version,
+            client_info=CLIENT_INFO,
+            # JSON can't carry a frozen mapping.
+            capabilities=dict(caller.capabilities) if caller.modern else without_extension(caller.capabilities),
+            log_level=caller.log_level,
+        )
+
+    def _on_our_hop(self, params: Mapping[str, Any], caller: Caller, running: Running) -> dict[str, Any]:
+        """The params with a `_meta` for the server, without what was meant for us or names another caller's task."""
+        said = meta_of(params)
+        if not said:
+            return dict(params)
+        meta = without_hop(said)
+        if PROGRESS_KEY in meta:
+            # Two clients may use the same token, so each request to the server gets one of its own.
+            self._tokens += 1
+            running.number, running.token = self._tokens, meta[PROGRESS_KEY]
+            meta[PROGRESS_KEY] = self._tokens
+            self._progress[self._tokens] = running
+        if RELATED in meta:
+            related: object = meta[RELATED]
+            task_id = cast("dict[str, Any]", related).get("taskId") if isinstance(related, dict) else None
+            if not self.tasks.owns(task_id, caller.principal):
+                del meta[RELATED]
+        if self._ids != "any":
+            meta.update(wanted_ids(params, self._ids))
+        return with_meta(params, meta)
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """Deliver a push that the transport can't tie to a request (`Exchange`)."""
+        self.deliver(method, params, None)
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Answer a question that the transport can't tie to a request (`Exchange`)."""
+        with self.questions.one():
+            return await self.ask(method, params, self._audience(None))
+
+    async def ask(self, method: str, params: dict[str, Any], audience: Caller | ClientSession) -> dict[str, Any]:
+        """Put a question of the server to `audience`."""
+        if not self.tasks.may_hear(method, params, audience.principal):
+            audience = NOBODY
+        with all_paused([running.caller for running in self._requests.running]):
+            return await audience.asked(method, params)
+
+    def deliver(self, method: str, params: dict[str, Any], running: Running | None) -> None:
+        """Deliver a notification. `running`: the request on whose stream it came; None: it came on none."""
+        if method == PROGRESS:
+            self._deliver_progress(params)
+        elif (kind := _CHANGED.get(method)) is not None:
+            self._on_list_changed(kind)
+        elif method == UPDATED:
+            self._on_updated(_without_subscription(params))
+        elif method == _ACKNOWLEDGED:
+            self._on_listening()
+        else:
+            audience = self._audience(running)
+            if method == _LOG and audience is NOBODY:
+                self._dropped("nobody")
+            wanted = method != _LOG or _wants(audience, params)
+            if wanted and self.tasks.may_hear(method, params, audience.principal):
+                audience.notified(method, params)
+
+    def _deliver_progress(self, params: dict[str, Any]) -> None:
+        number = params.get("progressToken")
+        running = self._progress.get(number) if type(number) is int else None
+        if running is not None:
+            running.caller.notified(PROGRESS, {**params, "progressToken": running.token})
+
+    def _audience(self, running: Running | None) -> Caller | ClientSession:
+        """Who gets a push: its request's caller, the session's owner, or the only caller there is."""
+        if running is not None:
+            return running.caller
+        return self.owner or self._requests.only_caller() or NOBODY
+
+
+class ForNobody:
+    """Answers a server's questions that may be for callers of other workers too: no client is asked (`Exchange`)."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """Drop it."""
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Answer as far as no client is needed."""
+        return await self._session.ask(method, params, NOBODY)
+
+
+def rpc_error(code: int, message: str, **data: object) -> RpcError:
+    """A JSON-RPC error of our own; without `data` if there is none."""
+    return RpcError({"code": code, "message": message, **({"data": data} if data else {})})
+
+
+def cannot_ask(method: str) -> RpcError:
+    """The error for a server that asks for something that the client does not offer."""
+    return rpc_error(METHOD_NOT_FOUND, f"the client does not support {method!r}")
+
+
+def _wants(audience: Caller | ClientSession, params: Mapping[str, Any]) -> bool:
+    """Whether a log message is as severe as its receiver wants. The server may have been told a lower level."""
+    if audience.log_level not in _LEVELS or params.get("level") not in _LEVELS:
+        return True
+    return _LEVELS.index(params["level"]) >= _LEVELS.index(audience.log_level)
+
+
+def least_severe(level: str, other: str | None) -> str:
+    """The log level of two that lets more through; a word that is not a level is ignored."""
+    known = [each for each in (other, level) if each in _LEVELS]
+    return min(known, key=_LEVELS.index) if known else level
+
+
+def _object(value: object) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _without_subscription(params: dict[str, Any]) -> dict[str, Any]:
+    meta = meta_of(params)
+    if SUBSCRIPTION_KEY not in meta:
+        return params
+    return with_meta(params, {key: value for key, value in meta.items() if key != SUBSCRIPTION_KEY})

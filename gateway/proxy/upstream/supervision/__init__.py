@@ -1,0 +1,1 @@
+"""The sessions with one server: opened, chosen, watched and kept alive."""

@@ -1,0 +1,63 @@
+"""Control tokens are hidden wherever a model writes them; markup, words and texts that somebody waits for are not."""
+
+import json
+
+import pytest
+
+from gateway.context.compose.hidden_ids import hidden_ids, spelled
+from gateway.context.memory.cut import cut_turn
+from gateway.toolcalls.stream.tokens import TokenReader
+from leaf_sdk.testing import tiny_map, tiny_map_bytes
+from leaf_sdk.vocab import TokenMap, load_map
+
+TINY = tiny_map()
+START = TINY.special_tokens["<|im_start|>"]
+
+
+def map_with(*tokens: str) -> TokenMap:
+    fields = json.loads(tiny_map_bytes())
+    first = max(fields["vocab"].values()) + 1
+    added = {token: first + number for number, token in enumerate(tokens)}
+    fields["vocab"] |= added
+    fields["special_tokens"] |= added
+    return load_map(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize(
+    "token", ["<|im_start|>", "<|fim_middle|>", "<｜eos｜>", "[|endofturn|]", "<s>", "</s>", "<end_of_turn>", "[INST]"]
+)
+def test_control_token_is_hidden(token: str) -> None:
+    token_map = TINY if token in TINY.special_tokens else map_with(token)
+    assert token_map.special_tokens[token] in hidden_ids(token_map)
+
+
+@pytest.mark.parametrize("token", ["<answer>", "</think>", "<tool_call>", "Zürich", "[1]", "<file_sep>"])
+def test_special_token_that_may_be_part_of_an_answer_is_shown(token: str) -> None:
+    token_map = TINY if token in TINY.special_tokens else map_with(token)
+    assert token_map.special_tokens[token] not in hidden_ids(token_map)
+
+
+@pytest.mark.parametrize("shown", ["<|im_start|>", "\n<|im_start|>user"])
+def test_token_in_a_text_that_somebody_waits_for_is_shown(shown: str) -> None:
+    assert START not in hidden_ids(TINY, ["<tool_call>", shown])
+    assert TINY.special_tokens["<|im_end|>"] in hidden_ids(TINY, ["<tool_call>", shown])
+
+
+def test_turn_is_cut_where_its_client_saw_it_end_in_spite_of_hidden_tokens() -> None:
+    one, two = TINY.encode("one "), TINY.encode("two three")
+    assert cut_turn([*one, START, *two], "one two three", "one two", TINY, hidden_ids(TINY)) == [
+        *one,
+        START,
+        *TINY.encode("two"),
+    ]
+
+
+def test_id_that_the_map_does_not_have_has_no_text() -> None:
+    one, two = TINY.encode("one "), TINY.encode("two")
+    padding = len(TINY) + 1
+    assert not TINY.has_id(padding)
+
+    text = TokenReader(TINY, {}, hidden_ids(TINY)).feed([*one, padding, *two])
+    assert text == "one two"
+    assert (spelled(TINY, padding), spelled(TINY, one[0])) == (b"", TINY.token_bytes(one[0]))
+    assert cut_turn([*one, padding, *two], "one two", "one t", TINY, hidden_ids(TINY)) is not None

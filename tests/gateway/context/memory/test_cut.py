@@ -1,0 +1,36 @@
+"""A turn is cut where its client saw it end, inside a token if need be."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.context.memory.cut import cut_turn
+from leaf_sdk.testing import tiny_map
+
+TINY = tiny_map()
+THOUGHT = "<think>\nIt is the same\n</think>\n\n"
+
+
+@given(st.text("ab é東😀\n", max_size=12), st.text("ab é東😀\n", max_size=8), st.sampled_from(("", THOUGHT)))
+def test_cut_turn_says_what_was_told_and_keeps_the_ids_before_it(told: str, rest: str, lead: str) -> None:
+    ids = TINY.encode(lead + told + rest, specials=True)
+    cut = cut_turn(ids, told + rest, told, TINY)
+
+    if not told:
+        assert cut is None
+        return
+    assert cut is not None
+    assert TINY.decode(cut) == lead + told
+    same = next((n for n, (mine, theirs) in enumerate(zip(cut, ids, strict=False)) if mine != theirs), len(cut))
+    assert all(len(TINY.decode(ids[:count])) >= len(lead + told) for count in range(same + 1, len(ids) + 1))
+
+
+@pytest.mark.parametrize(("content", "told"), [("the the", "the"), ("aXa", "a"), ("same", "s")])
+def test_what_was_told_may_stand_again_behind_the_cut(content: str, told: str) -> None:
+    ids = TINY.encode(THOUGHT + content, specials=True)
+
+    assert TINY.decode(cut_turn(ids, content, told, TINY) or []) == THOUGHT + told
+
+
+def test_text_that_is_not_the_turns_is_not_cut_from_it() -> None:
+    assert cut_turn(TINY.encode("So."), "No.", "No", TINY) is None
