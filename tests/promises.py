@@ -87,8 +87,8 @@ SECURITY: Final[Mapping[str, Held]] = {
         "tests/gateway/proxy/test_proxy.py::test_definitions_over_the_limit_in_all_are_given_up_though_each_page_is_within_it",
         "tests/gateway/engine/wire/llama_cpp/test_completion_stream.py::test_stream_of_messages_without_ids_has_an_end",
     ),
-    "Nobody chooses addresses for the gateway.": "a heading: what follows says it",
-    "Clients name token maps by hash, never by URL.": (
+    "Clients can't make the gateway fetch URLs.": "a heading: what follows says it",
+    "They name token maps by hash, never by URL.": (
         "tests/gateway/serve/mcp/test_session_map.py::test_malformed_or_unknown_header_is_refused_with_the_names_that_are_accepted",
         "tests/gateway/serve/mcp/test_session_map.py::test_meta_value_that_is_no_held_map_is_refused",
     ),
@@ -183,8 +183,8 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
         "tests/gateway/engine/test_known_connections.py::test_engine_that_is_exchanged_between_two_polls_gets_no_ids",
         "tests/gateway/engine/test_known_connections.py::test_engine_without_a_start_marker_is_proven_on_each_new_connection",
     ),
-    "Nobody chooses addresses for us.": "a heading: what follows says it",
-    "Clients name maps by hash, from those the operator listed.": (
+    "Clients can't make the gateway fetch URLs.": "a heading: what follows says it",
+    "They name maps by hash, from those the operator listed.": (
         "tests/gateway/serve/mcp/test_session_map.py::test_malformed_or_unknown_header_is_refused_with_the_names_that_are_accepted",
         "tests/gateway/serve/mcp/test_session_map.py::test_meta_value_that_is_no_held_map_is_refused",
     ),
