@@ -30,7 +30,7 @@ from leaf_sdk.wire import (
     open_encoder,
 )
 
-Shape = Literal["json-sse", "msgpack", "protobuf", "msgpack-delta"]
+Shape = Literal["json-sse", "msgpack", "protobuf"]
 POLICIES: Final[dict[str, FlushPolicy | None]] = {
     "at once": AT_ONCE,
     "40 ms": FlushPolicy(0.040),

@@ -44,15 +44,14 @@ def variants() -> list[Variant]:
     ]
 
 
-_SHAPES: Final[tuple[Shape, ...]] = ("json-sse", "msgpack", "protobuf", "msgpack-delta")
+_SHAPES: Final[tuple[Shape, ...]] = ("json-sse", "msgpack", "protobuf")
 
 
 def _codings(shape: Shape) -> Iterator[tuple[Coding, bool]]:
     yield ("identity", False)
     yield ("gzip", False)
-    if shape != "msgpack-delta":
-        yield ("br", False)
-        yield ("zstd", False)
+    yield ("br", False)
+    yield ("zstd", False)
     if shape in ("msgpack", "protobuf"):
         yield ("zstd", True)
 

@@ -1,7 +1,7 @@
 """What one frame of a token stream holds, in any encoding: plain data, and the rule by which two become one.
 
 A frame carries the ids that the model generated. Our own additions, which other readers skip, carry the rest of the
-model's context, so that a client can rebuild it id by id. Knows no encoding: `msgpack_frames`, `delta_frames` and
+model's context, so that a client can rebuild it id by id. Knows no encoding: `msgpack_frames` and
 `protobuf_frames` turn frames into bytes. Source: Codec v0.5; the additions are described in `codec.proto`.
 """
 

@@ -2,11 +2,10 @@
 
 Plain frames are put together from their fixed bytes, which is several times faster than packing an object; all others
 are packed. A reader keeps what a frame may claim within limits, and says at which byte of the stream a bad frame
-starts. `MapReader` reads delta frames, too. Source: Codec v0.5.
+starts. Source: Codec v0.5.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgpack
 
@@ -14,6 +13,9 @@ from leaf_sdk.errors import FrameInvalid, FrameTooLarge
 
 from .fields import FieldInvalid, Fields, FieldTooLarge, read_frame, read_ids, refuse, write_fields
 from .frame import MAX_ID, Frame, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _msgpack = cast("Any", msgpack)  # it has no types
 pack: Final = cast("Callable[[object], bytes]", _msgpack.Packer().pack)
@@ -39,7 +41,7 @@ def write_msgpack(frame: Frame) -> bytes:
     return pack(write_fields(frame, {"ids": ids}))
 
 
-def read_msgpack(fields: Fields, limits: Limits) -> Frame:
+def _read_msgpack(fields: Fields, limits: Limits) -> Frame:
     """Make a frame from one map.
 
     Raises:
@@ -48,7 +50,7 @@ def read_msgpack(fields: Fields, limits: Limits) -> Frame:
     return read_frame(fields, read_ids(fields.get("ids"), "ids", limits), limits)
 
 
-def read_plain(data: bytes, limits: Limits) -> Frame | None:
+def _read_plain(data: bytes, limits: Limits) -> Frame | None:
     """Make a frame from bytes that are one plain frame in the usual spelling; None if they may be anything else."""
     if not (data.startswith(PLAIN_HEAD) and data.endswith(PLAIN_TAIL)) or len(data) > limits.frame_bytes:
         return None
@@ -59,16 +61,9 @@ def read_plain(data: bytes, limits: Limits) -> Frame | None:
 
 
 class MapReader:
-    """Cuts a stream into msgpack maps and makes a frame from each, with the given function."""
+    """Cuts a stream into msgpack maps and makes a frame from each."""
 
-    def __init__(
-        self,
-        read: Callable[[Fields, Limits], Frame],
-        limits: Limits,
-        read_short: Callable[[bytes, Limits], Frame | None] | None = None,
-    ) -> None:
-        self._read = read
-        self._read_short = read_short
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._fed: int = 0
         self.offset: int = 0
@@ -94,14 +89,12 @@ class MapReader:
             FrameInvalid: not a frame; those before it are in the list.
             FrameTooLarge: over a limit.
         """
-        if self._read_short is not None and self._fed == self.offset:
-            frame = self._read_short(data, self._limits)
-            if frame is not None:
-                frames.append(frame)
-                self._skipped += len(data)
-                self._fed += len(data)
-                self.offset += len(data)
-                return
+        if self._fed == self.offset and (frame := _read_plain(data, self._limits)) is not None:
+            frames.append(frame)
+            self._skipped += len(data)
+            self._fed += len(data)
+            self.offset += len(data)
+            return
         step = self._limits.frame_bytes  # so that the unpacker's buffer holds less than two frames of the largest size
         for start in range(0, len(data), step):
             piece = data[start : start + step]
@@ -121,7 +114,7 @@ class MapReader:
                     raise self._too_large(f"is {end - self.offset} bytes long")
                 if fields.__class__ is not dict:
                     refuse("the frame", fields, "a map")
-                frame = self._read(fields, self._limits)
+                frame = _read_msgpack(fields, self._limits)
                 self.offset = end
                 frames.append(frame)
                 if frame.done:

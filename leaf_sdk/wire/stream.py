@@ -10,17 +10,15 @@ from typing import Final, Literal, Protocol
 
 from leaf_sdk.errors import FormatUnavailable, FrameError, FrameInvalid, FrameTruncated
 
-from .delta_frames import DeltaWriter, read_delta
 from .frame import DEFAULT_LIMITS, Frame, Limits
-from .msgpack_frames import MapReader, read_msgpack, read_plain, write_msgpack
+from .msgpack_frames import MapReader, write_msgpack
 
-Format = Literal["msgpack", "protobuf", "msgpack-delta"]
+Format = Literal["msgpack", "protobuf"]
 """What `stream_format` may name, besides "json"."""
 
 MEDIA_TYPES: Final[dict[Format, str]] = {
     "msgpack": "application/x-msgpack",
     "protobuf": "application/x-protobuf",
-    "msgpack-delta": "application/x-msgpack",
 }
 
 
@@ -139,8 +137,6 @@ def _writer(form: Format) -> Callable[[Frame], bytes]:
     match form:
         case "msgpack":
             return write_msgpack
-        case "msgpack-delta":
-            return DeltaWriter().write
         case "protobuf":
             return _protobuf_frames().write_protobuf
     raise _unavailable(form)
@@ -149,9 +145,7 @@ def _writer(form: Format) -> Callable[[Frame], bytes]:
 def _parser(form: Format, limits: Limits) -> _Parser:
     match form:
         case "msgpack":
-            return MapReader(read_msgpack, limits, read_plain)
-        case "msgpack-delta":
-            return MapReader(read_delta, limits)
+            return MapReader(limits)
         case "protobuf":
             return _protobuf_frames().MessageReader(limits)
     raise _unavailable(form)

@@ -145,7 +145,7 @@ def framed(form: Format, *frames: Frame) -> bytes:
     return b"".join(writer.write(frame) for frame in frames)
 
 
-@pytest.mark.parametrize("form", ["msgpack", "protobuf", "msgpack-delta"])
+@pytest.mark.parametrize("form", ["msgpack", "protobuf"])
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_frames_are_read_however_they_are_cut(form: Format, size: int) -> None:
     reader, data = FramesReader(form, MEDIA_TYPES[form]), framed(form, *FRAMES)
@@ -179,7 +179,7 @@ def test_frames_that_are_no_answer_are_a_fault_of_their_kind(data: bytes, label:
     assert raised.value.label == label
 
 
-@given(st.binary(max_size=200), st.sampled_from(["msgpack", "protobuf", "msgpack-delta"]))
+@given(st.binary(max_size=200), st.sampled_from(["msgpack", "protobuf"]))
 def test_bytes_of_any_kind_are_frames_or_refused(data: bytes, form: Format) -> None:
     reader = FramesReader(form, MEDIA_TYPES[form])
     with suppress(AnswerFault):

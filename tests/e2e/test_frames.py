@@ -18,7 +18,7 @@ from leaf_sdk.wire import MEDIA_TYPES, Decoder, Dictionary, Frame, FrameReader
 from leaf_sdk.wire.codec_pb2 import CodecRequest
 
 GREEDY = {"temperature": 0, "seed": 1, "max_tokens": 24}
-FORMATS = ["msgpack", "protobuf", "msgpack-delta"]
+FORMATS = ["msgpack", "protobuf"]
 PARIS = [{"role": "user", "content": "What time is it in Paris?"}]
 
 

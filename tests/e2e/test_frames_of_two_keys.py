@@ -17,7 +17,7 @@ import pytest
 from leaf_sdk.wire import CODINGS, Decoder, Dictionary, Frame, FrameReader, open_encoder
 
 DICTIONARY = b"a dictionary of some bytes, which need no format"
-FORMS = ["msgpack", "protobuf", "msgpack-delta"]
+FORMS = ["msgpack", "protobuf"]
 LENGTH = 20
 REQUESTS = 40
 

@@ -52,7 +52,7 @@ class Documents:
         return _document(request, self._schema, "text/plain; charset=utf-8", _A_WHILE)
 
     async def _show_version(self, request: Request) -> Response:
-        formats = ["json", "msgpack", "protobuf", "msgpack-delta"]
+        formats = ["json", "msgpack", "protobuf"]
         return _json(
             request,
             {

@@ -38,7 +38,7 @@ of the body."""
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], FAIL_FAST, Field(max_length=2**20)]
 """Ids of a prompt: no model has room for more of them."""
 
-StreamFormat = Literal["json", "msgpack", "protobuf", "msgpack-delta"]
+StreamFormat = Literal["json", "msgpack", "protobuf"]
 FlushName = Literal["interactive", "batch", "at_once"]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from leaf_sdk.wire import MAX_ID, NO_EXTRAS, Extras, Format, Frame, FrameReader, FrameWriter, Spliced, ToolCall, Usage
 
-FORMATS: tuple[Format, ...] = ("msgpack", "protobuf", "msgpack-delta")
+FORMATS: tuple[Format, ...] = ("msgpack", "protobuf")
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 ids = st.lists(st.integers(0, MAX_ID) | st.integers(0, 50_000), max_size=6).map(tuple)

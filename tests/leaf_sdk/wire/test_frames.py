@@ -167,7 +167,6 @@ def test_an_id_over_the_readers_limit_is_an_error(form):
 def test_no_id_is_cut_to_32_bits(form, number):
     data = {
         "msgpack": msgpack.packb({"ids": [number], "done": True}),
-        "msgpack-delta": msgpack.packb({"base_id": 0, "ids_delta": [min(2 * number, 2**64 - 2)], "done": True}),
         "protobuf": _message(_varint_field(1, number) + b"\x10\x01"),
     }[form]
     with pytest.raises(FrameTooLarge):
@@ -207,20 +206,13 @@ def test_every_length_of_a_list_is_read(count):
         assert FrameReader(form).feed(written(form, [frame])) == [frame]
 
 
-def test_differences_that_lead_below_zero_are_an_error():
-    data = msgpack.packb({"base_id": 3, "ids_delta": [9], "done": True})
-    with pytest.raises(FrameInvalid, match="leads to -2"):
-        FrameReader("msgpack-delta").feed(data)
-
-
 def test_a_length_over_the_limit_is_refused_before_the_frame_comes():
     with pytest.raises(FrameTooLarge, match=r"claims 4294967295 bytes, expected at most 2097152"):
         FrameReader("protobuf").feed(b"\xff\xff\xff\xff")
 
 
-@pytest.mark.parametrize("form", ["msgpack", "msgpack-delta"])
-def test_a_map_that_never_ends_is_given_up_at_the_limit(form):
-    reader = FrameReader(form, Limits(frame_bytes=10_000))
+def test_a_map_that_never_ends_is_given_up_at_the_limit():
+    reader = FrameReader("msgpack", Limits(frame_bytes=10_000))
     reader.feed(b"\xdf\x00\x00\x04\x00")
     entries = (msgpack.packb(f"key {number}") + msgpack.packb("x" * 100) for number in range(1000))
     with pytest.raises(FrameTooLarge, match="goes on for more than 10000 bytes"):
@@ -312,7 +304,7 @@ def test_protobuf_without_its_library_is_unavailable(monkeypatch, end):
     monkeypatch.setitem(sys.modules, "google.protobuf.message", None)
     with pytest.raises(FormatUnavailable, match=r"codec-leaf\[wire\]"):
         end("protobuf")
-    assert available_formats() == ("msgpack", "msgpack-delta")
+    assert available_formats() == ("msgpack",)
 
 
 def test_all_formats_are_available_here():

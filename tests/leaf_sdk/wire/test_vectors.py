@@ -29,16 +29,6 @@ def test_every_frame_is_read_in_both_spellings_of_done(wire):
                 assert FrameReader("protobuf").feed(bytes.fromhex(case[key])) == [frame], (case["name"], key)
 
 
-def test_delta_frames_are_written_and_read_as_published(wire):
-    cases = wire["delta_frames_v0_5"]["cases"]
-    writer, reader = FrameWriter("msgpack-delta"), FrameReader("msgpack-delta")
-    for case in cases:
-        frame = golden_frame(case["frame"])
-        data = writer.write(frame)
-        assert data.hex() == case["msgpack_hex"]
-        assert reader.feed(data) == [frame]
-
-
 @pytest.mark.parametrize("form", ["msgpack", "protobuf"])
 def test_the_stream_is_read_at_every_chunk_size(wire, form):
     stream = wire["streams"]
@@ -73,7 +63,7 @@ def test_a_stream_cut_inside_a_frame_is_an_error(wire, form):
     assert caught.value.offset == len(data)
 
 
-@pytest.mark.parametrize("form", ["msgpack", "protobuf", "msgpack-delta"])
+@pytest.mark.parametrize("form", ["msgpack", "protobuf"])
 def test_a_stream_without_done_is_an_error(form):
     # codecai accepts it in both formats.
     data = written(form, [Frame((1, 2))])

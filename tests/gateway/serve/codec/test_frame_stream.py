@@ -48,7 +48,7 @@ def wire(form="msgpack", flush="interactive", coding="identity", **offer):
     return offered.wire(form, flush, MAP, accept_encoding=coding, expected_ids=None)
 
 
-@pytest.mark.parametrize("form", ["msgpack", "protobuf", "msgpack-delta"])
+@pytest.mark.parametrize("form", ["msgpack", "protobuf"])
 @pytest.mark.parametrize("coding", CODINGS)
 async def test_each_flush_can_be_read_at_once_in_every_form_and_coding(form, coding):
     dictionary = Dictionary(b"some bytes that are a dictionary")
