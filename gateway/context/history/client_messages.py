@@ -6,7 +6,7 @@ such arguments readable for templates. What a client itself says (a user's or sy
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from gateway.context.history.contents import LeftOut, text_of_content
@@ -20,6 +20,8 @@ MOST_MESSAGES: Final = 10_000
 """Most messages of a conversation, counting the calls in them: each costs work, however short it is."""
 
 ROLES: Final = ("system", "developer", "user", "assistant", "tool")
+_OLD_ID: Final = "function_call_{}"
+"""The id of a call in the old form, which has none: the number of its message tells it from others."""
 
 
 def checked_messages(messages: object, left_out: LeftOut | None = None) -> list[dict[str, Any]]:
@@ -29,10 +31,31 @@ def checked_messages(messages: object, left_out: LeftOut | None = None) -> list[
     """
     if not isinstance(messages, list) or not messages:
         raise RequestInvalid("'messages' must be a list of at least one message", param="messages")
-    given = cast("list[object]", messages)
+    given = [*_with_ids(cast("list[object]", messages))]
     if len(given) + sum(map(_count_calls, given)) > MOST_MESSAGES:
         raise RequestInvalid(f"'messages' holds more than {MOST_MESSAGES} messages and calls in all", param="messages")
     return [checked_message(message, f"messages[{n}]", left_out) for n, message in enumerate(given)]
+
+
+def _with_ids(messages: Sequence[object]) -> Iterator[object]:
+    """The messages with those of OpenAI's old form in today's: `function_call`, and the result under `function`."""
+    last: str | None = None
+    for number, message in enumerate(messages):
+        fields: Mapping[str, Any] = cast("Mapping[str, Any]", message) if isinstance(message, Mapping) else {}
+        role, called = fields.get("role"), fields.get("function_call")
+        if role == "function":
+            yield {**fields, "role": "tool", "tool_call_id": last}
+        elif role == "assistant" and called is not None:
+            told = {key: value for key, value in fields.items() if key != "function_call"}
+            last = _OLD_ID.format(number)
+            yield told if told.get("tool_calls") else {**told, "tool_calls": [{"id": last, "function": called}]}
+        else:
+            yield message
+
+
+def free_form_arguments(text: str) -> str:
+    """The arguments with which the model calls a free-form tool, for its input."""
+    return json.dumps({"input": text}, ensure_ascii=False)
 
 
 def checked_message(message: object, where: str, left_out: LeftOut | None = None) -> dict[str, Any]:
@@ -75,17 +98,23 @@ def _count_calls(message: object) -> int:
 
 
 def _call(call: object, where: str) -> dict[str, Any]:
+    """A call of a function or of a free-form tool; some clients write what it holds beside its id."""
     fields: Mapping[str, Any] = cast("Mapping[str, Any]", call) if isinstance(call, Mapping) else {}
-    given: object = fields.get("function")
-    function: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
-    if not isinstance(function.get("name"), str):
+    inside: object = fields.get("function") or fields.get("custom") or fields
+    function: Mapping[str, Any] = cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else {}
+    name, free_form = function.get("name"), function.get("input")
+    if not isinstance(name, str):
         raise RequestInvalid(
             f"{where} must hold objects with 'function': {{'name': string, 'arguments': JSON text}}", param=where
         )
     call_id: object = fields.get("id")
     if call_id is not None and not isinstance(call_id, str):
         raise RequestInvalid(f"{where}.id must be a string", param=where)
-    return {**fields, "function": {**function, "arguments": arguments_text(function.get("arguments"))}}
+    arguments = function.get("arguments")
+    has_input = arguments is None and isinstance(free_form, str)
+    arguments = free_form_arguments(free_form) if has_input else arguments_text(arguments)
+    named = {} if call_id is None else {"id": call_id}
+    return {**named, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def _shown(value: object) -> str:

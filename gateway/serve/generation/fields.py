@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from heapq import nsmallest
 from reprlib import Repr
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -69,6 +69,9 @@ class ApiModel(BaseModel):
 
     # Compiled at the first request: a gateway that only serves MCP never needs the models.
     model_config = ConfigDict(extra="ignore", frozen=True, strict=False, defer_build=True)
+
+
+_T = TypeVar("_T", bound=ApiModel)
 
 
 class RequestModel(ApiModel):
@@ -225,3 +228,12 @@ def invalid(error: ValidationError) -> RequestInvalid:
     came = _Shown().repr(first.get("input"))
     shown = came if len(came) <= 80 else came[:77] + "..."
     return RequestInvalid(f"{where}: {first['msg']}; got {shown}", param=where)
+
+
+def checked_part(shape: type[_T], part: Mapping[str, Any], where: str) -> _T:
+    """Read a part of a request, at a place in it. Raises `RequestInvalid` that names the first invalid field."""
+    try:
+        return shape.model_validate({name: value for name, value in part.items() if value is not None})
+    except ValidationError as error:
+        found = invalid(error)
+        raise RequestInvalid(f"{where}.{found.message}", param=f"{where}.{found.param}") from error

@@ -21,18 +21,13 @@ from gateway.serve.generation.request_options import (
     thinking_options,
 )
 from gateway.serve.generation.schemas import MOST_TOOLS
+from gateway.serve.generation.tool_choice import read_choice
 from gateway.serve.messages.input_messages import read_messages
-from gateway.serve.messages.tools import SortedTools, Tool
+from gateway.serve.messages.tools import SortedTools
 from gateway.toolcalls import AnswerForm
 
 _STOPS: Final = 64
 _STOP_LENGTH: Final = 1000
-
-
-class _Choice(ApiModel):
-    type: Literal["auto", "any", "tool", "none"]
-    name: str | None = None
-    disable_parallel_tool_use: bool | None = None
 
 
 class _Thinking(ApiModel):
@@ -69,8 +64,8 @@ class PromptFields(RequestModel):
     model: str | None = None
     messages: Any
     system: Any = None
-    tools: Annotated[tuple[Tool, ...], Field(max_length=MOST_TOOLS, fail_fast=True)] = ()
-    tool_choice: _Choice = _Choice(type="auto")
+    tools: Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_TOOLS, fail_fast=True)] = ()
+    tool_choice: Any = "auto"
     thinking: _Thinking | None = None
     output_config: _OutputConfig = _OutputConfig()
     cache_control: dict[str, Any] | None = None
@@ -103,14 +98,8 @@ class PromptFields(RequestModel):
         return scope_of(self.gateway_tools, self.sorted_tools.servers or None)
 
     def choice(self) -> ToolChoice:
-        """`tool_choice` in the agent's terms."""
-        match self.tool_choice.type:
-            case "any":
-                return ToolChoice("required")
-            case "tool":
-                return ToolChoice.named(self.tool_choice.name or "")
-            case kind:
-                return ToolChoice(kind)
+        """`tool_choice` in the agent's terms. Raises `RequestInvalid`."""
+        return read_choice(self.tool_choice)
 
 
 class MessagesRequest(PromptFields):
@@ -136,7 +125,7 @@ class MessagesRequest(PromptFields):
         contents: list[object] = [self.system, *(message.get("content") for message in self.messages)]
         return (
             self.cache_control is not None
-            or any(tool.cache_control is not None for tool in self.tools)
+            or any(tool.get("cache_control") is not None for tool in self.tools)
             or any(map(_is_marked, contents))
         )
 
@@ -166,13 +155,16 @@ class MessagesRequest(PromptFields):
 
     def options(self) -> AnswerOptions:
         """How the answer is to be made."""
-        single = self.tool_choice.disable_parallel_tool_use
+        chosen: object = self.tool_choice
+        single = (
+            cast("Mapping[str, Any]", chosen).get("disable_parallel_tool_use") if isinstance(chosen, dict) else None
+        )
         return AnswerOptions(
             choice=self.choice(),
             max_tokens=self.max_tokens,
             sampling=Sampling(temperature=self.temperature, top_p=self.top_p, top_k=self.top_k),
             stops=self.stop_sequences,
-            parallel=None if single is None else not single,
+            parallel=not single if isinstance(single, bool) else None,
             form=self.form,
             # Calls that the gateway runs are shown in their own blocks (`mcp_tool_use`).
             show_calls=False,

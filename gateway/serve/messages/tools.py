@@ -12,7 +12,8 @@ from pydantic import Field
 
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
-from gateway.serve.generation.fields import FAIL_FAST, ApiModel
+from gateway.serve.generation.client_tools import read_client_tool
+from gateway.serve.generation.fields import FAIL_FAST, ApiModel, checked_part
 from gateway.serve.generation.schemas import check_schemas
 from gateway.toolcalls import ToolSpec
 
@@ -24,15 +25,7 @@ class _Enabled(ApiModel):
     enabled: bool | None = None
 
 
-class Tool(ApiModel):
-    """One entry of `tools`, of any type."""
-
-    type: str | None = None
-    name: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    description: str | None = None
-    input_schema: dict[str, Any] | None = None
-    eager_input_streaming: bool | None = None
-    cache_control: dict[str, Any] | None = None
+class _Toolset(ApiModel):
     mcp_server_name: str | None = None
     default_config: _Enabled = _Enabled()
     configs: Annotated[Mapping[str, _Enabled], FAIL_FAST] = Field(default_factory=dict[str, _Enabled])
@@ -41,9 +34,9 @@ class Tool(ApiModel):
 class SortedTools:
     """The tools of one request."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
+    def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
         """Sort the tools. Raises `RequestInvalid` that names the entry."""
-        self.client: list[ToolSpec] = []
+        self.client = list[ToolSpec]()
         self.eager: set[str] = set()
         """Names of the client's tools whose arguments it wants piece by piece."""
         self.servers: dict[str, frozenset[str] | None] = {}
@@ -59,25 +52,28 @@ class SortedTools:
                 words = f"tools: {escape_text(name, _SHOWN)!r} is not one of the gateway's servers that you may use"
                 raise RequestInvalid(words, param="tools")
 
-    def _sort(self, tool: Tool, where: str) -> None:
-        if tool.type == "mcp_toolset":
-            self._narrow(tool, where)
-        elif tool.type in (None, "custom") or tool.input_schema is not None:
-            self._take(tool, where)
-        elif len(self.left_out) < _LEFT_OUT:
-            self.left_out.append(f"{where}: {escape_text(str(tool.type), _SHOWN)}")
+    def _sort(self, tool: Mapping[str, Any], where: str) -> None:
+        kind = tool.get("type")
+        if kind == "mcp_toolset":
+            self._narrow(checked_part(_Toolset, tool, where), where)
+            return
+        if kind == "custom" and not {"custom", "format"} & tool.keys():
+            # Here that is the type of a function, of one without a schema too.
+            tool = {**tool, "type": "function"}
+        if (read := read_client_tool(tool, where)) is None:
+            self._leave_out(f"{where}: {escape_text(str(kind), _SHOWN)}")
+            return
+        self.client.append(read.spec)
+        if read.has_unheld_format:
+            self._leave_out(f"{where}.format")
+        if tool.get("eager_input_streaming") is True:
+            self.eager.add(read.spec.name)
 
-    def _take(self, tool: Tool, where: str) -> None:
-        if tool.name is None:
-            raise RequestInvalid(f"{where}.name: expected the tool's name", param=f"{where}.name")
-        if tool.input_schema is None:
-            words = f"{where}.input_schema: expected the JSON schema of the tool's input"
-            raise RequestInvalid(words, param=f"{where}.input_schema")
-        self.client.append(ToolSpec(tool.name, tool.description or "", tool.input_schema))
-        if tool.eager_input_streaming:
-            self.eager.add(tool.name)
+    def _leave_out(self, what: str) -> None:
+        if len(self.left_out) < _LEFT_OUT:
+            self.left_out.append(what)
 
-    def _narrow(self, tool: Tool, where: str) -> None:
+    def _narrow(self, tool: _Toolset, where: str) -> None:
         if not tool.mcp_server_name:
             words = f"{where}.mcp_server_name: expected the name of one of the gateway's servers"
             raise RequestInvalid(words, param=f"{where}.mcp_server_name")

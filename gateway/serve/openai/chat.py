@@ -108,6 +108,7 @@ def _reply(
             ignored=unused,
             answer_id=conversations[0].answer_id,
             spell=partial(spelled, ready.token_map) if chat.logprobs else None,
+            shapes=chat.call_shapes(),
         )
         for _ in conversations
     ]

@@ -22,9 +22,9 @@ from gateway.context.memory import RequestFigures
 from gateway.serve.generation.account import Account
 from gateway.serve.generation.form import Chunk
 from gateway.serve.generation.logprobs import Spell, logprob_entry
+from gateway.serve.openai.call_shapes import CallShapes
 from gateway.serve.openai.form import OpenAiReply
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Event, Reasoning
-from gateway.toolcalls.stream.deltas import event_delta
 
 
 class ChatReply(OpenAiReply):
@@ -40,12 +40,14 @@ class ChatReply(OpenAiReply):
         ignored: Sequence[str] = (),
         answer_id: str = "",
         spell: Spell | None = None,
+        shapes: CallShapes | None = None,
     ) -> None:
         """Start a reply.
 
         `prompt_ids`: None unless the client wants ids. `ignored`: fields without effect. `spell` returns an id's bytes;
-        None unless the client wants log probabilities.
+        None unless the client wants log probabilities. `shapes`: how calls are shown; None: all are of functions.
         """
+        self._shapes = shapes or CallShapes()
         self._spell = spell
         self._sent_logprobs: list[Chunk] = []
         self._unsent_logprobs: list[Chunk] = []
@@ -95,7 +97,7 @@ class ChatReply(OpenAiReply):
 
     def _tell(self, event: Event) -> list[Chunk]:
         self._keep(event)
-        delta = event_delta(event)
+        delta = self._shapes.delta(event)
         return [] if delta is None else [self._chunk(delta)]
 
     def _splice(self, event: IdsSpliced) -> list[dict[str, Any]]:
@@ -136,9 +138,9 @@ class ChatReply(OpenAiReply):
         # A call that a limit cut is shown as far as it came, as in a stream and in OpenAI's API. One that the model
         # wrote wrongly is left out. `codec.diagnostics` reports both.
         shown = self._closed | self._cut if finished.reason == "length" else self._closed
-        if calls := [call for number, call in enumerate(self._calls) if number in shown]:
-            message["tool_calls"] = calls
-        choice: Chunk = {"index": 0, "message": message, "finish_reason": finished.reason, "logprobs": None}
+        message |= self._shapes.message([call for number, call in enumerate(self._calls) if number in shown])
+        reason = self._shapes.reason(finished.reason)
+        choice: Chunk = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
         if self._spell is not None:
             choice["logprobs"] = {"content": [*self._sent_logprobs, *self._unsent_logprobs], "refusal": None}
         prompt = {} if self._prompt_ids is None else {"prompt_token_ids": list(self._prompt_ids)}
@@ -154,7 +156,7 @@ class ChatReply(OpenAiReply):
         }
 
     def _end(self, finished: Finished) -> list[Chunk]:
-        last = {**self._chunk({}, finished.reason), "codec": self._codec()}
+        last = {**self._chunk({}, self._shapes.reason(finished.reason)), "codec": self._codec()}
         if not self._usage_chunk:
             return [{**last, "usage": usage_of(finished)}]
         no_choices: list[Chunk] = []

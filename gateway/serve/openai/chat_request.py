@@ -23,42 +23,15 @@ from gateway.serve.generation.request_options import (
     scope_of,
     thinking_options,
 )
-from gateway.serve.generation.schemas import MOST_TOOLS, check_schemas
+from gateway.serve.generation.schemas import MOST_TOOLS
+from gateway.serve.generation.tool_choice import read_choice
+from gateway.serve.openai.call_shapes import CallShapes
+from gateway.serve.openai.chat_tools import ChatTools
 from gateway.toolcalls import AnswerForm, ToolSpec
 from leaf_sdk.vocab import TokenMap
 
 _CHOICES: Final = 16
 """Maximum number of answers to one request (OpenAI takes 128): they are made one after another."""
-
-
-class _Function(ApiModel):
-    name: Annotated[str, Field(min_length=1, max_length=256)]
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-
-
-class _Tool(ApiModel):
-    type: Literal["function"] = "function"
-    function: _Function
-
-
-class _NamedFunction(ApiModel):
-    name: str
-
-
-class _NamedChoice(ApiModel):
-    type: Literal["function"]
-    function: _NamedFunction
-
-
-class _AllowedTools(ApiModel):
-    mode: Literal["auto", "required"]
-    tools: Annotated[tuple[_NamedChoice, ...], Field(min_length=1, max_length=MOST_TOOLS, fail_fast=True)]
-
-
-class _AllowedChoice(ApiModel):
-    type: Literal["allowed_tools"]
-    allowed_tools: _AllowedTools
 
 
 class _Text(ApiModel):
@@ -85,16 +58,16 @@ class ChatRequest(GenerationFields):
 
     refused: ClassVar[Mapping[str, str]] = {
         "audio": "this model reads and writes only text",
-        "function_call": "use `tool_choice`",
-        "functions": "use `tools`",
         "web_search_options": "only tools can search here",
         **OTHER_GRAMMARS,
     }
     hints: ClassVar[frozenset[str]] = HINTS | {"prediction", "verbosity"}
 
     messages: Any
-    tools: Annotated[tuple[_Tool, ...], Field(max_length=MOST_TOOLS, fail_fast=True)] = ()
-    tool_choice: Literal["auto", "none", "required"] | _NamedChoice | _AllowedChoice = "auto"
+    tools: Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_TOOLS, fail_fast=True)] = ()
+    tool_choice: Any = "auto"
+    functions: Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_TOOLS, fail_fast=True)] = ()
+    function_call: Any = "auto"
     parallel_tool_calls: bool | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     show_calls: bool | None = None
@@ -113,7 +86,7 @@ class ChatRequest(GenerationFields):
     def checked(cls, body: bytes) -> tuple["ChatRequest", list[dict[str, Any]]]:
         """Read a request and its messages from an HTTP body. Raises `RequestInvalid` with the first invalid field."""
         request = cls.of_body(body)
-        check_schemas(tool.function.parameters for tool in request.tools)
+        _, _ = request.read_tools, request.choice()
         if request.top_logprobs and not request.logprobs:
             raise RequestInvalid("top_logprobs: requires logprobs: true", param="top_logprobs")
         request.check_prefill()
@@ -139,26 +112,31 @@ class ChatRequest(GenerationFields):
             way_out = "leave out one of the two"
             check_continuation(self.form, self.choice(), "continue_final_message", way_out)
 
+    @property
+    def is_old(self) -> bool:
+        """Whether the request has the API's old form: `functions` in place of `tools`, and one call in an answer."""
+        return bool(self.functions) and not self.tools
+
+    @cached_property
+    def read_tools(self) -> ChatTools:
+        """The tools that the client runs itself. Raises `RequestInvalid`."""
+        return ChatTools(self.functions, "functions") if self.is_old else ChatTools(self.tools, "tools")
+
     def client_tools(self) -> list[ToolSpec]:
-        """The tools that the client runs itself."""
-        return [
-            ToolSpec(t.function.name, t.function.description or "", t.function.parameters or {"type": "object"})
-            for t in self.tools
-        ]
+        """The same, as the model sees them."""
+        return self.read_tools.specs
+
+    def call_shapes(self) -> CallShapes:
+        """How calls are shown."""
+        return CallShapes(self.read_tools.free_form, old=self.is_old)
 
     def gateway_scope(self) -> ToolScope:
         """The gateway's tools that the request wants."""
         return scope_of(self.gateway_tools, None)
 
     def choice(self) -> ToolChoice:
-        """`tool_choice` in the agent's terms."""
-        chosen = self.tool_choice
-        if isinstance(chosen, _NamedChoice):
-            return ToolChoice.named(chosen.function.name)
-        if isinstance(chosen, _AllowedChoice):
-            allowed = chosen.allowed_tools
-            return ToolChoice(allowed.mode, tuple(tool.function.name for tool in allowed.tools))
-        return ToolChoice(chosen)
+        """`tool_choice` in the agent's terms. Raises `RequestInvalid`."""
+        return read_choice(self.function_call if self.is_old else self.tool_choice)
 
     @cached_property
     def form(self) -> AnswerForm | None:
@@ -178,11 +156,11 @@ class ChatRequest(GenerationFields):
             max_tokens=self.most,
             sampling=self.sampling_by(token_map),
             stops=self.stops,
-            parallel=self.parallel_tool_calls,
+            parallel=False if self.is_old else self.parallel_tool_calls,
             form=self.form,
             logprobs=self.top_logprobs if self.logprobs else None,
             ids=self.return_token_ids or self.stream_format != "json",
-            show_calls=self.show_calls,
+            show_calls=False if self.is_old else self.show_calls,
         )
 
     @property
@@ -195,7 +173,7 @@ class ChatRequest(GenerationFields):
         given = self.chat_template_kwargs or {}
         options = [f"chat_template_kwargs.{name}" for name in sorted(given) if name not in used]
         effort = ["reasoning_effort"] if ignores_effort(self.reasoning_effort, used) else []
-        return (*self.ignored, *options, *effort, *self.conversation[1])
+        return (*self.ignored, *options, *effort, *self.read_tools.left_out, *self.conversation[1])
 
     @property
     def most(self) -> int | None:

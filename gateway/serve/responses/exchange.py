@@ -16,8 +16,8 @@ from gateway.errors import RequestInvalid
 from gateway.proxy.caller import Principal
 from gateway.replicas import Replicas
 from gateway.serve.generation.request_options import scope_of
+from gateway.serve.generation.tool_choice import read_choice
 from gateway.serve.responses.approvals import EXPIRED, ApprovedCalls, MadeCall
-from gateway.serve.responses.choice import read_choice
 from gateway.serve.responses.history import Gathered, gather, kept
 from gateway.serve.responses.reply import ReplyOptions, ResponseReply
 from gateway.serve.responses.request import ResponsesRequest
@@ -72,7 +72,7 @@ class Exchange:
                 param="gateway_tools",
             )
         self._scope: ToolScope = scope_of(asked.gateway_tools, self._tools.servers)
-        self._choice: ToolChoice = read_choice(asked.tool_choice, self._tools)
+        self._choice: ToolChoice = read_choice(asked.tool_choice, self._tools.names_in)
         unseal, sign = partial(state.seal.open, principal.name), partial(state.seal.sign, principal.name)
         self._read: Transcript = Reader(self._tools, unseal, sign).read(self._items.placed)
         self._made: list[MadeCall] = []

@@ -4,10 +4,10 @@ A writer builds one item, and returns its events when it begins, for each piece,
 numbers them (`reply.py`). Source: OpenAI's API reference, "Streaming events" of the Responses API.
 """
 
-import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
+from gateway.serve.generation.client_tools import input_of
 from gateway.serve.responses.items import Item, text_part, tool_error
 from gateway.serve.responses.tools import DeferredTool, UnapprovedCall
 
@@ -138,7 +138,7 @@ class CustomWriter(_Item):
 
     def end(self, arguments: str) -> list[Event]:
         """End the complete call, with its input in one piece."""
-        text = _input_of(arguments)
+        text = input_of(arguments)
         self.item |= {"input": text, "status": "completed"}
         return [
             self._tell("custom_tool_call_input.delta", delta=text),
@@ -220,14 +220,3 @@ def _client_call(kind: str, call_id: str, tool: DeferredTool, content: str) -> I
     namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
     call = {"type": kind, "call_id": call_id, "name": tool.name, **namespace}
     return {**call, content: "", "status": "in_progress"}
-
-
-def _input_of(arguments: str) -> str:
-    """The input in a free-form tool's arguments; all of the arguments where they are not as expected."""
-    try:
-        value: object = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    text = cast("dict[str, Any]", value).get("input") if isinstance(value, dict) else None
-    # JSON can spell a lone surrogate, which can't be encoded for a stream.
-    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else arguments

@@ -1,4 +1,4 @@
-"""The shapes of tools in a request to `/v1/responses`.
+"""The shapes of tools that only `/v1/responses` has.
 
 Source: OpenAI's API reference, "Create a response", `tools`. Fields of a tool that are not listed here have no effect.
 """
@@ -14,33 +14,6 @@ from gateway.serve.generation.schemas import MOST_TOOLS
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 _Names = Annotated[frozenset[str], FAIL_FAST]
-
-
-class FunctionShape(ApiModel):
-    """A function that the client runs."""
-
-    type: Literal["function"]
-    name: Name
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class Syntax(ApiModel):
-    """The format of a free-form tool's input."""
-
-    type: str
-    syntax: str | None = None
-    definition: str | None = None
-
-
-class CustomShape(ApiModel):
-    """A free-form tool of the client, whose input is one text."""
-
-    type: Literal["custom"]
-    name: Name
-    description: str | None = None
-    format: Syntax | None = None
 
 
 class NamespaceShape(ApiModel):

@@ -6,30 +6,24 @@ would let run. Tools that OpenAI hosts are left out, and the answer names them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal, TypeVar
-
-from pydantic import ValidationError
+from typing import Any, Final, Literal, cast
 
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.proxy import ToolEntry
 from gateway.proxy.tool_search import CALL, called
-from gateway.serve.generation.fields import ApiModel, invalid
+from gateway.serve.generation.client_tools import read_client_tool
+from gateway.serve.generation.fields import checked_part
 from gateway.serve.generation.schemas import MOST_TOOLS, check_schemas
-from gateway.serve.responses.tool_shapes import CustomShape, FunctionShape, McpShape, NamespaceShape
+from gateway.serve.generation.tool_choice import named_tool
+from gateway.serve.responses.tool_shapes import McpShape, NamespaceShape
 from gateway.toolcalls import CallClosed, ToolSpec
+from gateway.toolcalls.schema.spec import flat_tool
 
-_T = TypeVar("_T", bound=ApiModel)
 _SHOWN: Final = 64
 _ADDRESSES: Final = ("server_url", "connector_id", "tunnel_id", "authorization", "headers")
-_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"input": {"type": "string", "description": "The whole input, as free-form text."}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
 OURS: Final = "codec"
 """Server label of the gateway's own tools, which find and call the others."""
 
@@ -129,12 +123,27 @@ class RequestTools:
         wanted = (self.servers or {}).get(server, frozenset())
         return [each for each in self.entries if each.server == server and each.name in wanted]
 
+    def names_in(self, fields: Mapping[str, Any]) -> tuple[str, ...] | None:
+        """The model's names of the tools that an object of `tool_choice` names; None where it names none."""
+        name, label = fields.get("name"), fields.get("server_label")
+        if fields.get("type") != "mcp":
+            namespace = fields.get("namespace")
+            named = named_tool(fields)
+            return named and (joined_name(named[0], namespace if isinstance(namespace, str) else None),)
+        if not isinstance(label, str):
+            return None
+        if isinstance(name, str):
+            return (self.public(label, name) or name,)
+        return tuple(entry.name for entry in self.of_server(label))
+
     def listed(self, server: str) -> list[dict[str, Any]]:
         """The same tools, as an `mcp_list_tools` item shows them."""
         return [_listed(entry.local, entry.definition) for entry in self.of_server(server)]
 
     def add(self, spec: ToolSpec, tool: DeferredTool, where: str) -> None:
-        """Add a tool of the client's. Raises `RequestInvalid` for a name that is taken."""
+        """Add a tool of the client's, unless it is there. Raises `RequestInvalid` for a name that another one has."""
+        if spec in self.specs and self.deferred[spec.name] == tool:
+            return
         if spec.name in self.deferred:
             raise RequestInvalid(f"{where}.name: two tools are called {spec.name[:_SHOWN]!r}", param=f"{where}.name")
         self.specs.append(spec)
@@ -169,7 +178,7 @@ def read_tools(
     for number, tool in enumerate(given):
         where, kind = f"tools[{number}]", tool.get("type")
         if kind == "namespace":
-            namespace = _checked(NamespaceShape, tool, where)
+            namespace = checked_part(NamespaceShape, tool, where)
             _add_namespace(tools, namespace, where)
             tools.shown.append({**tool, "description": namespace.description})
         elif kind == "mcp":
@@ -177,7 +186,7 @@ def read_tools(
         elif not _add_own(tools, tool, where, None):
             tools.ignored.append(f"tools.{escape_text(str(kind), _SHOWN)}")
         else:
-            tools.shown.append({**tool})
+            tools.shown.append(_shown(tool))
     if len(tools.specs) > MOST_TOOLS:
         raise RequestInvalid(
             f"tools: expected at most {MOST_TOOLS} in all, counting those in namespaces",
@@ -197,7 +206,7 @@ def add_tools(tools: RequestTools, given: Sequence[Mapping[str, Any]]) -> None:
         alone = RequestTools(tools.entries)
         try:
             if tool.get("type") == "namespace":
-                _add_namespace(alone, _checked(NamespaceShape, tool, "tools"), "tools")
+                _add_namespace(alone, checked_part(NamespaceShape, tool, "tools"), "tools")
             elif not _add_own(alone, tool, "tools", None):
                 alone.ignored.append(f"input.additional_tools.{escape_text(str(tool.get('type')), _SHOWN)}")
         except RequestInvalid as error:
@@ -211,23 +220,27 @@ def add_tools(tools: RequestTools, given: Sequence[Mapping[str, Any]]) -> None:
 
 def _add_own(tools: RequestTools, tool: Mapping[str, Any], where: str, namespace: str | None) -> bool:
     """Add a function or a free-form tool of the client; return False where the tool is neither."""
-    if tool.get("type") == "function":
-        function = _checked(FunctionShape, tool, where)
-        schema = function.parameters or {"type": "object"}
-        spec = ToolSpec(joined_name(function.name, namespace), function.description or "", schema)
-        tools.add(spec, DeferredTool("function", function.name, namespace), where)
-        return True
-    if tool.get("type") != "custom":
+    read = read_client_tool(tool, where)
+    if read is None:
         return False
-    custom = _checked(CustomShape, tool, where)
-    words = [custom.description or ""]
-    if custom.format is not None and custom.format.definition:
-        # No engine can enforce such a grammar: it is added to the description for the model.
-        words.append(f"The input follows this {custom.format.syntax or ''} grammar:\n{custom.format.definition}")
+    if read.has_unheld_format:
         tools.ignored.append("tools.custom.format")
-    spec = ToolSpec(joined_name(custom.name, namespace), "\n\n".join(filter(None, words)), _INPUT)
-    tools.add(spec, DeferredTool("custom", custom.name, namespace), where)
+    spec = replace(read.spec, name=joined_name(read.spec.name, namespace))
+    tools.add(spec, DeferredTool(read.kind, read.spec.name, namespace), where)
     return True
+
+
+def _shown(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool of the client in this API's own shape."""
+    fields = flat_tool(tool)
+    if fields["type"] == "function":
+        return fields
+    del fields["parameters"]
+    form: object = fields.get("format")
+    inside: object = cast("Mapping[str, Any]", form).get("grammar") if isinstance(form, Mapping) else None
+    if isinstance(inside, Mapping):
+        fields["format"] = {"type": "grammar", **cast("Mapping[str, Any]", inside)}
+    return fields
 
 
 def _add_namespace(tools: RequestTools, namespace: NamespaceShape, where: str) -> None:
@@ -245,7 +258,7 @@ def _add_server(
                 f"{where}.{name}: only servers in the gateway's configuration can be used: name one in server_label",
                 param=f"{where}.{name}",
             )
-    server = _checked(McpShape, tool, where)
+    server = checked_part(McpShape, tool, where)
     label, before = server.server_label, tools.servers or {}
     if label in before or label not in servers():
         words = "is named twice" if label in before else "is not one of the gateway's servers that you may use"
@@ -260,11 +273,3 @@ def _add_server(
 def _listed(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
     told = {key: definition[key] for key in ("description", "annotations") if definition.get(key) is not None}
     return {"name": name, "input_schema": definition.get("inputSchema") or {"type": "object"}, **told}
-
-
-def _checked(shape: type[_T], tool: Mapping[str, Any], where: str) -> _T:
-    try:
-        return shape.model_validate({name: value for name, value in tool.items() if value is not None})
-    except ValidationError as error:
-        found = invalid(error)
-        raise RequestInvalid(f"{where}.{found.message}", param=f"{where}.{found.param}") from error

@@ -5,13 +5,12 @@ that the gateway ran are kept beside the message, since the memory restores them
 the client approved is a call with a result. It reads items in their canonical form (`items.py`).
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.context.history.client_messages import checked_message
+from gateway.context.history.client_messages import checked_message, free_form_arguments
 from gateway.serve.generation.echoed import EchoedAnswer, Said
 from gateway.serve.responses.approvals import APPROVAL, Sign, approval_request_id
 from gateway.serve.responses.items import Item, Place
@@ -150,7 +149,7 @@ class Reader:
 
     def _called(self, item: Item, where: str) -> None:
         name = self._tools.model_name(item["name"], item.get("namespace"))
-        arguments = item["arguments"] if "arguments" in item else json.dumps({"input": item["input"]})
+        arguments = item["arguments"] if "arguments" in item else free_form_arguments(item["input"])
         self._call(item["call_id"], name, arguments, where)
 
     def _mcp(self, item: Item, where: str) -> None:

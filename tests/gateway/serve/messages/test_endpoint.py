@@ -212,7 +212,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "x"}}}}, "output_config.format"),
     ({"output_format": {"type": "json_schema", "schema": {}}}, "output_config.format"),
     ({"thinking": {"type": "deep"}}, "thinking"),
-    ({"tools": [{"name": "x"}]}, "tools[0].input_schema"),
     ({"tools": [{"input_schema": {}}]}, "tools[0].name"),
     ({"tools": [{"type": "mcp_toolset"}]}, "tools[0].mcp_server_name"),
     ({"tools": [{"type": "mcp_toolset", "mcp_server_name": "other"}]}, "'other' is not one of the gateway's servers"),

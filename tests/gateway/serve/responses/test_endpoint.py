@@ -278,7 +278,7 @@ REFUSED: dict[str, tuple[Json, str]] = {
     ),
     "tool without name": ({"input": "x", "tools": [{"type": "function"}]}, "tools[0].name"),
     "namespace": ({"input": "x", "tools": [{**FILES, "tools": [{"type": "function"}]}]}, "tools[0].tools[0].name"),
-    "tools alike": ({"input": "x", "tools": [WEATHER, WEATHER]}, "tools[1].name"),
+    "tools alike": ({"input": "x", "tools": [WEATHER, {**WEATHER, "description": "?"}]}, "tools[1].name"),
     "address": ({"input": "x", "tools": [{**SERVER, "server_url": "http://x"}]}, "tools[0].server_url"),
     "connector": ({"input": "x", "tools": [{**SERVER, "connector_id": "x"}]}, "tools[0].connector_id"),
     "key": ({"input": "x", "tools": [{**SERVER, "authorization": "x"}]}, "tools[0].authorization"),

@@ -1,0 +1,133 @@
+"""One definition in every shape in which clients send it: each API reads the same tool."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.errors import RequestInvalid
+from gateway.serve.generation.client_tools import ClientTool, input_of, read_client_tool
+from gateway.serve.messages.tools import SortedTools
+from gateway.serve.openai.chat_tools import ChatTools
+from gateway.serve.responses.tools import read_tools
+from gateway.toolcalls import ToolSpec, call_grammar, format_named
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+BARE = {"name": "look", "description": "Looks.", "parameters": SCHEMA}
+LOOK = ToolSpec("look", "Looks.", SCHEMA)
+FUNCTIONS: dict[str, dict[str, Any]] = {
+    "chat": {"type": "function", "function": BARE},
+    "chat, strict": {"type": "function", "function": {**BARE, "strict": True}},
+    "chat, without type": {"function": BARE},
+    "chat, type inside too": {"type": "function", "function": {**BARE, "type": "function"}},
+    "chat, Anthropic's schema": {
+        "type": "function",
+        "function": {"name": "look", "description": "Looks.", "input_schema": SCHEMA},
+    },
+    "responses": {"type": "function", **BARE, "strict": False},
+    "old functions": BARE,
+    "anthropic": {"name": "look", "description": "Looks.", "input_schema": SCHEMA},
+    "anthropic, custom": {"type": "custom", "name": "look", "description": "Looks.", "input_schema": SCHEMA},
+    "anthropic, cached": {**BARE, "input_schema": SCHEMA, "cache_control": {"type": "ephemeral"}},
+    "mcp": {"name": "look", "title": "Look", "description": "Looks.", "inputSchema": SCHEMA, "annotations": {}},
+    "nulls": {"type": "function", "name": "look", "description": "Looks.", "parameters": SCHEMA, "function": None},
+}
+GRAMMAR = {"syntax": "regex", "definition": "[a-z]+ [0-9]{1,3}"}
+FREE_FORM: dict[str, dict[str, Any]] = {
+    "chat": {"type": "custom", "custom": {"name": "patch", "format": {"type": "grammar", "grammar": GRAMMAR}}},
+    "chat, without type": {"custom": {"name": "patch", "format": {"type": "grammar", "grammar": GRAMMAR}}},
+    "responses": {"type": "custom", "name": "patch", "format": {"type": "grammar", **GRAMMAR}},
+}
+
+
+@pytest.mark.parametrize("tool", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_function_is_the_same_tool_in_every_shape_and_api(tool: dict[str, Any]) -> None:
+    assert read_client_tool(tool, "tools[0]") == ClientTool("function", LOOK)
+    assert ChatTools([tool], "tools").specs == [LOOK]
+    assert SortedTools([tool]).client == [LOOK]
+    read = read_tools([tool], (), frozenset)
+    assert read.specs == [LOOK]
+    assert read.shown[0] | {"type": "function", **BARE} == read.shown[0]
+
+
+@pytest.mark.parametrize("tool", FREE_FORM.values(), ids=FREE_FORM)
+def test_free_form_tool_is_a_function_of_one_text_in_every_shape_and_api(tool: dict[str, Any]) -> None:
+    read = read_client_tool(tool, "tools[0]")
+
+    assert read is not None
+    assert (read.kind, read.has_unheld_format) == ("custom", False)
+    assert read.spec.parameters["properties"]["input"]["pattern"] == "^(?:[a-z]+ [0-9]{1,3})$"
+    chat, responses = ChatTools([tool], "tools"), read_tools([tool], (), frozenset)
+    assert chat.specs == responses.specs == SortedTools([tool]).client == [read.spec]
+    assert chat.free_form == {"patch"}
+    assert responses.deferred["patch"].kind == "custom"
+    assert responses.shown == [FREE_FORM["responses"]]
+
+
+@pytest.mark.parametrize("without", [None, [], "", {}])
+def test_tool_without_a_schema_takes_any_object(without: Any) -> None:
+    for tool in ({"type": "function", "function": {"name": "x", "parameters": without}}, {"name": "x"}):
+        read = read_client_tool(tool, "tools[0]")
+        assert read is not None
+        assert read.spec == ToolSpec("x", "", {"type": "object"})
+
+
+@pytest.mark.parametrize(
+    ("form", "held"),
+    [
+        (None, True),
+        ({"type": "text"}, True),
+        ({"type": "grammar", "syntax": "regex", "definition": r"\d{4}-\d{2}"}, True),
+        ({"type": "grammar", "syntax": "regex", "definition": "a|b"}, True),
+        ({"type": "grammar", "syntax": "regex", "definition": "(?=a)b"}, False),
+        ({"type": "grammar", "syntax": "regex", "definition": "("}, False),
+        ({"type": "grammar", "syntax": "lark", "definition": 'start: "a"'}, False),
+        ({"type": "grammar", "definition": "x"}, False),
+    ],
+)
+def test_format_is_held_or_named(form: Any, held: bool) -> None:
+    chat = ChatTools([{"type": "custom", "custom": {"name": "patch", "format": form}}], "tools")
+
+    assert chat.left_out == (() if held else ("tools[0].format",))
+
+
+def test_format_that_is_held_stands_in_the_grammar_of_a_required_call() -> None:
+    def grammar(definition: str) -> str:
+        form = {"type": "grammar", "syntax": "regex", "definition": definition}
+        specs = ChatTools([{"type": "custom", "name": "patch", "format": form}], "tools").specs
+        return call_grammar(format_named("hermes"), specs, choice="required", parallel=False)
+
+    assert grammar("[k-m]{7}") != grammar("[k-m]{8}")
+    assert "[k-m]" in grammar("[k-m]{7}")
+
+
+@pytest.mark.parametrize("name", [None, "", 5, "x" * 257])
+def test_tool_without_a_name_is_refused_by_its_place(name: Any) -> None:
+    for tool in ({"type": "function", "name": name}, {"type": "custom", "custom": {"name": name}}):
+        with pytest.raises(RequestInvalid, match=r"tools\[3\]\.name") as refused:
+            read_client_tool(tool, "tools[3]")
+        assert refused.value.param == "tools[3].name"
+
+
+@pytest.mark.parametrize("kind", ["web_search", "web_search_20250305", "computer_use_preview", "mcp", 5])
+def test_tools_that_others_host_are_none_of_the_clients(kind: Any) -> None:
+    assert read_client_tool({"type": kind, "name": "x"}, "tools[0]") is None
+    chat = ChatTools([{"type": kind, "name": "x"}] * 40, "tools")
+    assert chat.left_out[0] == f"tools[0]: {kind}"
+    assert len(chat.left_out) == 32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ('{"input": "a\\nb"}', "a\nb"),
+        ('{"input": "\\ud800"}', "?"),
+        ('{"input": 5}', '{"input": 5}'),
+        ('{"x": 1}', '{"x": 1}'),
+        ("[1]", "[1]"),
+        ('{"input": "a', '{"input": "a'),
+    ],
+)
+def test_input_is_the_text_or_all_that_came_in_its_place(arguments: str, text: str) -> None:
+    assert input_of(arguments) == text
+    assert json.dumps(input_of(arguments)).encode()

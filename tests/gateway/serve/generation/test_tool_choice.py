@@ -1,0 +1,48 @@
+"""`tool_choice` as clients of every API write it: the same choice wherever it is sent."""
+
+from typing import Any
+
+import pytest
+
+from gateway.agent import ToolChoice
+from gateway.errors import RequestInvalid
+from gateway.serve.generation.tool_choice import read_choice
+
+ALLOWED = {
+    "mode": "auto",
+    "tools": [{"type": "function", "function": {"name": "a"}}, {"type": "function", "name": "b"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("auto", ToolChoice("auto")),
+        ("none", ToolChoice("none")),
+        ("required", ToolChoice("required")),
+        ("any", ToolChoice("required")),
+        ({"type": "auto", "disable_parallel_tool_use": True}, ToolChoice("auto")),
+        ({"type": "any"}, ToolChoice("required")),
+        ({"type": "none"}, ToolChoice("none")),
+        ({"type": "required"}, ToolChoice("required")),
+        ({"type": "function", "function": {"name": "a"}}, ToolChoice.named("a")),
+        ({"function": {"name": "a"}}, ToolChoice.named("a")),
+        ({"type": "function", "name": "a"}, ToolChoice.named("a")),
+        ({"name": "a"}, ToolChoice.named("a")),
+        ({"type": "tool", "name": "a"}, ToolChoice.named("a")),
+        ({"type": "custom", "name": "a"}, ToolChoice.named("a")),
+        ({"type": "custom", "custom": {"name": "a"}}, ToolChoice.named("a")),
+        ({"type": "allowed_tools", **ALLOWED}, ToolChoice("auto", ("a", "b"))),
+        ({"type": "allowed_tools", "allowed_tools": ALLOWED}, ToolChoice("auto", ("a", "b"))),
+    ],
+)
+def test_choice_means_the_same_in_every_shape(given: Any, meant: ToolChoice) -> None:
+    assert read_choice(given) == meant
+
+
+@pytest.mark.parametrize("given", [5, [], {}, "perhaps", {"type": "web_search"}, {"type": "tool"}, {"name": 5}])
+def test_what_is_no_choice_is_refused(given: Any) -> None:
+    with pytest.raises(RequestInvalid, match="tool_choice: expected one of auto, none, required, any") as refused:
+        read_choice(given)
+
+    assert refused.value.param == "tool_choice"
