@@ -73,10 +73,10 @@ def checked_message(message: object, where: str, left_out: LeftOut | None = None
     fields["role"] = "system" if role == "developer" else role
     fields["content"] = text_of_content(role, fields.get("content"), f"{where}.content", left_out or LeftOut())
     for key in ("tool_call_id", "name"):
+        # Some clients number their calls.
+        fields |= {key: str(fields[key])} if isinstance(fields.get(key), int) else {}
         if not isinstance(fields.get(key, ""), str | None):
             raise RequestInvalid(f"{where}.{key} must be a string", param=f"{where}.{key}")
-    if role == "user" and not fields["content"]:
-        raise RequestInvalid(f"{where}.content is empty", param=f"{where}.content")
     calls: object = fields.get("tool_calls") or []
     if not isinstance(calls, list):
         raise RequestInvalid(f"{where}.tool_calls must be a list", param=f"{where}.tool_calls")
@@ -108,12 +108,12 @@ def _call(call: object, where: str) -> dict[str, Any]:
             f"{where} must hold objects with 'function': {{'name': string, 'arguments': JSON text}}", param=where
         )
     call_id: object = fields.get("id")
-    if call_id is not None and not isinstance(call_id, str):
+    if not isinstance(call_id, str | int | None):
         raise RequestInvalid(f"{where}.id must be a string", param=where)
     arguments = function.get("arguments")
     has_input = arguments is None and isinstance(free_form, str)
     arguments = free_form_arguments(free_form) if has_input else arguments_text(arguments)
-    named = {} if call_id is None else {"id": call_id}
+    named = {} if call_id is None else {"id": str(call_id)}
     return {**named, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 

@@ -2,7 +2,8 @@
 
 Nobody can take back what stands in a result or in an answer, and clients repeat their histories: there, a part without
 text never fails a request. In a result it has a stand-in; in an answer, and where its type is unknown, it is left out.
-A picture or a file in a question is refused, since the question is about it. Pure.
+A picture or a file in a question is refused, since the question is about it. Contents are read in every form that
+clients send: one part without its list, texts among the parts, parts without a type. Pure.
 """
 
 import json
@@ -38,15 +39,19 @@ class LeftOut:
 
 def text_of_content(role: str, content: object, where: str, left_out: LeftOut) -> str:
     """The text of a content. Raises `RequestInvalid`, which names the place."""
-    if role == "tool":
+    if role == "tool" or (role == "assistant" and not isinstance(content, list | Mapping)):
         return text_of_result(content, left_out)
-    if content is None or isinstance(content, str):
-        return content or ""
+    # Joined as llama.cpp does.
+    return "\n".join(texts_of_parts(role, parts_of(content, where), where, left_out))
+
+
+def parts_of(content: object, where: str) -> Sequence[object]:
+    """The parts of a content. Raises `RequestInvalid`."""
+    if content is None or isinstance(content, str | Mapping):
+        return [] if content is None else [content]
     if not isinstance(content, list):
         raise RequestInvalid(f"{where} must be a string or a list of text parts", param=where)
-    parts = cast("list[object]", content)
-    # Joined as llama.cpp does.
-    return "\n".join(texts_of_parts(role, parts, where, left_out))
+    return cast("list[object]", content)
 
 
 def text_of_result(content: object, left_out: LeftOut) -> str:
@@ -78,13 +83,39 @@ def texts_of_parts(role: str, parts: Sequence[object], where: str, left_out: Lef
     for part in parts:
         fields: Mapping[str, Any] = cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else {}
         kind: object = fields.get("type")
-        text = text_of(fields)
+        text = part if isinstance(part, str) else plain_text(fields)
         if text is not None:
             yield text
-        elif not isinstance(kind, str) or kind == "text" or (kind in KINDS and role != "assistant"):
-            words = "holds a text part whose 'text' is not a string"
-            if kind != "text":
-                words = f"holds a part of type {cut_text(repr(kind), _SHOWN)}; this model reads text only"
-            raise RequestInvalid(f"{where} {words}", param=where)
+        elif role != "assistant" and (not isinstance(kind, str) or kind in KINDS or _has_no_text(fields)):
+            raise RequestInvalid(f"{where} {unread(fields)}", param=where)
         else:
             left_out.add(kind)
+
+
+def plain_text(part: Mapping[str, Any]) -> str | None:
+    """The text of a part, which may lack its type, or have null as its text; None for one that holds no text."""
+    text = text_of(part)
+    if text is not None or not part:
+        return text
+    given: object = part.get("text")
+    if part.get("type") is None:
+        return given if isinstance(given, str) else None
+    return "" if "text" in part and given is None else None
+
+
+def unread(part: Mapping[str, Any]) -> str:
+    """Why a part of a question can't be read, and what to do."""
+    kind: object = part.get("type")
+    if isinstance(kind, str) and kind in KINDS:
+        what = KINDS[kind]
+        return (
+            f"holds a part of type {cut_text(repr(kind), _SHOWN)}: this model reads only text: send the {what} as text "
+            "(a description, what stands in it), or let a tool read it"
+        )
+    if _has_no_text(part):
+        return "holds a text part whose 'text' is not a string"
+    return f"holds a part of type {cut_text(repr(kind), _SHOWN)}: expected a text part"
+
+
+def _has_no_text(part: Mapping[str, Any]) -> bool:
+    return not isinstance(part.get("text", ""), str)

@@ -30,6 +30,9 @@ HINTS: Final = frozenset(
 )
 """OpenAI's fields that have no effect here."""
 
+MOST_TEMPERATURE: Final = 100
+"""OpenAI takes 2; llama.cpp and vLLM take more, and clients for stories use it."""
+
 _EITHER: Final = frozenset({"tool_choice", "stop", "prompt", "tool_watcher"})
 
 FAIL_FAST: Final[Any] = Field(fail_fast=True)
@@ -60,6 +63,8 @@ def _checked_stop(stop: str | list[str] | None) -> str | list[str] | None:
     return stop
 
 
+_NEEDED: Final = frozenset({"input", "messages", "prompt"})
+"""Fields of which an empty value is reported, even where another field may take their place."""
 _UNSET: Final = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "seed"})
 """Fields for which -1 says the same as null."""
 
@@ -97,7 +102,7 @@ class RequestModel(ApiModel):
             return body
         # Clients send null for fields that they leave out, those of llama.cpp and LM Studio -1 for some of them.
         sent = cast("dict[str, Any]", body).items()
-        given = {name: value for name, value in sent if value is not None and not (value == -1 and name in _UNSET)}
+        given = {name: value for name, value in sent if not cls._is_unset(name, value)}
         for name, way_out in cls.refused.items():
             if given.get(name):
                 words = PydanticCustomError("refused", "this field is not supported; {way_out}", {"way_out": way_out})
@@ -109,6 +114,14 @@ class RequestModel(ApiModel):
         return {**given, "ignored": named}
 
     @classmethod
+    def _is_unset(cls, name: str, value: object) -> bool:
+        if value is None or (value == -1 and name in _UNSET):
+            return True
+        # Languages with one kind of collection write `[]` for an empty object.
+        field = cls.model_fields.get(name)
+        return value in ([], {}) and field is not None and not field.is_required() and name not in _NEEDED
+
+    @classmethod
     def of_body(cls, body: bytes) -> Self:
         """Read a request from an HTTP body. Raises `RequestInvalid` that names the first invalid field."""
         must_be_finite(body)
@@ -116,6 +129,11 @@ class RequestModel(ApiModel):
             return cls.model_validate_json(body)
         except ValidationError as error:
             raise invalid(error) from error
+
+
+def bounded_top_k(top_k: int | None) -> int | None:
+    """The bound in the engine's terms: other servers write -1 for none."""
+    return 0 if top_k == -1 else top_k
 
 
 class _WatchedIds(ApiModel):
@@ -130,13 +148,13 @@ class _StreamOptions(ApiModel):
 class SamplingFields(RequestModel):
     """How ids are sampled: OpenAI's fields, and some that other servers have added."""
 
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=MOST_TEMPERATURE)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
 
     @property
     def sampling(self) -> Sampling:
@@ -144,11 +162,11 @@ class SamplingFields(RequestModel):
         return Sampling(
             temperature=self.temperature,
             top_p=self.top_p,
-            seed=self.seed,
+            # Clients draw seeds from clocks and 64-bit generators; engines take 32 bits.
+            seed=None if self.seed is None else self.seed % 2**32,
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
-            # Other servers write -1 for no bound.
-            top_k=0 if self.top_k == -1 else self.top_k,
+            top_k=bounded_top_k(self.top_k),
             min_p=self.min_p,
         )
 

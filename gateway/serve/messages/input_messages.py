@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from gateway.context.history.client_messages import MOST_MESSAGES, arguments_text
-from gateway.context.history.contents import LeftOut, text_of_result
+from gateway.context.history.contents import LeftOut, parts_of, plain_text, text_of_result, unread
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text
-from gateway.proxy.stand_in import KINDS, text_of
+from gateway.proxy.stand_in import KINDS
 from gateway.serve.generation.echoed import EchoedAnswer
 
 Message = dict[str, Any]
@@ -37,19 +37,7 @@ def read_messages(system: object, messages: object) -> tuple[list[Message], tupl
         reader.add({"role": "system", "content": words})
     for number, message in enumerate(cast("list[object]", messages)):
         reader.read(message, f"messages[{number}]")
-    _check_begun(reader.messages)
     return reader.messages, reader.left_out.names
-
-
-def _check_begun(messages: Sequence[Message]) -> None:
-    """Refuse a last message that is the assistant's but can't be continued."""
-    last = messages[-1]
-    if last["role"] == "assistant" and (len(messages) == 1 or last.get("tool_calls") or not last["content"]):
-        raise RequestInvalid(
-            "messages: the last message is the assistant's, so the answer continues it: it must have text and no "
-            "calls, and must not be the only message",
-            param="messages",
-        )
 
 
 class _Reader:
@@ -74,8 +62,12 @@ class _Reader:
             self._read_user(content, place)
         elif role == "assistant":
             self._read_assistant(content, place)
-        elif role == "system":
+        elif role in ("system", "developer"):
             self.add({"role": "system", "content": _texts(content, place)})
+        elif role == "tool":
+            # OpenAI's form of a result.
+            result = text_of_result(content, self.left_out)
+            self.add({"role": "tool", "tool_call_id": _id(fields, "tool_call_id", where), "content": result})
         else:
             words = f"{where}.role: expected 'user', 'assistant' or 'system'; got {_shown(role)}"
             raise RequestInvalid(words, param=f"{where}.role")
@@ -85,15 +77,13 @@ class _Reader:
         counted = len(self.messages)
         for block, place in _blocks(content, where):
             if block.get("type") == "tool_result":
-                call_id = _name(block, "tool_use_id", place)
+                call_id = _id(block, "tool_use_id", place)
                 self.add({"role": "tool", "tool_call_id": call_id, "content": self._result(block)})
             elif (text := self._question(block, place)) is not None:
                 texts.append(text)
         words = "\n".join(texts)
-        if words:
+        if words or len(self.messages) == counted:
             self.add({"role": "user", "content": words})
-        elif len(self.messages) == counted:
-            raise RequestInvalid(f"{where} is empty: send a text or a result of a call", param=where)
 
     def _read_assistant(self, content: object, where: str) -> None:
         answer = EchoedAnswer(where)
@@ -102,36 +92,30 @@ class _Reader:
         for block, place in _blocks([] if content is None else content, where):
             match block.get("type"):
                 case "text":
-                    answer.say("content", _string(block, "text", place))
+                    answer.say("content", plain_text(block) or "")
                 case "thinking":
                     # The signature is not checked: the memory compares the text.
-                    answer.say("reasoning_content", _string(block, "thinking", place))
+                    answer.say("reasoning_content", text_of_result(block.get("thinking"), self.left_out))
                 case "tool_use":
                     calls += 1
                     answer.call(*_call(block, place))
                 case "mcp_tool_use":
-                    ran[_name(block, "id", place)] = block
+                    ran[_id(block, "id", place)] = block
                 case "mcp_tool_result":
                     calls += 1
-                    called = ran.pop(_name(block, "tool_use_id", place), None)
+                    called = ran.pop(_id(block, "tool_use_id", place), None)
                     if called is not None:
                         answer.ran(*_call(called, place), self._result(block))
+                case "redacted_thinking":
+                    pass
                 case kind:
-                    self._leave_out(kind, place)
+                    self.left_out.add(kind)
         self.add(answer.end(), calls)
-
-    def _leave_out(self, kind: object, where: str) -> None:
-        if not isinstance(kind, str):
-            raise RequestInvalid(
-                f"{where}.type: expected the type of a block; got {_shown(kind)}", param=f"{where}.type"
-            )
-        if kind != "redacted_thinking":
-            self.left_out.add(kind)
 
     def _question(self, block: Block, where: str) -> str | None:
         """The text of a block of a question; None for a block of an unknown type, which is left out."""
         kind = block.get("type")
-        if text_of(block) is None and isinstance(kind, str) and kind not in {*KINDS, *_READ}:
+        if plain_text(block) is None and isinstance(kind, str) and kind not in {*KINDS, *_READ}:
             self.left_out.add(kind)
             return None
         return _text(block, where)
@@ -146,10 +130,8 @@ def _blocks(content: object, where: str) -> Sequence[tuple[Block, str]]:
     """The blocks of a message's content, with their places."""
     if isinstance(content, str):
         return [({"type": "text", "text": content}, where)]
-    if not isinstance(content, list):
-        raise RequestInvalid(f"{where}: expected a string or a list of blocks; got {_shown(content)}", param=where)
-    places = enumerate(cast("list[object]", content))
-    return [(_object(block, f"{where}[{number}]"), f"{where}[{number}]") for number, block in places]
+    texts = ({"type": "text", "text": part} if isinstance(part, str) else part for part in parts_of(content, where))
+    return [(_object(block, f"{where}[{number}]"), f"{where}[{number}]") for number, block in enumerate(texts)]
 
 
 def _texts(content: object, where: str) -> str:
@@ -158,16 +140,11 @@ def _texts(content: object, where: str) -> str:
 
 def _text(block: Block, where: str) -> str:
     """The text of a block that holds text in some form."""
-    match block.get("type"):
-        case "text":
-            return _string(block, "text", where)
-        case "document":
-            return _document(block, where)
-        case kind:
-            if (text := text_of(block)) is not None:
-                return text
-            words = f"{where}: a block of type {_shown(kind)} can't be read here: this model reads only text"
-            raise RequestInvalid(words, param=where)
+    if block.get("type") == "document":
+        return _document(block, where)
+    if (text := plain_text(block)) is not None:
+        return text
+    raise RequestInvalid(f"{where} {unread(block)}", param=where)
 
 
 def _document(block: Block, where: str) -> str:
@@ -178,13 +155,13 @@ def _document(block: Block, where: str) -> str:
         case "content":
             return _texts(source.get("content"), f"{where}.source.content")
         case kind:
-            words = f"{where}.source: a document of type {_shown(kind)} can't be read here: this model reads only text"
-            raise RequestInvalid(words, param=f"{where}.source")
+            words = f"is a document of type {_shown(kind)}: this model reads only text: send the document's text"
+            raise RequestInvalid(f"{where}.source {words}", param=f"{where}.source")
 
 
 def _call(block: Block, where: str) -> tuple[str, str, str]:
     """The id, the name and the arguments of a call."""
-    return _name(block, "id", where), _name(block, "name", where), arguments_text(block.get("input"))
+    return _id(block, "id", where), _name(block, "name", where), arguments_text(block.get("input"))
 
 
 def _object(value: object, where: str) -> Block:
@@ -198,6 +175,11 @@ def _string(fields: Block, key: str, where: str) -> str:
     if not isinstance(value, str):
         raise RequestInvalid(f"{where}.{key}: expected a string; got {_shown(value)}", param=f"{where}.{key}")
     return value
+
+
+def _id(fields: Block, key: str, where: str) -> str:
+    """The id of a call, which some servers leave empty and some clients leave out."""
+    return "" if fields.get(key) is None else _string(fields, key, where)
 
 
 def _name(fields: Block, key: str, where: str) -> str:

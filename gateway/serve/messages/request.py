@@ -6,13 +6,14 @@ path (`thinking.budget_tokens`). Knows nothing of HTTP.
 
 from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Final, Self, cast
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.engine.interface import Message, Sampling
-from gateway.serve.generation.fields import ApiModel, RequestModel
+from gateway.serve.generation.answer_form import read_form
+from gateway.serve.generation.fields import MOST_TEMPERATURE, ApiModel, RequestModel, bounded_top_k
 from gateway.serve.generation.request_options import (
     GatewayTools,
     check_continuation,
@@ -31,19 +32,22 @@ _STOP_LENGTH: Final = 1000
 
 
 class _Thinking(ApiModel):
-    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
+    type: str = "enabled"
     budget_tokens: int | None = None
-    display: Literal["summarized", "omitted"] | None = None
-
-
-class _OutputFormat(ApiModel):
-    type: Literal["json_schema"]
-    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    display: str | None = None
 
 
 class _OutputConfig(ApiModel):
     effort: str | None = None
-    format: _OutputFormat | None = None
+    format: Any = None
+
+
+def _as_object(thinking: object) -> object:
+    return {"type": "enabled" if thinking else "disabled"} if isinstance(thinking, bool) else thinking
+
+
+def _as_list(texts: object) -> object:
+    return [texts] if isinstance(texts, str) else texts
 
 
 class PromptFields(RequestModel):
@@ -52,7 +56,6 @@ class PromptFields(RequestModel):
     refused: ClassVar[Mapping[str, str]] = {
         "mcp_servers": "only configured servers can be used: choose one with a tool of type `mcp_toolset`",
         "container": "nothing runs in a container here",
-        "output_format": "use `output_config.format`",
     }
     hints: ClassVar[frozenset[str]] = frozenset(
         {
@@ -66,7 +69,8 @@ class PromptFields(RequestModel):
     system: Any = None
     tools: Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_TOOLS, fail_fast=True)] = ()
     tool_choice: Any = "auto"
-    thinking: _Thinking | None = None
+    thinking: Annotated[_Thinking | None, BeforeValidator(_as_object)] = None
+    output_format: Any = None
     output_config: _OutputConfig = _OutputConfig()
     cache_control: dict[str, Any] | None = None
     gateway_tools: GatewayTools = "all"
@@ -90,8 +94,12 @@ class PromptFields(RequestModel):
 
     @property
     def continues(self) -> bool:
-        """Whether the last message is the assistant's, so that the answer continues it."""
-        return self.conversation[0][-1]["role"] == "assistant"
+        """Whether the last message is the assistant's and has been begun, so that the answer continues it."""
+        messages = self.conversation[0]
+        last = messages[-1]
+        return (
+            len(messages) > 1 and last["role"] == "assistant" and bool(last["content"]) and not last.get("tool_calls")
+        )
 
     def gateway_scope(self) -> ToolScope:
         """The gateway's tools that the request wants."""
@@ -105,14 +113,16 @@ class PromptFields(RequestModel):
 class MessagesRequest(PromptFields):
     """One request, checked."""
 
-    max_tokens: Annotated[int, Field(ge=1)]
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
     stream: bool = False
     stop_sequences: Annotated[
-        tuple[Annotated[str, Field(max_length=_STOP_LENGTH)], ...], Field(max_length=_STOPS, fail_fast=True)
+        tuple[Annotated[str, Field(max_length=_STOP_LENGTH)], ...],
+        Field(max_length=_STOPS, fail_fast=True),
+        BeforeValidator(_as_list),
     ] = ()
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=MOST_TEMPERATURE)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
 
     @property
     def thinks(self) -> bool:
@@ -142,8 +152,8 @@ class MessagesRequest(PromptFields):
     @cached_property
     def form(self) -> AnswerForm | None:
         """The form that the answer's text must have; None: any. Raises `RequestInvalid` for an unenforceable schema."""
-        asked = self.output_config.format
-        return None if asked is None else AnswerForm.of_schema(asked.schema_, "output_config.format")
+        # Under its first name it stood beside the other fields.
+        return read_form(self.output_config.format or self.output_format, "output_config.format")
 
     def without_effect(self, used: Container[str]) -> list[str]:
         """Names of fields, nested fields, tools and blocks without effect. `used`: options that the template knows."""
@@ -162,7 +172,7 @@ class MessagesRequest(PromptFields):
         return AnswerOptions(
             choice=self.choice(),
             max_tokens=self.max_tokens,
-            sampling=Sampling(temperature=self.temperature, top_p=self.top_p, top_k=self.top_k),
+            sampling=Sampling(temperature=self.temperature, top_p=self.top_p, top_k=bounded_top_k(self.top_k)),
             stops=self.stop_sequences,
             parallel=not single if isinstance(single, bool) else None,
             form=self.form,
@@ -176,5 +186,6 @@ def _is_marked(content: object) -> bool:
     if not isinstance(content, list):
         return False
     return any(
-        cast("Mapping[str, Any]", block).get("cache_control") is not None for block in cast("list[object]", content)
+        isinstance(block, Mapping) and cast("Mapping[str, Any]", block).get("cache_control") is not None
+        for block in cast("list[object]", content)
     )

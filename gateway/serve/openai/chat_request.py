@@ -15,7 +15,8 @@ from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.context.history.client_messages import checked_messages
 from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
-from gateway.serve.generation.fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, ApiModel, GenerationFields
+from gateway.serve.generation.answer_form import read_form
+from gateway.serve.generation.fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, GenerationFields
 from gateway.serve.generation.request_options import (
     GatewayTools,
     check_continuation,
@@ -32,25 +33,6 @@ from leaf_sdk.vocab import TokenMap
 
 _CHOICES: Final = 16
 """Maximum number of answers to one request (OpenAI takes 128): they are made one after another."""
-
-
-class _Text(ApiModel):
-    type: Literal["text"]
-
-
-class _JsonObject(ApiModel):
-    type: Literal["json_object"]
-
-
-class _NamedSchema(ApiModel):
-    name: str = ""
-    # The API's name for the field is that of a method of pydantic's models.
-    schema_: Annotated[dict[str, Any], Field(alias="schema")]
-
-
-class _JsonSchema(ApiModel):
-    type: Literal["json_schema"]
-    json_schema: _NamedSchema
 
 
 class ChatRequest(GenerationFields):
@@ -80,7 +62,7 @@ class ChatRequest(GenerationFields):
     continue_final_message: bool = False
     add_generation_prompt: bool | None = None
     modalities: Annotated[tuple[Literal["text"], ...], FAIL_FAST] | None = None
-    response_format: Annotated[_Text | _JsonObject | _JsonSchema, Field(discriminator="type")] | None = None
+    response_format: Any = None
 
     @classmethod
     def checked(cls, body: bytes) -> tuple["ChatRequest", list[dict[str, Any]]]:
@@ -141,13 +123,7 @@ class ChatRequest(GenerationFields):
     @cached_property
     def form(self) -> AnswerForm | None:
         """The form that the answer's text must have; None: any. Raises `RequestInvalid` for an unenforceable schema."""
-        match self.response_format:
-            case _JsonObject():
-                return AnswerForm()
-            case _JsonSchema(json_schema=asked):
-                return AnswerForm.of_schema(asked.schema_, "response_format")
-            case _:
-                return None
+        return read_form(self.response_format, "response_format")
 
     def options(self, token_map: TokenMap) -> AnswerOptions:
         """How the answer is to be made. Raises `RequestInvalid` for a bias on anything but the map's ordinary ids."""

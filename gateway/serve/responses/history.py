@@ -4,7 +4,7 @@ Knows nothing of messages: it returns items in their canonical form, each with i
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -85,7 +85,7 @@ def gather(request: ResponsesRequest, store: Stored, owner: str, most: int) -> G
     before = request.previous_response_id
     earlier = [] if before is None else loader.load(_earlier(before, store, owner), "previous_response_id")
     found = Gathered(earlier)
-    if isinstance(request.input, str) and request.input:
+    if isinstance(request.input, str):
         found.own.append(("input[0]", user_message(request.input)))
     given = _listed(request.input)
     if len(found.earlier) + len(found.own) + len(given) > MOST_MESSAGES:
@@ -134,6 +134,8 @@ def _listed(given: object) -> Sequence[object]:
     """The listed items of an input; none where the input is a text. Raises `RequestInvalid`."""
     if isinstance(given, str):
         return ()
+    if isinstance(given, Mapping):
+        return [cast("Mapping[str, Any]", given)]
     if isinstance(given, list | tuple):
         return cast("Sequence[object]", given)
     raise RequestInvalid("input: expected a text, or a list of items", param="input")

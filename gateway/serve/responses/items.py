@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from gateway.context.history.client_messages import arguments_text
-from gateway.context.history.contents import LeftOut, text_of_result, text_of_result_part, texts_of_parts
+from gateway.context.history.contents import LeftOut, parts_of, text_of_result, text_of_result_part, texts_of_parts
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text
 
@@ -42,11 +42,13 @@ class Place:
 
     def texts(self, value: object, field: str, role: str = "assistant") -> list[str]:
         """Return the texts of a content: a string, or a list of text parts. Raises `RequestInvalid`."""
-        if isinstance(value, str):
-            return [value]
-        if not isinstance(value, list):
-            raise self.error("must be a string or a list of text parts", field)
-        return [*texts_of_parts(role, cast("list[object]", value), f"{self.where}.{field}", self.left_out)]
+        where = f"{self.where}.{field}"
+        return [*texts_of_parts(role, parts_of(value, where), where, self.left_out)]
+
+    def call_id(self, item: Mapping[str, Any]) -> str:
+        """Return the id of a call; some clients write it where chats have it, or only as the item's. Raises."""
+        found = next((key for key in ("call_id", "tool_call_id", "id") if item.get(key) is not None), "call_id")
+        return self.text(item, found)
 
 
 def clean_item(item: object, where: str, left_out: LeftOut) -> Item | None:
@@ -55,6 +57,8 @@ def clean_item(item: object, where: str, left_out: LeftOut) -> Item | None:
     `left_out`: takes the types of items and parts that the model does not read.
     """
     place = Place(where, left_out)
+    if isinstance(item, str):
+        return user_message(item)
     if not isinstance(item, dict):
         raise place.error("must be an object")
     fields = cast("dict[str, Any]", item)
@@ -74,8 +78,7 @@ def _read_message(item: Mapping[str, Any], place: Place) -> Item:
     role = item.get("role")
     if role not in ("user", "system", "developer", "assistant"):
         raise place.error(f"is {_repr(role)}; expected user, system, developer or assistant", "role")
-    content = item.get("content")
-    texts = [] if content is None and role == "assistant" else place.texts(content, "content", role)
+    texts = place.texts(item.get("content"), "content", role)
     return {"role": role, "status": "completed", "content": [text_part(role, text) for text in texts]}
 
 
@@ -104,13 +107,14 @@ def _read_reasoning(item: Mapping[str, Any], place: Place) -> Item:
 
 
 def _read_call(item: Mapping[str, Any], place: Place) -> Item:
-    names = {name: place.text(item, name) for name in ("call_id", "name")}
+    names = {"call_id": place.call_id(item), "name": place.text(item, "name")}
     arguments = arguments_text(item.get("arguments"))
     return {**names, "arguments": arguments, **_namespace(item, place), "status": "completed"}
 
 
 def _read_custom(item: Mapping[str, Any], place: Place) -> Item:
-    names = {name: place.text(item, name) for name in ("call_id", "name", "input")}
+    names = {"call_id": place.call_id(item), "name": place.text(item, "name")}
+    names["input"] = text_of_result(item.get("input"), place.left_out)
     return {**names, **_namespace(item, place), "status": "completed"}
 
 
@@ -125,7 +129,7 @@ def _read_output(item: Mapping[str, Any], place: Place) -> Item:
         output = [{"type": "input_text", "text": text} for text in parts]
     else:
         output = text_of_result(output, place.left_out)
-    return {"call_id": place.text(item, "call_id"), "output": output, "status": "completed"}
+    return {"call_id": place.call_id(item), "output": output, "status": "completed"}
 
 
 def _read_reference(item: Mapping[str, Any], place: Place) -> Item:
@@ -135,9 +139,10 @@ def _read_reference(item: Mapping[str, Any], place: Place) -> Item:
 def _read_mcp(item: Mapping[str, Any], place: Place) -> Item:
     cleaned: Item = {name: place.text(item, name) for name in ("server_label", "name")}
     cleaned["arguments"] = arguments_text(item.get("arguments"))
-    for name in ("output", "approval_request_id"):
-        if item.get(name) is not None:
-            cleaned[name] = place.text(item, name)
+    if item.get("output") is not None:
+        cleaned["output"] = text_of_result(item["output"], place.left_out)
+    if item.get("approval_request_id") is not None:
+        cleaned["approval_request_id"] = place.text(item, "approval_request_id")
     error: object = item.get("error")
     if error is not None:
         cleaned["error"] = tool_error(_error_text(error))

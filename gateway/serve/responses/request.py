@@ -4,15 +4,17 @@ OpenAI's shape (API reference, "Create a response"). `items.py`, `tools.py` and 
 HTTP.
 """
 
+import json
 from collections.abc import Container, Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from gateway.observe.escape import escape_text
-from gateway.serve.generation.fields import FAIL_FAST, ApiModel, SamplingFields
+from gateway.serve.generation.answer_form import flat_form, read_form
+from gateway.serve.generation.fields import ApiModel, SamplingFields
 from gateway.serve.generation.request_options import GatewayTools, ignores_effort, thinking_options
 from gateway.serve.generation.schemas import MOST_TOOLS
 from gateway.toolcalls import AnswerForm
@@ -27,39 +29,23 @@ SEALED: Final = "reasoning.encrypted_content"
 _LOGPROBS: Final = "message.output_text.logprobs"
 
 
-def _checked_metadata(metadata: dict[str, str] | None) -> dict[str, str] | None:
-    pairs = (metadata or {}).items()
-    if len(pairs) > _PAIRS or any(len(key) > _KEY or len(value) > _VALUE for key, value in pairs):
+def _checked_metadata(metadata: dict[str, Any] | None) -> dict[str, str] | None:
+    # Some clients send numbers; the answer repeats texts.
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in (metadata or {}).items()}
+    if len(texts) > _PAIRS or any(len(key) > _KEY or len(value) > _VALUE for key, value in texts.items()):
         words = "expected at most {pairs} pairs, with keys of at most {key} and values of at most {value} characters"
         raise PydanticCustomError("metadata", words, {"pairs": _PAIRS, "key": _KEY, "value": _VALUE})
-    return metadata
+    return None if metadata is None else texts
 
 
 class _Reasoning(ApiModel):
     effort: str | None = None
-    summary: Literal["auto", "concise", "detailed"] | None = None
-    generate_summary: Literal["auto", "concise", "detailed"] | None = None
-
-
-class _PlainText(ApiModel):
-    type: Literal["text"]
-
-
-class _JsonObject(ApiModel):
-    type: Literal["json_object"]
-
-
-class _JsonSchema(ApiModel):
-    type: Literal["json_schema"]
-    name: str = ""
-    description: str | None = None
-    # The API's name for the field is that of a method of pydantic's models.
-    schema_: Annotated[dict[str, Any], Field(alias="schema")]
-    strict: bool | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
 
 
 class _Text(ApiModel):
-    format: Annotated[_PlainText | _JsonObject | _JsonSchema, Field(discriminator="type")] | None = None
+    format: Any = None
     verbosity: str | None = None
 
 
@@ -81,7 +67,7 @@ class ResponsesRequest(SamplingFields):
     input: Any = ()
     instructions: str | None = None
     model: str | None = None
-    previous_response_id: str | None = None
+    previous_response_id: Annotated[str | None, AfterValidator(lambda given: given or None)] = None
     store: bool = True
     stream: bool = False
     tools: Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_TOOLS, fail_fast=True)] = ()
@@ -90,7 +76,7 @@ class ResponsesRequest(SamplingFields):
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
     max_tool_calls: Annotated[int, Field(ge=1)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    metadata: Annotated[Annotated[dict[str, str], FAIL_FAST] | None, AfterValidator(_checked_metadata)] = None
+    metadata: Annotated[dict[str, Any] | None, AfterValidator(_checked_metadata)] = None
     include: Annotated[tuple[str, ...], Field(max_length=_INCLUDED, fail_fast=True)] = ()
     reasoning: _Reasoning = _Reasoning()
     text: _Text = _Text()
@@ -107,24 +93,17 @@ class ResponsesRequest(SamplingFields):
     @cached_property
     def form(self) -> AnswerForm | None:
         """The form that the answer's text must have; None: any. Raises `RequestInvalid` for an unenforceable schema."""
-        match self.text.format:
-            case _JsonObject():
-                return AnswerForm()
-            case _JsonSchema(schema_=schema):
-                return AnswerForm.of_schema(schema, "text.format")
-            case _:
-                return None
+        return read_form(self.text.format, "text.format")
 
     @property
     def shown_text(self) -> dict[str, Any]:
         """`text` as the answer repeats it."""
-        form = self.text.format
-        return {"format": {"type": "text"} if form is None else form.model_dump(by_alias=True, exclude_none=True)}
+        return {"format": flat_form(self.text.format) or {"type": "text"}}
 
     @property
     def summarized(self) -> bool:
         """Whether reasoning is shown as a summary, which is what clients display."""
-        return (self.reasoning.summary or self.reasoning.generate_summary) is not None
+        return (self.reasoning.summary or self.reasoning.generate_summary or "none") != "none"
 
     @property
     def sealed(self) -> bool:

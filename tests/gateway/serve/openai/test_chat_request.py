@@ -54,7 +54,7 @@ def request_of(**fields: Any) -> ChatRequest:
         ({"continue_final_message": True, "response_format": {"type": "json_object"}}, "continue_final_message"),
         ({"continue_final_message": True, "tool_choice": "required"}, "continue_final_message"),
         ({"temperature": -1}, "temperature"),
-        ({"temperature": 2.5}, "temperature"),
+        ({"temperature": 101}, "temperature"),
         ({"top_p": 0}, "top_p"),
         ({"presence_penalty": 3}, "presence_penalty"),
         ({"frequency_penalty": -3}, "frequency_penalty"),
@@ -63,8 +63,8 @@ def request_of(**fields: Any) -> ChatRequest:
         ({"logit_bias": {"5": 101}}, "logit_bias.5"),
         ({"logit_bias": [5]}, "logit_bias"),
         ({"logit_bias": {str(n): 1 for n in range(1025)}}, "logit_bias"),
-        ({"seed": -2}, "seed"),
-        ({"seed": 2**32}, "seed"),
+        ({"seed": -(2**63) - 1}, "seed"),
+        ({"seed": 2**63}, "seed"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_completion_tokens": -5}, "max_completion_tokens"),
         ({"stop": 5}, "stop"),
@@ -79,7 +79,7 @@ def request_of(**fields: Any) -> ChatRequest:
         ({"tools": [PAINT, {"type": "function", "function": {"name": ""}}]}, "tools[1].name"),
         ({"functions": [{"description": "?"}]}, "functions[0].name"),
         ({"response_format": {"type": "xml"}}, "response_format"),
-        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.json_schema"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
         ({"response_format": formed({"type": "strange"})}, "response_format"),
         ({"response_format": formed({"type": "array", "uniqueItems": True})}, "response_format"),
         ({"response_format": formed({"enum": list(range(10_001))})}, "response_format"),
@@ -174,6 +174,9 @@ def test_newer_name_of_the_limit_wins(limits, most):
         ({"type": "text"}, None),
         ({"type": "json_object"}, AnswerForm()),
         (formed({"type": "integer"}), AnswerForm({"type": "integer"})),
+        ({"type": "json_schema", "name": "x", "schema": {"type": "integer"}}, AnswerForm({"type": "integer"})),
+        ({"type": "json_object", "schema": {"type": "integer"}}, AnswerForm({"type": "integer"})),
+        ({}, None),
     ],
 )
 def test_form_of_the_answer_in_the_agents_terms(asked, form):
@@ -329,6 +332,11 @@ def test_options_that_the_template_does_not_know_are_named_beside_other_fields_w
     assert request.template_options == {"reasoning_effort": "low", "enable_thinking": False, "x": 1}
     assert request.without_effect({"enable_thinking"}) == ("user", "chat_template_kwargs.x", "reasoning_effort")
     assert request.without_effect(request.template_options) == ("user",)
+
+
+@pytest.mark.parametrize(("seed", "drawn"), [(7, 7), (2**32 + 7, 7), (-2, 2**32 - 2), (1_795_907_183_123, 610_853_395)])
+def test_seed_of_64_bits_is_taken_as_its_last_32(seed: int, drawn: int) -> None:
+    assert request_of(seed=seed).options(TINY).sampling.seed == drawn == seed % 2**32
 
 
 def test_minus_one_is_no_bound_and_no_seed() -> None:
