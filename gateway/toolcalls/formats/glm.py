@@ -2,8 +2,8 @@
 
 Versions differ only in their newlines (4.7 and Spark write none). A call without arguments is just a name. Values are
 raw text, typed by the tool's schema; a value without a schema is JSON if it can be read as JSON. A call as Hermes
-writes it is read too. Templates open reasoning in the prompt, or close it there. Ling writes the end of its turn as
-text.
+writes it is read too, and a value without its closing tag. Templates open reasoning in the prompt, or close it there.
+Ling writes the end of its turn as text.
 """
 
 from gateway.toolcalls.formats.format import Format
@@ -24,10 +24,13 @@ def _family(name: str, gap: str, has: tuple[str, ...] = (), lacks: tuple[str, ..
         head="(?P<key>.+)",
         head_end="</arg_key>",
         bridge="<arg_value>",
-        ending=Ending("</arg_value>", followers=("<arg_key>", "</tool_call>")),
+        ending=Ending(
+            "</arg_value>", followers=("<arg_key>", "</tool_call>"), finals=("\n</tool_call>", "</tool_call>")
+        ),
         ends=("</tool_call>",),
         written=(f"<arg_key>{{key}}</arg_key>{gap}<arg_value>", f"</arg_value>{gap}"),
         unknown=ALL,
+        resumes=True,
     )
     named = Capture("name", "\n", also=("<arg_key>", "</tool_call>"))
     call = Call(Seq(named, Space(gap), parameters))

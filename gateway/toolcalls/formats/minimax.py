@@ -3,17 +3,17 @@
 Attributes are in single or double quotes or unquoted. Values are raw text, typed by the tool's schema. M2 also has the
 names of arguments in attributes, and its prompt opens reasoning. M3 writes a mark before every tag and an element for
 each argument, with elements inside for objects and lists; if it does not reason, it begins with the closing marker of
-reasoning. A JSON object instead of the tags is read too; dots is like M2.
+reasoning. A JSON object instead of the tags is read too, and a call without its block; dots is like M2.
 """
 
 from gateway.toolcalls.formats.format import Format
-from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.combinators import Seq, maybe
 from gateway.toolcalls.nodes.elements import Elements
 from gateway.toolcalls.nodes.invoke import invoke_call, invoke_shape
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Space
-from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.readers import Marker, Space
+from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region
 from gateway.toolcalls.nodes.series import Array, Closer, OptionalMarker, Variants
 from gateway.toolcalls.nodes.tagged import TagName
 
@@ -34,9 +34,15 @@ _DOTS = Region(
     OptionalMarker(_DOTS_END),
 )
 
+
+def _bare(calls: Calls, closer: str) -> Bare:
+    """Calls without the opening marker of their block."""
+    return Bare("<invoke name=", calls, maybe(Marker(closer)))
+
+
 DOTS = Format(
     name="dots",
-    body=Seq(Thought("<think>", "</think>", ("<dots_function_call>",)), Prose(_DOTS)),
+    body=Seq(Thought("<think>", "</think>", ("<dots_function_call>",)), Prose(_DOTS, _bare(_INVOKES, _DOTS_END))),
     calls=_DOTS,
     shape=f"<dots_function_call>\n{invoke_shape()}\n{_DOTS_END}",
     template_has=("<dots_function_call>",),
@@ -44,7 +50,7 @@ DOTS = Format(
 
 MINIMAX_M2 = Format(
     name="minimax_m2",
-    body=Seq(Thought("<think>", "</think>", ("<minimax:tool_call>",)), Prose(_BLOCK)),
+    body=Seq(Thought("<think>", "</think>", ("<minimax:tool_call>",)), Prose(_BLOCK, _bare(_CALLED, _BLOCK_END))),
     calls=_BLOCK,
     shape=f"<minimax:tool_call>\n{invoke_shape()}\n{_BLOCK_END}",
     template_has=("<minimax:tool_call>", "<invoke name="),

@@ -11,12 +11,12 @@ from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
-from gateway.toolcalls.nodes.series import Array, OptionalMarker, Variants, unwritten
+from gateway.toolcalls.nodes.series import Array, MaybeMissing, OptionalMarker, Variants, unwritten
 
 _OPENER, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", Marker("[CALL_ID]")
 _NINE = "[a-zA-Z0-9]{9}"
 _GIVEN_ID = Seq(_ID, Capture("id", _ARGS, shape=_NINE, also=("{",)))
-_TAIL = Seq(Start(), OptionalMarker(_ARGS), Space(), Json())
+_TAIL = Seq(Start(), OptionalMarker(_ARGS), Space(), MaybeMissing(Json(), _OPENER))
 _ARRAY = Array(call_object(id_last="id", id_shape=_NINE))
 _NAMED = Call(Seq(Capture("name", _ARGS, also=(_ID.text, "{")), unwritten(_GIVEN_ID), _TAIL))
 _NAMED_WITH_ID = Call(Seq(Capture("name", _ID.text), _GIVEN_ID, _TAIL))

@@ -26,7 +26,7 @@ _LETTERS = tuple(string.ascii_letters + "_")
 _NAME = re.compile(r"[A-Za-z_][\w.\-/:]*+")
 # Schemas may use any argument names; models write `dry-run=True` or `$filter='x'`, which are not valid Python.
 _KEYWORD = re.compile(r"""[^\s=,()\[\]{}'"]++""")
-_VALUE = re.compile(r"""["'\[{(+\-.0-9]|(?:True|False|None|true|false|null)\b""")
+_VALUE = re.compile(r"""[rRbBuUfF]{0,2}["']|[\[{(+\-.0-9]|(?:True|False|None|true|false|null)\b""")
 _OPENING, _CLOSING = Lit("["), Lit("]")
 _CLOSE, _COMMA = Lit(")"), Lit(",")
 

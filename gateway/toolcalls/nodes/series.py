@@ -156,6 +156,36 @@ class Closer(Marker):
         return tuple(map(Marker, self.others))
 
 
+@dataclass(frozen=True, slots=True)
+class MaybeMissing(Node):
+    """Arguments that models leave out of a call that has none: at the end of the message, or where `before` follows."""
+
+    node: Node
+    before: str
+
+    def first(self, spelling: Spelling) -> First:
+        """Return what the arguments begin with."""
+        return self.node.first(spelling)
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the arguments, if they are there."""
+        text = at.spelling.spell(self.before)
+        while (sight := at.foresee(text)) is Sight.UNSURE:
+            yield
+        if sight is Sight.YES:
+            at.calls.repair(f"its arguments are missing at character {at.offset}")
+            return True
+        return lacks_rest(at, "the object of its arguments") or (yield from self.node.run(at))
+
+    def grammar(self, g: Grammar) -> str:
+        """Write the arguments."""
+        return self.node.grammar(g)
+
+    def children(self) -> tuple[Node, ...]:
+        """Return the arguments."""
+        return (self.node,)
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Variants(Choice):
     """The first of several nodes that can begin here; `writes` is the one that the grammar writes."""

@@ -8,7 +8,7 @@ argument or the call's end: prose that mentions a tag stays prose.
 import json
 import re
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.toolcalls.grammar.gbnf import Grammar
@@ -59,7 +59,8 @@ class Parameters(Node):
     may follow the last argument; `strays` are closing tags that models write once too often. `written` is what the
     grammar writes around a value. A key that no schema knows has the types `unknown`; one of `wrappers` that the tool
     does not have holds the whole object. A value may stand between two `quotes` and is then text up to the second one:
-    the grammar writes strings like this if they contain a `<`. `others` are tags that models write instead.
+    the grammar writes strings like this if they contain a `<`. `others` are tags that models write instead. With
+    `resumes`, the whole tag of another known argument ends a value too.
     """
 
     opener: str
@@ -74,6 +75,7 @@ class Parameters(Node):
     wrappers: tuple[str, ...] = ()
     quotes: tuple[str, str] | None = None
     others: "tuple[Parameters, ...]" = ()
+    resumes: bool = False
 
     @property
     def nullable(self) -> bool:
@@ -123,6 +125,9 @@ class Parameters(Node):
         ending = yield from self._ending(at)
         if ending is None:
             return False
+        if self.resumes:
+            tags = (f"{self.opener}{other}{self.head_end}" for other in properties if other != key)
+            ending = replace(ending, stops=tuple(text for tag in tags for text in (f"\n{tag}", tag)))
         if key in self.wrappers and properties and key not in properties:
             return (yield from self._read_wrapped(at, key, ending))
         # A key is emitted with the beginning of its value: until then it may be cut off.

@@ -44,12 +44,14 @@ class Ending:
     """How a value ends: with `closer`, followed (after whitespace) by one of `followers`, if there are any.
 
     A closer followed by anything else is part of the value. `stops` end the value too and are not read: models forget
-    closers. A newline before the closer is markup "always", "never", or only if a newline began the value too ("pair").
+    closers. `finals` do so only before the end of the message or another region. A newline before the closer is markup
+    "always", "never", or only if a newline began the value too ("pair").
     """
 
     closer: str
     followers: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
+    finals: tuple[str, ...] = ()
     newline: Literal["always", "never", "pair"] = "never"
 
 
@@ -141,7 +143,8 @@ def read_text(at: Cursor, ending: Ending, paired: bool, tell: Callable[[str], No
     """Pass text to `tell` up to the value's end, and read the end. Text that may begin the end is held back."""
     loose = ending.newline == "always" or (ending.newline == "pair" and paired)
     closers = (f"\n{ending.closer}", ending.closer) if loose else (ending.closer,)
-    finder = at.spelling.finder((*closers, *ending.stops))
+    finder = at.spelling.finder((*closers, *ending.stops, *ending.finals))
+    finals = tuple(map(at.spelling.spell, ending.finals))
     spelled = tuple(map(at.spelling.spell, closers))
     followers = tuple(map(at.spelling.spell, ending.followers))
     open_tags = _OpenTags(ending.closer)
@@ -155,6 +158,11 @@ def read_text(at: Cursor, ending: Ending, paired: bool, tell: Callable[[str], No
             closer = next((text for text in spelled if at.buffer.startswith(text, at.position)), "")
             behind = at.position + len(closer)
             follows = _follows(at, behind, followers) if closer else True
+            if final := next((text for text in finals if at.buffer.startswith(text, at.position)), ""):
+                follows = _follows(at, at.position + len(final), at.stops[:1])
+                if follows is False:
+                    tell(at.take(at.position + len(final)))
+                    continue
             if follows and ending.closer in ending.followers and _follows(at, behind, (spelled[-1],)):
                 # Where the value opens the tag too, the first of two closing tags is its own, not one too many.
                 follows = not open_tags.close()

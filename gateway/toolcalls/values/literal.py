@@ -23,6 +23,16 @@ _BARE = re.compile(r"[^,\[\]{}()=:]*+")
 _BARE_VALUE = re.compile(r"[^,\[\]{}]*+")
 _BARE_IN_PARENTHESES = re.compile(r"[^,\[\]{}()]*+")
 _KEY_HERE = re.compile(r"(?P<key>[\w-]{1,64}+)(?:[ \t]*+[:=]|\Z)")
+_BEHIND_COMMA = re.compile(
+    r"[ \t\r\n]*+(?:(?P<closer>[}\])])|(?P<key>[\w-]{1,64}+)[ \t]*+[:=]|(?P<cut>[\w-]{0,64}+[ \t]*+)\Z)"
+)
+"""What shows whether a text without quotes goes on behind its comma; `cut` may become a key."""
+_PREFIX = re.compile(r"[rRbBuUfF]{1,2}+(?=[\"'])")
+_JOINED = re.compile(r"\Z|[ \t\r\n]{1,64}+(?:(?P<prefix>[rRbBuUfF]{0,2}+)(?P<quote>[\"'])|[rRbBuUfF]{0,2}+\Z)")
+"""Another string behind one, which Python joins to it; or what may become one."""
+_BRACE = re.compile(r"[{}]")
+_MAX_TEXT = 4_096
+"""Most characters of a text without quotes, which is held until its end is known."""
 _CLOSERS = {"{": ("}", "}"), "[": ("]", "]"), "(": (")", "]")}
 """For each opening bracket, what closes it, and how JSON closes it."""
 
@@ -73,7 +83,13 @@ class LiteralScanner:
         self._seen: set[str] = set()
         """The keys of the outermost object so far that are not in quotes."""
         self._is_key = self._ended = self._whole = False
+        self._key_name = ""
+        """The key in the outermost object whose value is read."""
         self._quote = ""
+        self._prefix = ""
+        """The letters of Python's before the quote, in lower case."""
+        self._joins = False
+        """Whether the next string belongs to the one before it."""
         self._held = ""
         self._out: list[str] = []
 
@@ -124,6 +140,13 @@ class LiteralScanner:
             return at + 1
         if self._next is _Next.COLON:
             return self._colon(text, at)
+        return self._value(text, at)
+
+    def _value(self, text: str, at: int) -> int:
+        """Begin a value or a key."""
+        if self._next in _VALUES and not self._dialect.bare and (prefix := _PREFIX.match(text, at)):
+            self._prefix = prefix.group().lower()
+            return prefix.end()
         for quote in self._quotes:
             if text.startswith(quote, at):
                 return self._open_string(quote, at)
@@ -131,7 +154,7 @@ class LiteralScanner:
                 return at
         if self._next is _Next.KEY_OR_END:
             return self._key(text, at)
-        return self._open(text, at) if char in _CLOSERS else self._atom(text, at)
+        return self._open(text, at) if text[at] in _CLOSERS else self._atom(text, at)
 
     def _blank(self, text: str, at: int) -> int:
         blank = _BLANK.match(text, at)
@@ -243,7 +266,9 @@ class LiteralScanner:
         self._is_key = self._next is _Next.KEY_OR_END
         self._quote = quote
         self._next = _Next.STRING
-        self._tell('"')
+        if not self._joins:
+            self._tell('"')
+        self._joins = False
         return at + len(quote)
 
     def _string(self, text: str, at: int) -> int:
@@ -251,10 +276,15 @@ class LiteralScanner:
         end, whole = delimiters(stops).find(text, at, ended=False)
         if (held := self._unclosed(text, at, end, whole=whole)) is not None:
             return held
+        if "f" in self._prefix and _BRACE.search(text, at, end):
+            # What it would insert is unknown.
+            return self._fail(at)
         self._out.append(json_string(self._plain(text[at:end])))
         if not whole:
             return end
         if text.startswith(self._quote, end):
+            if joined := self._joined(text, end):
+                return joined
             ends = self._ends(text, end + 1)
             if not ends:
                 return end if ends is None else self._go_on(text, end)
@@ -262,6 +292,15 @@ class LiteralScanner:
             self._string_ends()
             return end + len(self._quote)
         return self._escape(text, end)
+
+    def _joined(self, text: str, end: int) -> int | None:
+        """Read up to another string that Python joins to the one that ends here; None where there is none."""
+        if self._dialect.bare or self._is_key or not (found := _JOINED.match(text, end + len(self._quote))):
+            return None
+        if found["quote"] is None:
+            return None if self._ended else end
+        self._prefix, self._joins, self._next = found["prefix"].lower(), True, _Next.VALUE
+        return found.start("quote")
 
     @property
     def _is_plain(self) -> bool:
@@ -326,11 +365,18 @@ class LiteralScanner:
         return at + 1
 
     def _escape(self, text: str, at: int) -> int:
+        if "r" in self._prefix:
+            # Both characters are the text's own, and the second one does not end it.
+            if at + 1 == len(text):
+                return at
+            self._out.append(json_string(self._plain(text[at : at + 2])))
+            return at + 2
         told, end = escape(text, at, self._plain)
         self._out.append(told)
         return end
 
     def _string_ends(self) -> None:
+        self._prefix = ""
         if self._is_key:
             self._next = _Next.COLON
         else:
@@ -348,6 +394,7 @@ class LiteralScanner:
             return self._fail(at)
         if len(self._closers) == 1:
             self._seen.add(key)
+            self._key_name = key
         self._tell(f'"{json_string(self._plain(WORDS.get(key, key)))}"')
         if self._first is None and (value := WORDS.get(key) or number(key)):
             self._first = len(self._out) - 1, value
@@ -357,14 +404,18 @@ class LiteralScanner:
     def _atom(self, text: str, at: int) -> int:
         run = self._bare_value.match(text, at)
         end = run.end() if run else at
+        is_text = self._dialect.bare and len(self._closers) == 1 and self._around.is_text((self._key_name,))
+        if is_text and (end := self._text_end(text, end)) < 0:
+            return at if len(text) - at <= _MAX_TEXT else self._fail(at)
         for stop in self._around.stops:
             found = text.find(stop, at, end)
             end = found if found >= 0 else end
-        if end - at > MAX_ATOM:
+        if end - at > (_MAX_TEXT if is_text else MAX_ATOM):
             return self._fail(at)
         if end == len(text):
             return at
         atom = text[at:end].rstrip()
+        self.mends = self.mends or (is_text and "," in atom)
         if self._dialect.bare and text.startswith(self._quotes[0], end):
             # The quote that opens it is missing.
             self.mends = True
@@ -379,6 +430,20 @@ class LiteralScanner:
         self._tell(value)
         self._value_ends()
         return at + len(atom)
+
+    def _text_end(self, text: str, end: int) -> int:
+        """The end of a text without quotes, whose commas end it before a key or a bracket; -1: not known yet."""
+        while text.startswith(",", end):
+            behind = _BEHIND_COMMA.match(text, end + 1)
+            if behind and behind["cut"] is not None and not self._ended:
+                return -1
+            if behind and (
+                behind["closer"] or (behind["key"] in self._around.keys and behind["key"] not in self._seen)
+            ):
+                break
+            run = self._bare_value.match(text, end + 1)
+            end = run.end() if run else end + 1
+        return end
 
     @property
     def _bare_value(self) -> re.Pattern[str]:
