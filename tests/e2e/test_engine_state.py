@@ -364,6 +364,19 @@ def test_killed_engine_is_named_and_started_again(launch) -> None:
     assert again["failed_attempts"] >= 1
 
 
+def test_engine_whose_machine_is_busy_elsewhere_is_not_killed(launch) -> None:
+    with looked_at(launch({}, "--engine", "embedded")) as gateway:
+        up = gateway.log.wait_for("engine ready")
+        os.kill(up["pid"], signal.SIGSTOP)
+        # Longer than all health checks together, and shorter than `engine.idle_timeout`.
+        with pytest.raises(AssertionError, match="no 'engine down'"):
+            gateway.log.wait_for("engine down", seconds=20)
+        os.kill(up["pid"], signal.SIGCONT)
+        with httpx2.Client(base_url=gateway.url, timeout=60) as http:
+            body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+            assert http.post("/v1/chat/completions", json=body).status_code == 200
+
+
 def test_engine_that_asks_for_a_key(launch, tmp_path: Path) -> None:
     settings = {
         "model": str(packaged_model()),

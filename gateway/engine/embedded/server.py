@@ -205,6 +205,11 @@ class EmbeddedServer:
         """Process id, for the log and for tests that kill it."""
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the child has not ended."""
+        return self._process.returncode is None
+
     async def started(self, timeout: float) -> EngineUnavailable | ConfigError | None:
         """Wait up to `timeout` seconds for the address that the child prints when its model is loaded.
 
@@ -224,7 +229,7 @@ class EmbeddedServer:
 
     def kill(self) -> None:
         """End the child at once; it holds nothing that needs saving."""
-        if self._process.returncode is None:
+        if self.is_running:
             self._process.kill()
 
     async def ended(self, *, was_ready: bool = True) -> str:

@@ -406,7 +406,15 @@ class EngineRoute:
         return EngineUnavailable(f"the engine is still stuck; {self._way_out}")
 
     async def _still_there(self, engine: EngineClient) -> bool:
-        """Whether the engine is healthy. Asks a few times, since an engine that is only busy is not lost."""
+        """Whether the engine is healthy. Asks a few times, since an engine that is only busy is not lost.
+
+        Of an embedded one, whether its process runs: on a busy machine it may get no time to answer. If it is stuck,
+        its pulse says so.
+        """
+        if self._server is not None:
+            # The question keeps idle connections open.
+            await engine.healthy(_HEALTH_TIMES[0])
+            return self._server.is_running
         for seconds in _HEALTH_TIMES:
             if await engine.healthy(seconds):
                 return True
