@@ -112,7 +112,11 @@ def test_next_request_finds_all_of_the_one_before(http: httpx2.Client, token_map
     prompt, written = second["prompt_token_ids"], choice["token_ids"]
     kept = shared_prefix(first["prompt_token_ids"], prompt)
     assert prompt[kept : kept + len(written) - 1] == written[:-1]
-    if told := second["codec"]["prompt"].get("reason"):
+    (turn,) = second["codec"]["turns"]
+    if turn["cache_n"] is None:
+        # Weights that mean nothing write halves of characters: at the limit, their ids come before the engine's figures.
+        assert turn["guessed"]
+    elif told := second["codec"]["prompt"].get("reason"):
         # Qwen 3's template closes the reasoning only before the turn that is to be written.
         assert told == "template_rewrote"
         assert token_map.decode(first["prompt_token_ids"][kept:]).split() == ["<think>", "</think>"]
