@@ -111,10 +111,10 @@ def _call(call: object, where: str) -> dict[str, Any]:
     if not isinstance(call_id, str | int | None):
         raise RequestInvalid(f"{where}.id must be a string", param=where)
     arguments = function.get("arguments")
-    has_input = arguments is None and isinstance(free_form, str)
-    arguments = free_form_arguments(free_form) if has_input else arguments_text(arguments)
+    if arguments is None and isinstance(free_form, str):
+        arguments = free_form_arguments(free_form)
     named = {} if call_id is None else {"id": str(call_id)}
-    return {**named, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {**named, "type": "function", "function": {"name": name, "arguments": arguments_text(arguments)}}
 
 
 def _shown(value: object) -> str:

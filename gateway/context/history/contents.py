@@ -39,7 +39,7 @@ class LeftOut:
 
 def text_of_content(role: str, content: object, where: str, left_out: LeftOut) -> str:
     """The text of a content. Raises `RequestInvalid`, which names the place."""
-    if role == "tool" or (role == "assistant" and not isinstance(content, list | Mapping)):
+    if role == "tool" or (role == "assistant" and isinstance(content, int | float)):
         return text_of_result(content, left_out)
     # Joined as llama.cpp does.
     return "\n".join(texts_of_parts(role, parts_of(content, where), where, left_out))
@@ -47,11 +47,11 @@ def text_of_content(role: str, content: object, where: str, left_out: LeftOut) -
 
 def parts_of(content: object, where: str) -> Sequence[object]:
     """The parts of a content. Raises `RequestInvalid`."""
-    if content is None or isinstance(content, str | Mapping):
-        return [] if content is None else [content]
-    if not isinstance(content, list):
+    if isinstance(content, list):
+        return cast("list[object]", content)
+    if content is not None and not isinstance(content, str | Mapping):
         raise RequestInvalid(f"{where} must be a string or a list of text parts", param=where)
-    return cast("list[object]", content)
+    return () if content is None else (cast("object", content),)
 
 
 def text_of_result(content: object, left_out: LeftOut) -> str:
@@ -118,4 +118,4 @@ def unread(part: Mapping[str, Any]) -> str:
 
 
 def _has_no_text(part: Mapping[str, Any]) -> bool:
-    return not isinstance(part.get("text", ""), str)
+    return not isinstance(part.get("text", None if part.get("type") == "text" else ""), str)

@@ -25,12 +25,9 @@ USER = {"role": "user", "content": "hi"}
         ([USER, {"content": "x"}], "messages[1].role"),
         ([{"role": "wizard", "content": "x"}], "messages[0].role"),
         ([{"role": ["user"], "content": "x"}], "messages[0].role"),
-        ([{"role": "user", "content": ""}], "messages[0].content"),
-        ([{"role": "user", "content": None}], "messages[0].content"),
         ([{"role": "user", "content": 7}], "messages[0].content"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "messages[0].content"),
-        ([{"role": "user", "content": ["x"]}], "messages[0].content"),
-        ([{"role": "user", "content": [{"type": "text", "text": None}]}], "messages[0].content"),
+        ([{"role": "user", "content": [7]}], "messages[0].content"),
         ([{"role": "user", "content": [{"type": "text", "text": {"a": 1}}]}], "messages[0].content"),
         ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content"),
         ([USER, {"role": "assistant", "tool_calls": 5}], "messages[1].tool_calls"),
@@ -158,7 +155,7 @@ def test_messages_have_at_most_64_characters_for_each_id_of_the_context() -> Non
         check_size([{"role": "user", "content": "x" * 641}], 10)
 
 
-@pytest.mark.parametrize("call_id", [{"a": 1}, 7, ["c1"]])
+@pytest.mark.parametrize("call_id", [{"a": 1}, 7.5, ["c1"]])
 def test_id_of_an_earlier_call_is_a_string(call_id: object) -> None:
     with pytest.raises(RequestInvalid, match=r"id must be a string") as refused:
         checked_messages([USER, {"role": "assistant", "content": "", "tool_calls": [{**CALL, "id": call_id}]}])

@@ -125,7 +125,7 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
         ([user(IMAGE)], "messages[0].content[0]", "type 'image': this model reads only text: send the image as text"),
         ([user({"type": "document", "source": {"type": "base64"}})], "messages[0].content[0].source", "'base64'"),
         ([user({"type": "document"})], "messages[0].content[0].source", "an object"),
-        ([user({"type": "text"})], "messages[0].content[0]", "type 'text': expected a text part"),
+        ([user({"type": "text"})], "messages[0].content[0]", "'text' is not a string"),
         ([user({"type": "text", "text": 5})], "messages[0].content[0]", "'text' is not a string"),
         ([user({"type": "tool_result", "tool_use_id": 5})], "messages[0].content[0].tool_use_id", "a string"),
         ([user({})], "messages[0].content[0]", "type None"),
