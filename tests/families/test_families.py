@@ -114,7 +114,7 @@ def test_next_request_finds_all_of_the_one_before(http: httpx2.Client, token_map
     assert prompt[kept : kept + len(written) - 1] == written[:-1]
     (turn,) = second["codec"]["turns"]
     if turn["cache_n"] is None:
-        # Weights that mean nothing write halves of characters: at the limit, their ids come before the engine's figures.
+        # Weights that mean nothing write halves of characters, whose ids may end the answer before the figures come.
         assert turn["guessed"]
     elif told := second["codec"]["prompt"].get("reason"):
         # Qwen 3's template closes the reasoning only before the turn that is to be written.

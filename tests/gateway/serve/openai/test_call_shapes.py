@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.client_messages import checked_messages
 from gateway.agent.events import Finished
+from gateway.context.history.client_messages import checked_messages
 from gateway.serve.openai.call_shapes import CallShapes
 from gateway.serve.openai.chat_reply import ChatReply
 from gateway.serve.openai.chat_request import ChatRequest
