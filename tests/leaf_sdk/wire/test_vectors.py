@@ -3,7 +3,7 @@
 import pytest
 
 from leaf_sdk.errors import FrameInvalid, FrameTooLarge, FrameTruncated
-from leaf_sdk.wire import Frame, FrameReader, FrameWriter
+from leaf_sdk.wire import Frame, FrameReader
 
 from .conftest import golden_frame, read, written
 
