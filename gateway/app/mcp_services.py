@@ -19,6 +19,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
+from gateway.proxy.transport.oauth.grant_store import GrantStore
 from gateway.proxy.upstream.list_cache import ListCache
 from gateway.replicas import ALONE, Replicas
 from gateway.serve.mcp import McpEndpoint
@@ -80,7 +81,13 @@ async def open_mcp_services(
         open_shared(shared, replicas, metrics.shared) as store,
     ):
         name_call = partial(replicas.name, "parked call")
-        proxy = Proxy(*(config, metrics, records.tracing), maps=maps, name_call=name_call, list_cache=list_cache)
+        proxy = Proxy(
+            *(config, metrics, records.tracing),
+            maps=maps,
+            name_call=name_call,
+            list_cache=list_cache,
+            grants=GrantStore(shared=store),
+        )
         yield McpServices(proxy, maps, tokens, notices, metrics, records, replicas, store)
 
 

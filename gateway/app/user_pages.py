@@ -23,7 +23,7 @@ def sign_in_pages(proxy: Proxy, config: GatewayConfig) -> Callable[[ASGIApp, Ide
         return None
     from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns
 
-    sign_ins, hosts = UserSignIns(), own_hosts(config.serve)
+    sign_ins, hosts = UserSignIns(proxy.grants), own_hosts(config.serve)
     return lambda app, identify: SignInPages(
         app, identify, sign_ins, lambda: proxy.config.upstreams, proxy.signed_in, hosts
     )

@@ -16,6 +16,7 @@ from typing import Annotated, Final
 import anyio
 import typer
 
+from gateway.app.sign_ins import open_sign_ins
 from gateway.cli.terminal import plain_console, say
 from gateway.cli.until_signal import run_until_signal
 from gateway.config.load import load_config
@@ -56,7 +57,7 @@ def login(
     upstream = upstream_named(settings, name)
     configure_logging(level="error", secrets=secrets_of(settings))
     try:
-        grant = run_until_signal(_sign_in, upstream, browser)
+        grant = run_until_signal(_sign_in, settings, upstream, browser)
     except (NoAnswer, LinkLost) as error:
         raise UpstreamUnavailable(f"can't sign in to {name!r}: {error}", server=name) from None
     console = plain_console(stderr=True)
@@ -82,8 +83,13 @@ def upstream_named(settings: GatewayConfig, name: str) -> UpstreamConfig:
     return upstream
 
 
-async def _sign_in(upstream: UpstreamConfig, browser: bool) -> Grant:
-    store, key = GrantStore(), GrantKey(OPERATOR, upstream.name, upstream.url or "")
+async def _sign_in(settings: GatewayConfig, upstream: UpstreamConfig, browser: bool) -> Grant:
+    async with open_sign_ins(settings) as store:
+        return await _sign_in_at(store, upstream, browser)
+
+
+async def _sign_in_at(store: GrantStore, upstream: UpstreamConfig, browser: bool) -> Grant:
+    key = GrantKey(OPERATOR, upstream.name, upstream.url or "")
     known = store.read(key)
     # Where each user signs in for itself, the address is the running gateway's.
     configured = None if upstream.auth is None or upstream.has_user_pages else upstream.auth.redirect_url
@@ -102,7 +108,7 @@ async def _sign_in(upstream: UpstreamConfig, browser: bool) -> Grant:
             raise NoAnswer(f"nobody signed in within {_SIGN_IN_TIME / 60:g} minutes") from None
         grant = await finish_sign_in(flow, fetcher_for(upstream, client), code)
         async with store.alone(key):
-            store.write(key, grant)
+            await store.replace(key, grant)
         return grant
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import anyio
 import typer
 
+from gateway.app.sign_ins import open_sign_ins
 from gateway.cli.login import upstream_named
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig, UpstreamConfig
@@ -43,7 +44,7 @@ def logout(
     owner, absent = OPERATOR, "nobody has"
     if principal is not None:
         owner, absent = _owner_of(settings, principal), f"{principal} has not"
-    typer.echo(anyio.run(_sign_out, upstream, owner, absent))
+    typer.echo(anyio.run(_sign_out, settings, upstream, owner, absent))
 
 
 def _owner_of(settings: GatewayConfig, principal: str) -> str:
@@ -62,17 +63,26 @@ def _owner_of(settings: GatewayConfig, principal: str) -> str:
     return keys[principal].owner
 
 
-async def _sign_out(upstream: UpstreamConfig, owner: str, absent: str) -> str:
-    store, key = GrantStore(), GrantKey(owner, upstream.name, upstream.url or "")
+async def _sign_out(settings: GatewayConfig, upstream: UpstreamConfig, owner: str, absent: str) -> str:
+    async with open_sign_ins(settings) as store:
+        return await _sign_out_at(store, upstream, owner, absent)
+
+
+async def _sign_out_at(store: GrantStore, upstream: UpstreamConfig, owner: str, absent: str) -> str:
+    key = GrantKey(owner, upstream.name, upstream.url or "")
     shared = replace(key, owner=REGISTRATION)
     if owner == OPERATOR and store.state(shared) is not None:
         # The next user's sign-in registers the gateway anew: an authorization server may have forgotten the client.
         store.delete(shared)
-    if store.state(key) is None:
+    if store.state(key) is None and await store.known(key) is None:
         return f"{absent} signed in to {upstream.name}"
     async with store.alone(key), open_http_client() as client:
-        grant = store.read(key)
-        store.delete(key)
+        grant = await store.known(key)
+        is_told = await store.replace(key, None)
+        if not is_told:
+            return (
+                f"the sign-in to {upstream.name} is forgotten here, but the store that replicas share does not answer"
+            )
         if grant is None:
             return f"the sign-in to {upstream.name} could not be read, and is forgotten"
         try:

@@ -57,6 +57,6 @@ async def _run(settings: GatewayConfig, maps: MapSet) -> int:
 
 async def _serve(settings: GatewayConfig, maps: MapSet) -> None:
     session_map = None if maps.session is None else maps.session.map_id
-    async with open_mcp_services(settings, maps, list_cache=ListCache()) as services:
+    async with open_mcp_services(settings, maps, shared=settings.shared, list_cache=ListCache()) as services:
         # The servers start once the client has said what servers may ask of it.
         await services.mcp_endpoint(session_map).serve_stdio(services.proxy, services.proxy.stop)

@@ -4,6 +4,7 @@ Turns a principal into its account there, and an account into what authorizes re
 for each account.
 """
 
+from contextlib import suppress
 from typing import Protocol
 
 from gateway.config.model import UpstreamConfig
@@ -11,6 +12,7 @@ from gateway.errors import SignInNeeded, UpstreamUnavailable
 from gateway.proxy.caller import Principal
 from gateway.proxy.connector import Connector
 from gateway.proxy.transport.http.authorizer import Authorizer
+from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.exchange import TokenExchange
 
 
@@ -41,6 +43,10 @@ class Accounts(Protocol):
         """What authorizes the requests of the account's upstream. `which`: its `current`; it sends no other tokens."""
         ...
 
+    async def look_up(self, principal: Principal) -> None:
+        """Find out whether replicas know tokens of the principal's account that are not known here."""
+        ...
+
     def why_none(self, principal: Principal) -> UpstreamUnavailable:
         """The error for a principal whose account has no tokens."""
         ...
@@ -66,6 +72,12 @@ class SignInAccounts:
         """See `Accounts`."""
         del account
         return self._connector.sign_in(self._config, principal.owner, which)
+
+    async def look_up(self, principal: Principal) -> None:
+        """See `Accounts`."""
+        if principal.owner and self._connector.grants.is_shared:
+            with suppress(NoAnswer):
+                await self._connector.sign_in(self._config, principal.owner).look_up()
 
     def why_none(self, principal: Principal) -> UpstreamUnavailable:
         """See `Accounts`."""
@@ -99,6 +111,9 @@ class ExchangeAccounts:
         if not isinstance(account, TokenExchange):
             raise TypeError("this account exchanges no tokens")
         return account
+
+    async def look_up(self, principal: Principal) -> None:
+        """See `Accounts`. Callers bring theirs to each replica."""
 
     def why_none(self, principal: Principal) -> UpstreamUnavailable:
         """See `Accounts`."""

@@ -43,6 +43,7 @@ class Connector:
         known: KnownMaps,
         tracing: "Tracing | None",
         host: Path | None = None,
+        grants: GrantStore | None = None,
     ) -> None:
         """Opens nothing before the context is entered.
 
@@ -50,6 +51,7 @@ class Connector:
             known: the accepted token maps.
             tracing: makes spans for requests; None: there are none.
             host: socket of the parent that runs the servers' processes for several workers; None: we run them.
+            grants: the sign-ins; None: those of this machine alone.
         """
         self.maps = HeldMaps(known)
         """The accepted token maps, for bolt-ons."""
@@ -59,7 +61,8 @@ class Connector:
         self._stack = AsyncExitStack()
         self._client: HttpClient | None = None
         self._watchdog = Watchdog()
-        self._grants = GrantStore()
+        self.grants = grants or GrantStore()
+        """The sign-ins at servers."""
         self._host = host
 
     async def __aenter__(self) -> Self:
@@ -79,7 +82,7 @@ class Connector:
         if self._client is None:
             raise RuntimeError("connected outside `async with connector`")
         log = get_logger("gateway.proxy").bind(server=config.name)
-        return SignedIn(config, owner, fetcher_for(config, self._client), self._grants, log, only=only)
+        return SignedIn(config, owner, fetcher_for(config, self._client), self.grants, log, only=only)
 
     def exchange(self, config: UpstreamConfig) -> TokenExchange:
         """What exchanges one principal's access tokens for those of this server."""
@@ -116,7 +119,7 @@ class Connector:
                     metrics=metrics,
                     called=metrics.servers.bolt_on_called,
                 )
-            tokens = authorizer or authorizer_for(config, self._client, log)
+            tokens = authorizer or authorizer_for(config, self._client, self.grants, log)
             return open_http(config, session, bound=self._bound, log=log, client=self._client, authorizer=tokens)
 
         return connect if tracing is None else lambda session: traced_transport(connect(session), config, tracing)

@@ -103,6 +103,14 @@ class PerUser:
         user.note_use()
         return user.upstream
 
+    async def look_up(self, principal: Principal) -> Upstream | None:
+        """The same, after asking whether the principal has signed in at another replica."""
+        own = self.of(principal)
+        if own is None and not self._is_stopping:
+            await self._accounts.look_up(principal)
+            own = self.of(principal)
+        return own
+
     def open(self, owner: str) -> Upstream | None:
         """The same for an owner who has signed in."""
         return self.of(Principal("", owner=owner))

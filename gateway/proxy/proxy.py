@@ -34,6 +34,7 @@ from gateway.proxy.router import Router
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.sign_in_questions import sign_in_advice
 from gateway.proxy.statuses import UpstreamStatus, status_of
+from gateway.proxy.transport.oauth.grant_store import GrantStore
 from gateway.proxy.upstream.list_cache import ListCache
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Proxy:
         start_wait: float = START_WAIT,
         name_call: Callable[[str], str] = lambda principal: secrets.token_urlsafe(24),
         list_cache: ListCache | None = None,
+        grants: GrantStore | None = None,
     ) -> None:
         """Starts nothing before the context is entered.
 
@@ -69,11 +71,12 @@ class Proxy:
             name_call: turns a principal's name into an unguessable token for a call that waits for its client.
             list_cache: what servers listed in earlier runs, which is shown until they have come up; None: it is neither
                 read nor written.
+            grants: see `Connector`.
             start_wait: seconds that the start waits for the slowest server; a slower one is added when it is up.
         """
         self._start_wait = start_wait
         host = None if config.worker is None else config.worker.servers
-        self._connector = Connector(config.limits, metrics, maps, tracing, host)
+        self._connector = Connector(config.limits, metrics, maps, tracing, host, grants)
         share_rule = ShareRule(config.limits.principal_share, metrics.access.bound_refused)
         self._reloading = anyio.Lock()
         self._upstreams: dict[str, Upstream] = {}
@@ -96,6 +99,8 @@ class Proxy:
             searching=lambda: self.config.tool_search is True,
             approvals=config.approvals,
         )
+        self.grants = self._connector.grants
+        """The sign-ins at servers."""
         self.config = config
         """The configuration in force; a reload replaces it once the new servers are there."""
         self.client_headers = _client_headers(config)

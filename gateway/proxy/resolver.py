@@ -41,6 +41,12 @@ class Resolver:
         common = self._upstreams[server]
         return common if common.per_user is None else common.per_user.of(principal) or common
 
+    async def look_up(self, principal: Principal) -> None:
+        """Find out whether the principal has signed in for itself at other replicas."""
+        for server, upstream in list(self._upstreams.items()):
+            if upstream.per_user is not None and principal.sees(server):
+                await upstream.per_user.look_up(principal)
+
     def entry(self, name: str, principal: Principal) -> ToolEntry | None:
         """The tool of this public name, as the principal's own list has it where there is one; None: it is not known,
         or there is no such tool for the principal."""

@@ -104,6 +104,8 @@ class Router:
         """See `Proxy.handle`."""
         try:
             kind = _LISTS.get(method)
+            if method != "tools/call" and caller.principal.owner:
+                await self.resolver.look_up(caller.principal)
             if kind is not None:
                 return await self._list(kind, params, caller)
             if self._starting and method not in _NEED_NOT_WAIT:

@@ -28,7 +28,7 @@ _WAIT: Final = 600.0
 _ROUND: Final = 45.0
 """Seconds that a modern client's next round waits for that; then it is asked again."""
 _LOOK: Final = 0.5
-"""Seconds between two looks: another worker may have served the page."""
+"""Seconds between two looks: another worker or replica may have served the page."""
 
 
 async def find_own(upstream: Upstream, params: Mapping[str, Any], caller: Caller) -> Upstream | dict[str, Any]:
@@ -39,7 +39,7 @@ async def find_own(upstream: Upstream, params: Mapping[str, Any], caller: Caller
         RpcError: a handshake-era client refuses to ask, though it opens pages.
     """
     users = cast("OwnUpstreams", upstream.per_user)
-    if (own := users.of(caller.principal)) is not None:
+    if (own := await users.look_up(caller.principal)) is not None:
         return own
     error = users.why_none(caller.principal)
     if not isinstance(error, SignInNeeded) or not _shows_pages(caller.capabilities):
@@ -96,11 +96,11 @@ async def _ask(users: OwnUpstreams, error: SignInNeeded, caller: Caller) -> Upst
 
 async def _signed_in(users: OwnUpstreams, caller: Caller, seconds: float) -> Upstream | None:
     """Wait until the caller has an upstream of its own; None: the time is over."""
-    own = users.of(caller.principal)
+    own = await users.look_up(caller.principal)
     with anyio.move_on_after(seconds):
         while own is None:
             await anyio.sleep(_LOOK)
-            own = users.of(caller.principal)
+            own = await users.look_up(caller.principal)
     return own
 
 

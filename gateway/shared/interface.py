@@ -112,3 +112,18 @@ class Shared(Protocol):
     async def drop(self, kind: Kind, owner: str, record: str) -> bool | None:
         """Delete an owner's record. Returns whether it existed; None: the store did not answer."""
         ...
+
+    async def newest(self, owner: str, name: str, version: int, value: bytes, ttl: float) -> bytes | None:
+        """The value of a sign-in, if its version is higher than this one; else empty, and this value is stored.
+
+        None: the store did not answer. `value`: empty: there is none here. `ttl`: seconds for which it is kept.
+        """
+        ...
+
+    async def acquire(self, owner: str, name: str, seconds: float) -> bool | None:
+        """Take the lease of a sign-in, which ends by itself after these seconds. False: another replica has it."""
+        ...
+
+    async def release(self, owner: str, name: str) -> None:
+        """End a lease that was taken here."""
+        ...

@@ -61,6 +61,54 @@ return redis.call('ZCARD', KEYS[1])
 ABSENT: Final = Script("return redis.call('ZREM', KEYS[1], ARGV[1])")
 """Remove a replica. KEYS: the list. ARGV: its name."""
 
+NEWEST: Final = Script(
+    """
+local newest, at = tonumber(ARGV[1]), nil
+for _, key in ipairs(KEYS) do
+  local version = tonumber(redis.call('HGET', key, 'version') or '')
+  if version and version > newest then newest, at = version, key end
+end
+local found = {}
+if at then
+  found = {at, redis.call('HGET', at, 'value')}
+elseif ARGV[2] ~= '' then
+  at = KEYS[1]
+  redis.call('HSET', at, 'version', ARGV[1], 'value', ARGV[2])
+end
+if at then redis.call('PEXPIRE', at, ARGV[3]) end
+return found
+"""
+)
+"""Read a value, or replace it by a newer one.
+
+KEYS: where it may be stored; a new one is stored under the first. ARGV: the version that the caller has, its value
+(empty: none), milliseconds to keep it. Returns the key and the value of a newer version; nothing if there is none.
+"""
+
+ACQUIRE: Final = Script(
+    """
+for _, key in ipairs(KEYS) do
+  if redis.call('EXISTS', key) == 1 then return 0 end
+end
+for _, key in ipairs(KEYS) do
+  redis.call('SET', key, ARGV[1])
+  redis.call('PEXPIRE', key, ARGV[2])
+end
+return 1
+"""
+)
+"""Take a lease. KEYS: its names. ARGV: who takes it, milliseconds until it ends. Returns 1; 0: another has it."""
+
+RELEASE: Final = Script(
+    """
+for _, key in ipairs(KEYS) do
+  if redis.call('GET', key) == ARGV[1] then redis.call('DEL', key) end
+end
+return 1
+"""
+)
+"""End a lease. KEYS: its names. ARGV: who took it."""
+
 _ROOM: Final = (
     _NOW
     + """

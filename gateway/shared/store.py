@@ -18,7 +18,7 @@ from gateway.shared.interface import WHOLE, Bounds, Kind, Limit, Record, SharedS
 from gateway.shared.keys import StoreKeys
 from gateway.shared.records import RecordSeal, Unreadable
 from gateway.shared.redis_store import RedisStore, open_client
-from gateway.shared.scripts import ABSENT, BUCKET, DROP, FIND, KEEP, PRESENT
+from gateway.shared.scripts import ABSENT, ACQUIRE, BUCKET, DROP, FIND, KEEP, NEWEST, PRESENT, RELEASE
 
 Before = Callable[[], Sequence[Record]]
 
@@ -30,6 +30,8 @@ _LARGEST: Final = 4 * 1024 * 1024
 """Bytes that are asked for or written at a time: more would not be transferred in time."""
 _LAST: Final = 2.0
 """Seconds that unfinished writes may take when the store is closed."""
+_SIGN_IN: Final = "sign-in"
+_LEASE: Final = "lease"
 _WRITING: Final = 32 * 1024 * 1024
 """Bytes that may be on their way to the store at a time."""
 
@@ -143,6 +145,32 @@ class SharedStore:
         keys = [sealed.place, *sealed.names(owner, record)]
         dropped: object = await self._store.run(kind, DROP, keys, [sealed.owner(owner)])
         return None if dropped is None else bool(dropped)
+
+    async def newest(self, owner: str, name: str, version: int, value: bytes, ttl: float) -> bytes | None:
+        """See `Shared.newest`."""
+        names = self._keys.names(_SIGN_IN, owner, name)
+        sealed = self._keys.seal(_SIGN_IN, owner, names[0], value) if value else b""
+        found: object = await self._store.run(_SIGN_IN, NEWEST, names, [version, sealed, int(ttl * 1000)])
+        match found:
+            case []:
+                return b""
+            case [bytes(at), bytes(stored)]:
+                opened = self._keys.opened(_SIGN_IN, owner, at, stored)
+                if opened is None:
+                    self._metrics.asked(_SIGN_IN, "unreadable")
+                return opened or b""
+            case _:
+                return None
+
+    async def acquire(self, owner: str, name: str, seconds: float) -> bool | None:
+        """See `Shared.acquire`."""
+        names = self._keys.names(_LEASE, owner, name)
+        taken: object = await self._store.run(_SIGN_IN, ACQUIRE, names, [self._me, int(seconds * 1000)])
+        return None if taken not in (0, 1) else taken == 1
+
+    async def release(self, owner: str, name: str) -> None:
+        """See `Shared.release`."""
+        await self._store.run(_SIGN_IN, RELEASE, self._keys.names(_LEASE, owner, name), [self._me])
 
     async def _bucket(self, limit: Limit, who: str, size: float, a_second: float, take: int) -> float | None:
         keys = self._keys.names(limit, who)[:1]

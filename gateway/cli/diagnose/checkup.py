@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from gateway.agent.calls.offers import spec_of
 from gateway.agent.unrendered_tools import find_forms
+from gateway.app.sign_ins import open_sign_ins
 from gateway.config.masking import mask_text
 from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
@@ -223,7 +224,10 @@ async def _check_server(
 ) -> tuple[ServerCheck, Mapping[str, Listed | None]]:
     alone = replace(config, upstreams=(replace(upstream, start="eager", idle_stop=0.0),), views={}, prefix="always")
     began = perf_counter()
-    async with Proxy(alone, Metrics(), maps=maps, start_wait=inf) as proxy:
+    async with (
+        open_sign_ins(config) as grants,
+        Proxy(alone, Metrics(), maps=maps, start_wait=inf, grants=grants) as proxy,
+    ):
         seconds = perf_counter() - began
         (status,) = proxy.statuses()
         found = ServerCheck(upstream.name, upstream.transport, status.state == "up", round(seconds, 3))

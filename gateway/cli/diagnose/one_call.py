@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final, cast
 
+from gateway.app.sign_ins import open_sign_ins
 from gateway.config.address import is_http_url
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.engine.start.maps import MapSet, has_no_model, needs_engine, resolve_maps
@@ -59,7 +60,10 @@ async def call_once(config: GatewayConfig, name: str, arguments: Arguments, time
         ConfigError: the token map that a bolt-on would be called with can't be loaded.
     """
     narrowed = _narrowed(config, name)
-    async with Proxy(narrowed, Metrics(), maps=_maps(narrowed), start_wait=inf) as proxy:
+    async with (
+        open_sign_ins(config) as grants,
+        Proxy(narrowed, Metrics(), maps=_maps(narrowed), start_wait=inf, grants=grants) as proxy,
+    ):
         away = [status for status in proxy.statuses() if status.state != "up"]
         if away and not proxy.tools():
             cause = away[0].last_error or f"not up within {config.limits.start_timeout:g} s (limits.start_timeout)"

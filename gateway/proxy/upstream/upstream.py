@@ -58,6 +58,10 @@ class OwnUpstreams(Protocol):
         """The principal's own upstream; None: it has none."""
         ...
 
+    async def look_up(self, principal: Principal) -> "Upstream | None":
+        """The same, after asking whether the principal has signed in at another replica."""
+        ...
+
     def open(self, owner: str) -> "Upstream | None":
         """The same by the principal's `owner`."""
         ...

@@ -14,7 +14,9 @@ from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantStore
 from gateway.proxy.transport.oauth.signed_in import SignedIn
 
 
-def authorizer_for(config: UpstreamConfig, client: HttpClient, log: FilteringBoundLogger) -> Authorizer | None:
+def authorizer_for(
+    config: UpstreamConfig, client: HttpClient, store: GrantStore, log: FilteringBoundLogger
+) -> Authorizer | None:
     """Return what gets the upstream's tokens, the same for all connections; None: its headers have what it needs."""
     if config.url is None or (config.oauth is None and "authorization" in (name.lower() for name in config.headers)):
         return None
@@ -23,5 +25,5 @@ def authorizer_for(config: UpstreamConfig, client: HttpClient, log: FilteringBou
         if config.oauth is not None:
             client.authorizers[key] = ClientCredentialsGrant(config.url, config.oauth, client, log)
         else:
-            client.authorizers[key] = SignedIn(config, OPERATOR, fetcher_for(config, client), GrantStore(), log)
+            client.authorizers[key] = SignedIn(config, OPERATOR, fetcher_for(config, client), store, log)
     return client.authorizers[key]

@@ -2,16 +2,18 @@
 
 One file for each owner and MCP server in the folder `sign-ins` of the state folder, and the key that opens them, with
 mode 0600. A file is bound to its owner, server and URL: one that was moved, changed or made with another key counts as
-missing. It knows no OAuth.
+missing. Where replicas have a shared store, it holds each sign-in, too, and the newer one replaces the other; a lease
+there keeps two replicas from changing one at the same time. It knows no OAuth.
 """
 
 import fcntl
 import os
 import secrets
 import stat
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +22,9 @@ import anyio
 from gateway.config.private_file import replace_private
 from gateway.config.state import state_folder
 from gateway.errors import ConfigError
-from gateway.proxy.transport.oauth.grant import Grant, read_grant
+from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.oauth.grant import Grant, forgotten, read_grant
+from gateway.shared import Shared
 
 if TYPE_CHECKING:
     from gateway.shared.keys import StoreKeys
@@ -29,6 +33,12 @@ _PURPOSE: Final = "sign-in"
 _KEY_BYTES: Final = 32
 _TOO_OPEN: Final = 0o077
 _PAUSE: Final = 0.05
+_SHARED_LIFE: Final = 30 * 86_400.0
+"""Seconds for which the shared store keeps a sign-in that nobody uses."""
+_LEASE: Final = 15.0
+"""Seconds until a lease ends whose replica has died: more than a renewal may take (`FETCH_TIME`)."""
+_RETRIES: Final = 60
+"""Seconds for which a sign-in that the shared store did not take is offered to it again, once each."""
 OPERATOR: Final = ""
 """The owner of a sign-in that is used for every caller."""
 REGISTRATION: Final = "registration"
@@ -50,11 +60,12 @@ def sign_in_folder() -> Path:
 
 
 class GrantStore:
-    """The sign-ins of one machine."""
+    """The sign-ins of one machine, and of its replicas where they share a store."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """`folder`: None: the one in the state folder."""
+    def __init__(self, folder: Path | None = None, shared: Shared | None = None) -> None:
+        """`folder`: None: the one in the state folder. `shared`: None: other machines have sign-ins of their own."""
         self.folder = folder or sign_in_folder()
+        self._shared = shared
         self._keys: StoreKeys | None = None
 
     def read(self, key: GrantKey) -> Grant | None:
@@ -69,8 +80,99 @@ class GrantStore:
         self.seal_file(_PURPOSE, key.owner, self._path(key), grant.to_bytes())
 
     def delete(self, key: GrantKey) -> None:
-        """Forget a sign-in."""
+        """Forget a sign-in on this machine."""
         self._path(key).unlink(missing_ok=True)
+
+    async def known(self, key: GrantKey) -> Grant | None:
+        """The sign-in as this machine or a replica knows it; None: neither does."""
+        mine = None if self.state(key) is None else self.read(key)
+        with suppress(NoAnswer):
+            mine = await self.newest(key, mine)
+        return mine if mine is not None and mine.issuer else None
+
+    async def replace(self, key: GrantKey, grant: Grant | None) -> bool:
+        """Keep a new sign-in in place of the one before it, for all replicas. None: forget that one.
+
+        The caller holds `alone`. Returns False if the other replicas could not be told yet. Raises `ConfigError`.
+        """
+        if self._shared is None and grant is None:
+            self.delete(key)
+            return True
+        with anyio.move_on_after(_LEASE):
+            # What a replica gets from a renewal that has begun must not count as newer than this.
+            while await self._acquire(key) is False:  # noqa: ASYNC110 - the store tells nobody when it ends
+                await anyio.sleep(_PAUSE)
+        now, before = datetime.now(UTC).timestamp(), self.read(key)
+        with suppress(NoAnswer):
+            before = await self.newest(key, before)
+        made = (grant or forgotten(now)).after(before, now)
+        self.write(key, made)
+        return await self._release(key, made)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other replicas use the same sign-ins."""
+        return self._shared is not None
+
+    async def newest(self, key: GrantKey, mine: Grant | None) -> Grant | None:
+        """The sign-in as this machine knows it (`mine`) or as the replicas do, whichever is newer, for all of them.
+
+        Raises `NoAnswer`: the shared store does not answer.
+        """
+        if self._shared is None:
+            return mine
+        version, value = (-1, b"") if mine is None else (mine.version, mine.to_bytes())
+        found = await self._shared.newest(key.owner, _place(key), version, value, _SHARED_LIFE)
+        if found is None:
+            raise NoAnswer("the store that the replicas share does not answer")
+        theirs = read_grant(found) if found else None
+        # Its number in the store is not sealed.
+        return theirs if theirs is not None and theirs.version > version else mine
+
+    @asynccontextmanager
+    async def lease(self, key: GrantKey, latest: Callable[[], Grant | None]) -> AsyncGenerator[bool]:
+        """Keep other replicas from changing this sign-in meanwhile; yields False if one of them does. It does not wait.
+
+        Args:
+            latest: returns the sign-in at the end, which they get before they may change it.
+
+        Raises:
+            NoAnswer: the shared store does not answer, so another one may be about to change it.
+        """
+        taken = await self._acquire(key)
+        if taken is None:
+            raise NoAnswer("the store that the replicas share does not answer, and one of them may be renewing it")
+        try:
+            yield taken
+        finally:
+            if taken:
+                with anyio.CancelScope(shield=True):
+                    await self._release(key, latest())
+
+    async def _acquire(self, key: GrantKey) -> bool | None:
+        return True if self._shared is None else await self._shared.acquire(key.owner, _place(key), _LEASE)
+
+    async def _release(self, key: GrantKey, grant: Grant | None) -> bool:
+        """End the lease, once the replicas can see what was written. Returns False if the store does not take that.
+
+        Then it is offered again in the background, and the lease ends by itself.
+        """
+        if self._shared is None:
+            return True
+        try:
+            await self.newest(key, grant)
+        except NoAnswer:
+            self._shared.run_in_background(self._publish_later(key, grant))
+            return False
+        await self._shared.release(key.owner, _place(key))
+        return True
+
+    async def _publish_later(self, key: GrantKey, grant: Grant | None) -> None:
+        for _ in range(_RETRIES):
+            await anyio.sleep(1.0)
+            with suppress(NoAnswer):
+                await self.newest(key, grant)
+                return
 
     def state(self, key: GrantKey) -> tuple[int, int] | None:
         """A value that differs once the sign-in has changed; None: there is none."""
@@ -121,6 +223,11 @@ class GrantStore:
 
             self._keys = StoreKeys([_read_key(self.folder)], "")
         return self._keys
+
+
+def _place(key: GrantKey) -> str:
+    """Its name in the shared store, beside its owner's."""
+    return f"{key.server} {key.url}"
 
 
 def _read_key(folder: Path) -> bytes:

@@ -1,9 +1,9 @@
 """The tokens of somebody who signed in, for every request to one MCP server.
 
 Turns a sealed sign-in into the `Authorization` of requests, and renews it shortly before its token expires or when the
-server refuses it: once for all requests, workers and processes at the same time, since authorization servers take a
-refresh token that is used twice for a stolen one. A sign-in that has ended, or misses scopes, becomes an error that
-says what to type. It never opens a browser.
+server refuses it: once for all requests, workers, processes and replicas at the same time, since authorization servers
+take a refresh token that is used twice for a stolen one. A sign-in that has ended, or misses scopes, becomes an error
+that says what to type. It never opens a browser.
 """
 
 import asyncio
@@ -29,9 +29,11 @@ from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantS
 from gateway.proxy.transport.oauth.tokens import MARGIN, NotIssued, Refused, Tokens, read_tokens
 
 _LOOK: Final = 1.0
-"""Seconds after which a sign-in or a sign-out on this machine has been noticed."""
+"""Seconds after which a sign-in or a sign-out on this machine, or at a replica that shares them, has been noticed."""
 _AGAIN: Final = 5.0
 """Seconds before tokens are renewed again, after the last ones were refused or could not be renewed."""
+_PAUSE: Final = 0.1
+"""Seconds between two looks for what another replica is renewing."""
 _SCOPE_WANTED: Final = ("invalid_request", "invalid_scope")
 _SCOPE_BOUND: Final = 4096
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -72,17 +74,27 @@ class SignedIn:
         self._unkept = False
         """Whether the tokens could not be written; those in the file are spent then."""
         self._looked = -_LOOK
+        self._asked = -_LOOK
+        """When the replicas were asked for a newer one."""
         self._renewing: asyncio.Task[None] | None = None
         self._renewed = -_AGAIN
         self._failure = ""
+        self._refused_token: str | None = None
+        """The last token that the server refused: it is of no use, however long it is valid."""
 
     async def headers(self) -> Mapping[str, str]:
         """See `Authorizer.headers`. Empty while nobody has signed in: the server may need no sign-in."""
         grant = self._grant if monotonic() - self._looked < _LOOK else self._look()
+        if self._store.is_shared and monotonic() - self._asked >= _LOOK and (self._config.auth or grant is not None):
+            grant = await self.look_up()
         if grant is None or grant.access is None:
             return _NOTHING
         if self._due is not None and self._clock() >= self._due and grant.refresh is not None:
-            await self._renew(grant)
+            try:
+                await self._renew(grant)
+            except NoAnswer:
+                if self._grant is not grant or not self._is_usable(grant):
+                    raise
             grant = self._grant
         return _NOTHING if grant is None else {"authorization": f"Bearer {grant.access}"}
 
@@ -94,7 +106,7 @@ class SignedIn:
     async def refused(self, status: int, www_authenticate: str, sent: Mapping[str, str]) -> bool:
         """See `Authorizer.refused`."""
         challenge = challenge_parameters(www_authenticate)
-        grant = self._look()
+        grant = await self.look_up()
         if status == 403:
             return await self._refused_scope(grant, challenge)
         if grant is None:
@@ -111,8 +123,37 @@ class SignedIn:
             raise NoAnswer(f"it refuses the token of its sign-in, which can't be renewed: {self._way_out}")
         if monotonic() - self._renewed < _AGAIN and not self._failure:
             raise NoAnswer(f"it refuses even a token that was just renewed: {self._way_out}")
+        self._refused_token = grant.access
         await self._renew(grant)
+        if self._grant is grant:
+            # Another replica was about to renew it when nobody knew yet that the token is refused.
+            await self._renew(grant)
         return True
+
+    async def look_up(self) -> Grant | None:
+        """The sign-in, read again if it has changed here or at a replica. Raises `NoAnswer`: it can't be read."""
+        grant = self._look()
+        if self._store.is_shared:
+            self._asked = monotonic()
+            try:
+                mine = grant if self._state is None else self._stored()
+                with suppress(NoAnswer):
+                    newest = await self._store.newest(self._key, mine)
+                    if newest is not None and newest is not mine:
+                        async with self._store.alone(self._key):
+                            self._take(newest)
+            except (ConfigError, OSError) as error:
+                raise NoAnswer(f"its sign-in can't be read: {error}") from None
+        return self._grant
+
+    def _take(self, newest: Grant) -> None:
+        """Keep what another replica has written, unless another process of this machine has kept a newer one."""
+        stored = self._store.read(self._key)
+        if stored is None or stored.version < newest.version:
+            self._write(newest)
+            self._failure, self._renewed = "", -_AGAIN
+        else:
+            self._keep(stored, self._store.state(self._key))
 
     @property
     def _way_out(self) -> str:
@@ -129,7 +170,7 @@ class SignedIn:
         try:
             state = self._store.state(self._key)
             if state != self._state:
-                self._keep(None if state is None else self._read(), state)
+                self._keep(None if state is None else self._store.read(self._key), state)
                 self._failure, self._renewed, self._unkept = "", -_AGAIN, False
             elif self._unkept and self._grant is not None:
                 self._write(self._grant)
@@ -137,8 +178,8 @@ class SignedIn:
             raise NoAnswer(f"its sign-in can't be read: {error}") from None
         return self._grant
 
-    def _read(self) -> Grant | None:
-        grant = self._store.read(self._key)
+    def _usable(self, grant: Grant | None) -> Grant | None:
+        """The sign-in, if it is the one that is meant."""
         issuer = None if self._config.auth is None else self._config.auth.issuer
         if grant is not None and issuer is not None and issuer.rstrip("/") != grant.issuer.rstrip("/"):
             # The tokens are another authorization server's than the configured one.
@@ -158,8 +199,8 @@ class SignedIn:
             # Where it can't be kept, the next sign-in asks for less than it could; why this call fails stays the same.
             with suppress(ConfigError, OSError), anyio.move_on_after(FETCH_TIME):
                 async with self._store.alone(self._key):
-                    if (stored := self._newest()) is not None:
-                        self._write(replace(stored, missing=missing))
+                    if (stored := self._usable(self._stored())) is not None:
+                        self._write(replace(stored, missing=missing).after(stored))
         raise NoAnswer(f"the sign-in lacks scopes that it asks for: {self._way_out}, which asks for them, too")
 
     async def _renew(self, grant: Grant) -> None:
@@ -173,17 +214,41 @@ class SignedIn:
         await asyncio.shield(self._renewing)
 
     async def _renew_once(self, grant: Grant) -> None:
+        is_over = True
         try:
             with anyio.fail_after(2 * FETCH_TIME):
                 async with self._store.alone(self._key):
-                    await self._exchange(grant)
+                    is_over = await self._renew_alone(grant)
             self._failure = ""
+            if not is_over:
+                self._due = self._clock() + _LOOK
         except TimeoutError:
             self._fail(f"its authorization server did not answer within {FETCH_TIME:g} s", grant)
         except (ConfigError, NoAnswer, LinkLost, OSError) as error:
             self._fail(str(error), grant)
         finally:
-            self._renewed = monotonic()
+            if is_over:
+                self._renewed = monotonic()
+
+    async def _renew_alone(self, grant: Grant) -> bool:
+        """Renew the tokens, or wait until another replica has. Returns False if they are still of use meanwhile."""
+        while True:
+            async with self._store.lease(self._key, self._stored) as is_leased:
+                stored = self._stored()
+                newest = await self._store.newest(self._key, stored)
+                if newest is not None and newest is not stored:
+                    self._write(newest)
+                if is_leased or newest is not stored:
+                    await self._exchange(grant)
+                    return True
+            if self._is_usable(grant):
+                return False
+            await anyio.sleep(_PAUSE)
+
+    def _is_usable(self, grant: Grant) -> bool:
+        """Whether its token may still be sent."""
+        is_valid = grant.expires is None or self._clock() < grant.expires
+        return is_valid and grant.access not in (None, self._refused_token)
 
     def _fail(self, why: str, grant: Grant) -> None:
         self._failure = f"its sign-in can't be renewed: {why}"
@@ -196,7 +261,7 @@ class SignedIn:
 
     async def _exchange(self, grant: Grant) -> None:
         """Ask for new tokens, unless another process has just got some."""
-        stored = self._newest()
+        stored = self._usable(self._stored())
         if stored is None or stored.access != grant.access or stored.refresh is None:
             self._keep(stored, self._store.state(self._key))
             return
@@ -226,8 +291,8 @@ class SignedIn:
                 raise
             return await ask(stored.scope)
 
-    def _newest(self) -> Grant | None:
-        return self._grant if self._unkept else self._read()
+    def _stored(self) -> Grant | None:
+        return self._grant if self._unkept else self._store.read(self._key)
 
     def _write(self, grant: Grant) -> None:
         try:
@@ -245,7 +310,7 @@ class SignedIn:
             self._keep(grant, self._store.state(self._key))
 
     def _keep(self, grant: Grant | None, state: tuple[int, int] | None) -> None:
-        self._grant, self._state, self._due = grant, state, None
+        self._grant, self._state, self._due = self._usable(grant), state, None
         if grant is not None and grant.expires is not None:
             # A token may live no longer than the margin: half of what is left, or each call would renew it.
             self._due = grant.expires - min(MARGIN, max(0.0, grant.expires - self._clock()) / 2)

@@ -76,7 +76,7 @@ class UserSignIns:
         async with open_http_client() as client:
             grant = await finish_sign_in(begun.flow, fetcher_for(config, client), code)
         async with self._store.alone(begun.key):
-            self._store.write(begun.key, grant)
+            await self._store.replace(begun.key, grant)
         return config.name, begun.key.owner
 
     def _known(self, key: GrantKey) -> Grant | None:

@@ -14,6 +14,7 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.transport.oauth.authorizers import authorizer_for
+from gateway.proxy.transport.oauth.grant_store import GrantStore
 
 BOUND = 100_000
 
@@ -64,12 +65,19 @@ def opened(listener: Listener) -> Callable[..., AbstractAsyncContextManager[Tran
     """Opens a transport to a URL, by a client of its own unless one is given."""
 
     @asynccontextmanager
-    async def open_one(url: str, *, client: HttpClient | None = None, bound: int = BOUND, **settings: Any) -> Any:
+    async def open_one(
+        url: str,
+        *,
+        client: HttpClient | None = None,
+        bound: int = BOUND,
+        store: GrantStore | None = None,
+        **settings: Any,
+    ) -> Any:
         config = UpstreamConfig(name="web", url=url, **settings)
         log = get_logger("test")
         async with open_http_client() as own:
             shared = client or own
-            authorizer = authorizer_for(config, shared, log)
+            authorizer = authorizer_for(config, shared, store or GrantStore(), log)
             async with open_http(
                 config, listener, bound=bound, log=log, client=shared, authorizer=authorizer
             ) as transport:

@@ -95,8 +95,7 @@ async def _post(standin: StandInAuthorization, client: HttpClient, authorization
         client.give(connection)
 
 
-async def test_person_signs_in_and_every_call_carries_the_token(standin, client, store, opened, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers.GrantStore", lambda: store)
+async def test_person_signs_in_and_every_call_carries_the_token(standin, client, store, opened):
     config = UpstreamConfig("web", url=standin.url)
     flow = await begin_sign_in(config, client, REDIRECT)
     asked = parse_qs(urlsplit(flow.address()).query)
@@ -118,7 +117,7 @@ async def test_person_signs_in_and_every_call_carries_the_token(standin, client,
         "token_endpoint_auth_method": "none",
         "application_type": "native",
     }
-    async with opened(standin.url, client=client) as transport:
+    async with opened(standin.url, client=client, store=store) as transport:
         assert await transport.request("tools/call", {"name": "x"}) == {"as": grant.access}
 
 
@@ -573,8 +572,7 @@ async def test_nothing_secret_is_logged_or_said(standin, client, store, caplog):
         assert secret not in shown
 
 
-async def test_no_token_goes_to_another_server_than_its_own(standin, client, store, opened, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers.GrantStore", lambda: store)
+async def test_no_token_goes_to_another_server_than_its_own(standin, client, store, opened):
     await sign_in(standin, UpstreamConfig("web", url=standin.url), client, store)
     heard: list[Asked] = []
 
@@ -589,7 +587,7 @@ async def test_no_token_goes_to_another_server_than_its_own(standin, client, sto
 
     async with raw_server(listen) as other:
         standin.before = redirect
-        async with opened(standin.url, client=client) as transport:
+        async with opened(standin.url, client=client, store=store) as transport:
             with pytest.raises(NoAnswer, match="redirects to"):
                 await transport.request("tools/call", {"name": "x"})
         async with opened(other.url, client=client) as transport:

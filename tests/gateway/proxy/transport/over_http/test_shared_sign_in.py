@@ -1,0 +1,287 @@
+"""One sign-in at several replicas that share a store: renewed once, whatever dies or is away, and nobody else's."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from gateway.config.model import UpstreamConfig
+from gateway.observe.logs import get_logger
+from gateway.proxy.transport.http.client import HttpClient, open_http_client
+from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.oauth import grant_store
+from gateway.proxy.transport.oauth.documents import fetcher_for
+from gateway.proxy.transport.oauth.grant import Grant
+from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantStore
+from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
+from gateway.proxy.transport.oauth.signed_in import SignedIn
+from gateway.shared.store import SharedStore
+from tests.standins.redis_in_memory import Memory
+from tests.standins.shared import SECRET, Direct, shared_in_memory
+
+from .standin_authorization import StandInAuthorization, standin_authorization
+
+pytestmark = pytest.mark.anyio
+REDIRECT = "http://127.0.0.1:7777/callback"
+
+
+@dataclass
+class Replica:
+    """A host with a folder of its own, and its way to the store."""
+
+    way: Direct
+    shared: SharedStore
+    store: GrantStore
+    config: UpstreamConfig
+    signed_in: SignedIn
+
+    @property
+    def key(self) -> GrantKey:
+        return GrantKey(OPERATOR, self.config.name, self.config.url or "")
+
+    async def token(self) -> str | None:
+        """What the next request would carry, after the second in which nothing is looked up again."""
+        self.signed_in._looked = self.signed_in._asked = -10.0
+        return (await self.signed_in.headers()).get("authorization")
+
+
+@dataclass
+class World:
+    standin: StandInAuthorization
+    replicas: list[Replica]
+    client: HttpClient
+    memory: Memory
+
+    async def sign_in(self, replica: Replica) -> Grant:
+        flow = await begin_sign_in(replica.config, self.client, REDIRECT, replica.store.read(replica.key))
+        code = flow.read_redirect(self.standin.approve(flow.address()))
+        grant = await finish_sign_in(flow, fetcher_for(replica.config, self.client), code)
+        async with replica.store.alone(replica.key):
+            await replica.store.replace(replica.key, grant)
+        kept = replica.store.read(replica.key)
+        assert kept is not None
+        return kept
+
+    async def renewed_late(self) -> Grant:
+        """A sign-in that every replica knows and whose token has expired."""
+        grant = await self.sign_in(self.replicas[0])
+        stale = replace(grant, expires=0.0, version=grant.version + 1)
+        self.replicas[0].store.write(self.replicas[0].key, stale)
+        for each in self.replicas:
+            await each.store.newest(each.key, stale)
+            each.store.write(each.key, stale)
+        return stale
+
+    @property
+    def refreshes(self) -> int:
+        return sum(form["grant_type"] == "refresh_token" for form in self.standin.forms)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncGenerator[World]:
+    memory = Memory()
+    async with AsyncExitStack() as stack:
+        standin = await stack.enter_async_context(standin_authorization())
+        client = await stack.enter_async_context(open_http_client())
+        config, replicas = UpstreamConfig("web", url=standin.url), list[Replica]()
+        for name in "abc":
+            way = Direct(memory)
+            shared = await stack.enter_async_context(shared_in_memory(way, SECRET))
+            store = GrantStore(tmp_path / name, shared)
+            signed_in = SignedIn(config, OPERATOR, fetcher_for(config, client), store, get_logger("test"))
+            replicas.append(Replica(way, shared, store, config, signed_in))
+        yield World(standin, replicas, client, memory)
+
+
+async def test_sign_in_at_one_replica_is_used_by_all(world):
+    grant = await world.sign_in(world.replicas[1])
+    config = replace(world.replicas[0].config, auth=None)
+
+    assert world.replicas[0].store.state(world.replicas[0].key) is None
+    assert await world.replicas[0].signed_in.refused(401, f'Bearer resource_metadata="{config.url}"', {})
+    for each in world.replicas[:2]:
+        assert await each.token() == f"Bearer {grant.access}"
+
+
+async def test_expired_token_is_renewed_once_for_all_replicas(world):
+    stale = await world.renewed_late()
+    sent = await asyncio.gather(*(each.signed_in.headers() for each in world.replicas for _ in range(25)))
+
+    (token,) = {headers["authorization"] for headers in sent}
+    assert token != f"Bearer {stale.access}"
+    assert world.refreshes == 1
+
+
+async def test_replicas_take_turns_with_each_refresh_token(world):
+    await world.renewed_late()
+    for _ in range(12):
+        for each in world.replicas:
+            newest = await each.store.known(each.key)
+            each.store.write(each.key, replace(newest, expires=0.0, version=newest.version + 1))
+            await each.token()
+    assert world.refreshes == 12 * len(world.replicas)
+
+
+async def test_token_that_is_still_valid_is_used_while_another_replica_renews_it(world):
+    grant = await world.sign_in(world.replicas[0])
+    first, second = world.replicas[:2]
+    soon = replace(grant, expires=first.signed_in._clock() + 20, version=grant.version + 1)
+    first.store.write(first.key, soon)
+    assert await second.shared.acquire(OPERATOR, f"web {world.standin.url}", 60.0)
+    first.signed_in._keep(soon, first.store.state(first.key))
+    first.signed_in._due = 0.0
+
+    with anyio.fail_after(5):
+        assert await first.token() == f"Bearer {grant.access}"
+    assert world.refreshes == 0
+
+
+async def test_replica_that_dies_with_the_lease_delays_the_others_until_it_ends(world):
+    stale = await world.renewed_late()
+    dead, alive = world.replicas[:2]
+    assert await dead.shared.acquire(OPERATOR, f"web {world.standin.url}", 0.5)
+
+    with anyio.fail_after(10):
+        token = await alive.token()
+    assert token not in (None, f"Bearer {stale.access}")
+    assert world.refreshes == 1
+
+
+async def test_nothing_is_renewed_without_the_store_and_everything_after_it_is_back(world):
+    stale = await world.renewed_late()
+    for each in world.replicas:
+        each.way.is_there = False
+    for each in world.replicas:
+        with pytest.raises(NoAnswer, match="share does not answer"):
+            await each.token()
+    assert world.refreshes == 0
+    for each in world.replicas:
+        each.way.is_there = True
+    with anyio.fail_after(30):
+        while not all(each.shared.status.up for each in world.replicas):  # noqa: ASYNC110 - it says nothing
+            await anyio.sleep(0.05)
+    for each in world.replicas:
+        each.signed_in._renewed = -10.0
+        assert await each.token() not in (None, f"Bearer {stale.access}")
+    assert world.refreshes == 1
+
+
+async def test_valid_token_is_used_while_the_store_is_away(world):
+    grant = await world.sign_in(world.replicas[0])
+    world.replicas[0].way.is_there = False
+
+    assert await world.replicas[0].token() == f"Bearer {grant.access}"
+
+
+async def test_tokens_that_the_store_did_not_take_are_offered_again_before_the_lease_ends(world):
+    await world.renewed_late()
+    first, second = world.replicas[:2]
+
+    async def cut(asked, _reply):
+        if asked.target == "/token":
+            first.way.is_there = False
+        return False
+
+    world.standin.before = cut
+    mine = await first.token()
+    first.way.is_there, world.standin.before = True, None
+    with anyio.fail_after(20):
+        theirs = await second.token()
+
+    assert mine == theirs
+    assert world.refreshes == 1
+
+
+async def test_sign_out_at_one_replica_ends_it_at_all(world):
+    await world.sign_in(world.replicas[0])
+    for each in world.replicas:
+        await each.signed_in.look_up()
+    gone = world.replicas[2]
+    async with gone.store.alone(gone.key):
+        await gone.store.replace(gone.key, None)
+
+    assert await gone.store.known(gone.key) is None
+    for each in world.replicas:
+        assert await each.token() is None
+        assert each.signed_in.current() is None
+
+
+async def test_renewal_that_had_begun_does_not_bring_back_what_was_ended(world):
+    await world.renewed_late()
+    slow, ending = world.replicas[:2]
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(request, _reply):
+        if request.target == "/token":
+            asked.set()
+            await go_on.wait()
+        return False
+
+    async def end():
+        async with ending.store.alone(ending.key):
+            await ending.store.replace(ending.key, None)
+
+    async def renew():
+        with suppress(NoAnswer):
+            await slow.token()
+
+    world.standin.before = wait
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(renew)
+        await asked.wait()
+        tasks.start_soon(end)
+        await anyio.sleep(0.3)
+        go_on.set()
+
+    for each in (slow, ending):
+        assert await each.token() is None
+
+
+async def test_next_sign_in_takes_the_place_of_the_one_before_at_all_replicas(world):
+    await world.sign_in(world.replicas[0])
+    old = world.replicas[0].store.read(world.replicas[0].key)
+    # Its clock is far ahead.
+    ahead = replace(old, version=old.version + 10**12)
+    world.replicas[0].store.write(world.replicas[0].key, ahead)
+    await world.replicas[0].signed_in.look_up()
+    new = await world.sign_in(world.replicas[1])
+
+    for each in world.replicas[:2]:
+        assert await each.token() == f"Bearer {new.access}"
+
+
+async def test_older_or_foreign_value_in_the_store_changes_nothing(world):
+    grant = await world.sign_in(world.replicas[0])
+    first = world.replicas[0]
+    (name,) = [key for key in world.memory.values if b"sign-in" in key]
+    old = dict(world.memory.values[name])
+    newer = replace(grant, access="newer", version=grant.version + 5)
+    first.store.write(first.key, newer)
+    await first.signed_in.look_up()
+    world.memory.values[name] = {**old, b"version": b"9" * 15}
+    assert await first.token() == "Bearer newer"
+    other = GrantKey("key:else", first.config.name, first.config.url or "")
+    world.memory.values[name] = {
+        b"version": b"9" * 15,
+        b"value": first.shared._keys.seal("sign-in", "key:else", name, grant.to_bytes()),
+    }
+    assert await first.token() == "Bearer newer"
+    assert await first.store.known(other) is None
+
+
+async def test_store_that_lost_everything_is_filled_again_by_who_is_at_work(world):
+    await world.renewed_late()
+    working, resting = world.replicas[:2]
+    token = await working.token()
+    world.memory.values.clear()
+
+    assert [await working.token(), await resting.token()] == [token, token]
+    assert world.refreshes == 1
+
+
+async def test_lease_outlives_a_renewal():
+    assert grant_store._LEASE > 10.0
