@@ -1,4 +1,4 @@
-"""Waits until what a server asks at the start of a client's own session is answered.
+"""Waits until what a server asks at the start of a client's own session, or of a borrowed one, is answered.
 
 A server that guards folders asks for the client's roots when it is initialized. A client that connects to it directly
 sends its first call much later. We open the session for that call, so it would overtake the answer and be refused.

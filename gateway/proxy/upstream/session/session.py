@@ -43,6 +43,7 @@ UPDATED: Final = "notifications/resources/updated"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 """The server's acknowledgement of what we listen to; it is for us and never passed on."""
 _LOG: Final = "notifications/message"
+_ROOTS: Final = "roots/list"
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _CHANGED: Final[Mapping[str, ListKind]] = {
     "notifications/tools/list_changed": "tools",
@@ -74,6 +75,12 @@ class Session:
         self._ids: WantedIds = ids
         self.server = server
         self.owner = owner
+        self.borrower: Caller | None = None
+        """Whose requests alone are sent here at the moment."""
+        self.announced: frozenset[str] = frozenset()
+        """Client capabilities that the server was told of for the whole session."""
+        self.told_roots = False
+        """Whether the server has asked for roots outside of any request: those that it knows are one client's."""
         self.main = main
         self.questions = Questions()
         self.transport: Transport | None = None
@@ -195,6 +202,7 @@ class Session:
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Answer a question that the transport can't tie to a request (`Exchange`)."""
+        self.told_roots = self.told_roots or method == _ROOTS
         with self.questions.one():
             return await self.ask(method, params, self._audience(None))
 
@@ -203,7 +211,13 @@ class Session:
         if not self.tasks.may_hear(method, params, audience.principal):
             audience = NOBODY
         with all_paused([running.caller for running in self._requests.running]):
-            return await audience.asked(method, params)
+            try:
+                return await audience.asked(method, params)
+            except RpcError as error:
+                # It was told that there are roots to ask for, but nobody who has some can be asked at the moment.
+                if method == _ROOTS and "roots" in self.announced and error.error.get("code") == METHOD_NOT_FOUND:
+                    return {"roots": []}
+                raise
 
     def deliver(self, method: str, params: dict[str, Any], running: Running | None) -> None:
         """Deliver a notification. `running`: the request on whose stream it came; None: it came on none."""
@@ -230,10 +244,10 @@ class Session:
             running.caller.notified(PROGRESS, {**params, "progressToken": running.token})
 
     def _audience(self, running: Running | None) -> Caller | ClientSession:
-        """Who gets a push: its request's caller, the session's owner, or the only caller there is."""
+        """Who gets a push: its request's caller, whoever has the session, or the only caller there is."""
         if running is not None:
             return running.caller
-        return self.owner or self._requests.only_caller() or NOBODY
+        return self.owner or self.borrower or self._requests.only_caller() or NOBODY
 
 
 class ForNobody:

@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from gateway.config.model import UpstreamConfig
 from gateway.protocol.messages import METHOD_NOT_FOUND
-from gateway.proxy.caller import ClientSession, Nobody
+from gateway.proxy.caller import Caller, ClientSession, Nobody
 from gateway.proxy.transport.interface import (
     LinkLost,
     MaybeForgotten,
@@ -50,8 +50,6 @@ class Member:
     session: Session
     listing: Listing
     leave: asyncio.Event = field(default_factory=asyncio.Event)
-    announced: frozenset[str] = frozenset()
-    """Client capabilities that the server was told of for the whole session; its lists may depend on them."""
     told_level: str | None = None
     """The log level that the server was last told; None: none."""
     suspected: bool = False
@@ -63,6 +61,11 @@ class Member:
     """Whether its end was counted as a failure: one death fails many calls, but is one failure."""
     _by_capabilities: dict[bytes, Listing] = field(default_factory=dict[bytes, Listing])
     """Lists by capabilities, the ones used last at the end."""
+
+    @property
+    def announced(self) -> frozenset[str]:
+        """Client capabilities that the server was told of for the whole session; its lists may depend on them."""
+        return self.session.announced
 
     @property
     def alive(self) -> bool:
@@ -150,11 +153,18 @@ class Opener:
 
     @asynccontextmanager
     async def opened(
-        self, terms: Terms, owner: ClientSession | None = None, *, main: bool = False
+        self,
+        terms: Terms,
+        owner: ClientSession | None = None,
+        *,
+        main: bool = False,
+        borrower: Caller | None = None,
     ) -> AsyncGenerator[Member, None]:
         """Open and negotiate a session; leaving the context ends the process or the HTTP session.
 
-        `main`: whether it serves every client without a session of its own; workers may then share its process.
+        Args:
+            main: whether it serves every client without a session of its own; workers may then share its process.
+            borrower: for whose request it is opened.
 
         Raises:
             UpstreamUnavailable, LinkLost, OSError: it can't be opened.
@@ -172,15 +182,18 @@ class Opener:
             on_listening=lambda: self._changes.listening(member),
             tasks=self._tasks,
         )
+        session.borrower = borrower
         member = Member(session, Listing(session, self._bytes, self._reader, self._screen))
         async with self._connect(session) as transport:
             with anyio.move_on_after(self._time) as negotiating:
+                # What the server is told of, it may use at once. That of the modern era is told with each request.
+                session.announced = frozenset(terms.capabilities or ())
                 await negotiate(session, transport, terms)
             if negotiating.cancelled_caught:
                 late = f"it did not answer the handshake within {self._time:g} s (limits.start_timeout)"
                 raise TimeoutError(f"{late}; {transport.unread}" if transport.unread else late)
-            if not session.modern:
-                member.announced = frozenset(terms.capabilities or ())
+            if session.modern:
+                session.announced = frozenset()
             yield member
 
     def _list_changed(self, kind: ListKind, member: Member) -> None:

@@ -9,7 +9,7 @@ and its process are gone. It knows nothing about the supervision of the server i
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
@@ -20,8 +20,9 @@ from pydantic_core import to_json
 
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError, UpstreamUnavailable
-from gateway.proxy.caller import ClientSession, Principal
+from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.shares import OverBound, ShareRule
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.upstream.failures import describe_failure
 from gateway.proxy.upstream.session.first_questions import until_answered
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
@@ -47,6 +48,8 @@ class _Held:
     heard: int
     """How many times its owner had sent something when it was opened."""
     leased: bool = False
+    told_by: Principal | None = None
+    """Whose answers its server has had: it is lent to nobody else."""
     returned: asyncio.Event = field(default_factory=asyncio.Event)
     """Set and replaced whenever a lease ends."""
     leaving: bool = False
@@ -105,22 +108,25 @@ class Pool:
         return member
 
     @asynccontextmanager
-    async def lease(
-        self, terms: Terms, principal: Principal, wanted: Member | None = None
-    ) -> AsyncGenerator[Member, None]:
+    async def lease(self, terms: Terms, caller: Caller, wanted: Member | None = None) -> AsyncGenerator[Member, None]:
         """Borrow a session that nobody else uses while the context lasts, opened with the capabilities of `terms`.
 
         Args:
+            caller: is asked what the server wants to know meanwhile.
             wanted: use this session, once nobody else does; if it is gone, use another one.
 
         Raises:
             UpstreamUnavailable: it can't be opened, is not free in time, or too many are in use.
         """
-        if wanted is None or (held := await self._once_free(wanted)) is None:
-            held = next((each for each in self._held if self._is_free(each, _key(terms.capabilities))), None)
-        held = self._borrow(held, terms, principal)
+        if wanted is None or (held := await self._once_free(wanted)) is None or not _may_lend(held, caller.principal):
+            free = (each for each in self._held if self._is_free(each, _key(terms.capabilities)))
+            held = next((each for each in free if _may_lend(each, caller.principal)), None)
+        held = self._borrow(held, terms, caller)
         try:
+            is_new = not held.opened.done()
             member = await asyncio.shield(held.opened)
+            if not is_new:
+                await _hand_over(member, caller)
             yield member
         except RpcError:
             raise
@@ -195,12 +201,12 @@ class Pool:
             return held if held is not None and self._is_free(held) else None
         raise self._unavailable(f"the one that gave this resource has been running another call for {_LEASE_TIME:g} s")
 
-    def _borrow(self, held: _Held | None, terms: Terms, principal: Principal) -> _Held:
+    def _borrow(self, held: _Held | None, terms: Terms, caller: Caller) -> _Held:
         if held is None:
-            held = self._open(terms, principal)
+            held = self._open(terms, caller.principal, borrower=caller)
         else:
-            self._refuse_over(self._shares.take(principal))
-            held.payer = principal
+            self._refuse_over(self._shares.take(caller.principal))
+            held.payer = caller.principal
         held.leased = True
         return held
 
@@ -210,12 +216,17 @@ class Pool:
         held.returned = asyncio.Event()
         if held.member is not None:
             held.member.used = monotonic()
+            held.member.session.borrower = None
+            if held.member.session.questions.asked:
+                held.told_by = held.payer
         if held.alive and held.payer is not None:
             # A session that is ending counts until it has ended.
             self._shares.give_back(held.payer)
             held.payer = None
 
-    def _open(self, terms: Terms, payer: Principal, owner: ClientSession | None = None) -> _Held:
+    def _open(
+        self, terms: Terms, payer: Principal, owner: ClientSession | None = None, borrower: Caller | None = None
+    ) -> _Held:
         if len(self._held) >= 2 * self._most:
             raise self._unavailable(f"{len(self._held)} sessions with it are open or still ending; call again later")
         self._refuse_over(self._shares.take(payer))
@@ -224,7 +235,7 @@ class Pool:
         opened: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
         held = _Held(opened, payer, owner, _key(terms.capabilities), 0 if owner is None else owner.times_heard)
         self._held.add(held)
-        self._tasks.start_soon(self._hold, held, terms)
+        self._tasks.start_soon(self._hold, held, terms, borrower)
         return held
 
     def _refuse_over(self, over: OverBound | None) -> None:
@@ -243,12 +254,11 @@ class Pool:
             member.leave.set()
         member.suspected = False
 
-    async def _hold(self, held: _Held, terms: Terms) -> None:
+    async def _hold(self, held: _Held, terms: Terms, borrower: Caller | None) -> None:
         """Open a session, hand it out, and hold it until it ends or is told to end."""
         try:
-            async with self._opener.opened(terms, held.owner) as member:
-                if held.owner is not None:
-                    await until_answered(member.session, member.announced)
+            async with self._opener.opened(terms, held.owner, borrower=borrower) as member:
+                await until_answered(member.session, member.announced)
                 held.opened.set_result(member)
                 if not held.leaving:
                     await until_over(member)
@@ -272,6 +282,20 @@ class Pool:
         return UpstreamUnavailable(
             f"no session with server {self._config.name!r} is available: {cause}", server=self._config.name
         )
+
+
+def _may_lend(held: _Held, principal: Principal) -> bool:
+    return held.told_by is None or held.told_by == principal
+
+
+async def _hand_over(member: Member, caller: Caller) -> None:
+    """Lend a session to its next caller. A server that knows a client's roots asks for this one's."""
+    member.session.borrower = caller
+    if member.session.told_roots:
+        # A connection that is over is noticed by the request itself, which may be repeated then.
+        with suppress(LinkLost, NoAnswer):
+            await member.session.notify("notifications/roots/list_changed")
+        await until_answered(member.session, member.announced)
 
 
 def _key(capabilities: Mapping[str, Any] | None) -> bytes:

@@ -106,7 +106,7 @@ class Selector:
         """Borrow a handshake-era session for this caller's exclusive use (see `bridges`). `wanted`: use this one if it
         still exists. Raises as `for_call` does."""
         await self._supervisor.want()
-        async with self._living_pool().lease(self._borrowed(caller), caller.principal, wanted) as member:
+        async with self._living_pool().lease(self._borrowed(caller), caller, wanted) as member:
             yield member
 
     def members(self) -> list[Member]:

@@ -24,6 +24,9 @@ for line in sys.stdin:
             send({"id": message["id"], "result": {"protocolVersion": "2025-11-25", **greeting}})
         case "notifications/initialized" if able:
             send({"id": "first", "method": "roots/list"})
+        case "notifications/roots/list_changed":
+            roots.clear()
+            send({"id": "first", "method": "roots/list"})
         case "tools/list":
             send({"id": message["id"], "result": {"tools": [{"name": "do", "inputSchema": {"type": "object"}}]}})
         case "tools/call":
