@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gateway.http1.decoding import Decoder
+from gateway.http1.decoding import Decoder, decoder_for
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin
 
@@ -109,8 +109,12 @@ class Connection(asyncio.Protocol):
             await self._progress()
 
     def decode(self) -> None:
-        """Decompress the body of this answer."""
-        self._decoder = Decoder()
+        """Decompress the body of this answer, if it is compressed.
+
+        Raises:
+            NoAnswer: it is compressed in a way that can't be decoded here.
+        """
+        self._decoder = decoder_for(self.header("content-encoding"))
 
     async def chunk(self) -> bytes:
         """The next bytes of the body; empty at its end. Raises like `head`."""

@@ -59,8 +59,7 @@ async def _ask(
             raise NoAnswer(await _words_of_refusal(connection))
         if kind is not None and media_type(connection.header("content-type")) != kind:
             raise NoAnswer(f"its answer is of type {connection.header('content-type')[:80]!r}; expected {kind!r}")
-        if connection.header("content-encoding") not in ("", "identity"):
-            raise NoAnswer("its answer is compressed, although the request accepted no compression")
+        connection.decode()
         answer = await connection.read(bound)
     finally:
         # This closes a connection whose answer was not read to its end, be it because the caller was cancelled.

@@ -1,19 +1,28 @@
 """Compressed bodies, as they come, and bounded whatever they become."""
 
 import gzip
+import sys
 import zlib
 
+import brotli
 import pytest
 
-from gateway.http1.decoding import Decoder
+from gateway.http1.decoding import Inflater, decoder_for
 from gateway.http1.faults import NoAnswer
+from leaf_sdk.wire.zstandard import ZstdCompressor
 
 TEXT = b'{"answer": "done"}' * 50
 RAW = zlib.compress(TEXT, wbits=-zlib.MAX_WBITS)
 
 
-def decoded(*pieces: bytes) -> bytes:
-    decoder, found = Decoder(), b""
+def zstd(data: bytes) -> bytes:
+    compressor = ZstdCompressor()
+    return compressor.compress(data) + compressor.flush()
+
+
+def decoded(*pieces: bytes, encoding: str = "gzip") -> bytes:
+    decoder, found = decoder_for(encoding), b""
+    assert decoder is not None
     for piece in pieces:
         decoder.feed(piece)
         while data := decoder.take():
@@ -30,7 +39,7 @@ def test_body_is_the_same_however_it_is_cut(body):
 
 
 def test_huge_body_comes_in_portions_of_bounded_size():
-    decoder = Decoder()
+    decoder = Inflater()
     decoder.feed(gzip.compress(bytes(100_000_000)))
     portions = [len(decoder.take()) for _ in range(10)]
     assert portions == [64 * 1024] * 10
@@ -45,3 +54,31 @@ def test_body_that_grows_beyond_reason_is_an_error_of_this_answer():
 def test_damaged_body_is_an_error_of_this_answer(body):
     with pytest.raises(NoAnswer, match="damaged"):
         decoded(body)
+
+
+@pytest.mark.parametrize(("encoding", "compress"), [("br", brotli.compress), (" BR", brotli.compress), ("zstd", zstd)])
+def test_br_and_zstd_are_read_though_nobody_asked_for_them(encoding, compress):
+    body = compress(TEXT)
+    assert decoded(body, encoding=encoding) == TEXT
+    assert decoded(*(body[at : at + 1] for at in range(len(body))), encoding=encoding) == TEXT
+    with pytest.raises(NoAnswer, match="more than 16 MiB"):
+        decoded(compress(bytes(20_000_000)), encoding=encoding)
+    with pytest.raises(NoAnswer, match="damaged"):
+        decoded(b"plain text, not compressed", encoding=encoding)
+
+
+@pytest.mark.parametrize("encoding", ["", "identity", "utf-8", "none", "x"])
+def test_body_that_is_not_compressed_is_not_decoded(encoding):
+    assert decoder_for(encoding) is None
+
+
+def test_compression_that_nobody_reads_is_named():
+    with pytest.raises(NoAnswer, match="'compress', although"):
+        decoder_for("compress")
+
+
+@pytest.mark.parametrize(("encoding", "module"), [("br", "brotli"), ("zstd", "leaf_sdk.wire.zstandard")])
+def test_missing_decoder_is_named_with_its_package(encoding, module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(NoAnswer, match=r"codec-leaf\[wire\]"):
+        decoder_for(encoding)

@@ -13,7 +13,6 @@ from typing import Final
 import anyio
 
 from gateway.http1.connection import Connection
-from gateway.http1.decoding import READABLE
 from gateway.http1.lines import header_lines
 from gateway.http1.origin import Address
 from gateway.protocol.eras import MODERN_VERSIONS, NEWEST_HANDSHAKE
@@ -42,8 +41,6 @@ _REPEATED: Final = frozenset({301, 302, 307, 308})
 """Redirects after which the same message is sent to the new address. The first two often come from a server that wants
 a slash at the end, or none; clients that then send a GET lose the message."""
 _ID_BOUND: Final = 4096
-_UNREADABLE: Final = frozenset({"br", "zstd", "compress"})
-"""Encodings that we can't decode. Other words in this header mean nothing, as `utf-8` and `none` do."""
 
 
 class Channel:
@@ -75,6 +72,8 @@ class Channel:
         self._asked: set[Connection] = set()
         """Connections whose answer has not begun."""
         self._answered = asyncio.Event()
+        self._sent = _NOTHING
+        """The credentials of the last request."""
         self._lost = LinkLost("", sent=False)
 
     def beside(self, address: Address) -> "Channel":
@@ -197,8 +196,7 @@ class Channel:
         self._compose()
         with anyio.move_on_after(_GOODBYE_TIME):
             try:
-                credentials = header_lines(await self._credentials())
-                connection = await self._send("DELETE", lines + credentials, b"", last=True)
+                connection = await self._request("DELETE", lines, b"", last=True)
             except (LinkLost, NoAnswer):
                 return
             self.release(connection, drain=True)
@@ -213,10 +211,12 @@ class Channel:
         session = _session_line(self.session) if self.in_session else b""
         self._lines = self._base + header_lines(headers) + session
 
-    async def _request(self, method: str, lines: bytes, body: bytes) -> Connection:
-        """Send; and send again if the server refused the credentials and there are better ones now."""
-        sent = _NOTHING if self._authorizer is None else await self._authorizer.headers()
-        connection = await self._send(method, lines + header_lines(sent) if sent else lines, body)
+    async def _request(self, method: str, lines: bytes, body: bytes, *, last: bool = False) -> Connection:
+        """Send; and send again if the server refused the credentials and there are better ones now. `last`: it ends the
+        session, which the last credentials may still do if there are no others."""
+        sent = await (self._last_credentials() if last else self._credentials())
+        self._sent = sent
+        connection = await self._send(method, lines + header_lines(sent) if sent else lines, body, last=last)
         if self._authorizer is None or connection.status not in (401, 403):
             return connection
         try:
@@ -227,7 +227,13 @@ class Channel:
         if not better:
             return connection
         self.release(connection, drain=True)
-        return await self._send(method, lines + header_lines(await self._credentials()), body)
+        return await self._send(method, lines + header_lines(await self._credentials()), body, last=last)
+
+    async def _last_credentials(self) -> Mapping[str, str]:
+        try:
+            return await self._credentials() or self._sent
+        except (LinkLost, NoAnswer):
+            return self._sent
 
     async def _credentials(self) -> Mapping[str, str]:
         return _NOTHING if self._authorizer is None else await self._authorizer.headers()
@@ -248,13 +254,8 @@ class Channel:
     def _read_head(self, connection: Connection) -> None:
         if b"set-cookie" in connection.headers and self._cookies is not None:
             self._cookies.take(connection.header("set-cookie"))
-        if b"content-encoding" not in connection.headers:
-            return
-        encoding = connection.header("content-encoding").strip().lower()
-        if encoding in READABLE:
+        if b"content-encoding" in connection.headers:
             connection.decode()
-        elif encoding in _UNREADABLE:
-            raise NoAnswer(f"its answer is compressed with {encoding!r}, although the request accepted no compression")
 
     async def _head(self, connection: Connection, method: str, lines: bytes, body: bytes) -> None:
         self._asked.add(connection)

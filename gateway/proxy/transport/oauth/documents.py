@@ -63,6 +63,7 @@ class DocumentFetcher:
             lines = header_lines({**common_headers(address), "accept": "application/json", **headers})
             connection.send(method, address.path, lines, body)
             await connection.head()
+            connection.decode()
             data = await connection.read(_DOCUMENT_BOUND)
         finally:
             self._client.give(connection)
