@@ -8,7 +8,7 @@ starts a llama.cpp server of our own.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol, Self
 
 from gateway.toolcalls import CallTrigger
@@ -119,6 +119,8 @@ class GenerateRequest:
     """Cached ids are shared only with requests of the same salt; only for an engine that supports salts."""
     session: bytes = b""
     """The key of its conversation's home (`pool/homes.py`), for an engine that supports sessions; empty: not known."""
+    trace: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Headers with the trace context of the request; empty: it is not traced."""
 
 
 @dataclass(frozen=True, slots=True)

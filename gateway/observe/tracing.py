@@ -32,7 +32,8 @@ CALLS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "comple
 _LONGEST_CONTEXT: Final = 8192
 _NAME_CUT: Final = 128
 _TEXT_CUT: Final = 500
-_PROPAGATOR: Final = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+_TRACE_CONTEXT: Final = TraceContextTextMapPropagator()
+_PROPAGATOR: Final = CompositePropagator([_TRACE_CONTEXT, W3CBaggagePropagator()])
 
 
 class Traced:
@@ -44,6 +45,13 @@ class Traced:
         self._span = span
         self.params = params
         """The params to send; for a client span, with this span's context in `_meta`."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers that make what another program does for a request a child of this span (W3C Trace Context)."""
+        carrier: dict[str, str] = {}
+        _TRACE_CONTEXT.inject(carrier, set_span_in_context(self._span, Context()))
+        return carrier
 
     def set(self, attributes: Attributes) -> None:
         """Add attributes. Foreign text in them has to be escaped and cut already (`escape_name`)."""
@@ -120,7 +128,8 @@ class Tracing:
 
     @contextmanager
     def generation_span(self, name: str, attributes: Attributes) -> Generator[Traced]:
-        """The span of a request to an engine. It is the parent of nothing: tools are called for the request."""
+        """The span of a request to an engine. It is the parent of what the engine does, and of nothing here: tools are
+        called for the request."""
         with self._span(SpanKind.CLIENT, name, attributes, _current(), entered=False) as traced:
             yield traced
 

@@ -5,7 +5,7 @@ may be special; an id that the map does not have never reaches the engine. Text 
 """
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -112,17 +112,19 @@ class Completer:
             asked = {"gen_ai.request.max_tokens": most, **sampling_attributes(options.sampling)}
         with (
             self._pool.stay(prompt.ready, home) as stay,
-            plain_span(self._tracing, "text_completion", prompt.ready, prompt.model, asked) as told,
+            plain_span(self._tracing, "text_completion", prompt.ready, prompt.model, asked) as span,
         ):
-            run = _Completion(prompt, options, emit, most, stay, home)
-            told["gen_ai.response.finish_reasons"] = ["error"]
+            run = _Completion(prompt, options, emit, most, stay, home, span.headers)
+            span.told["gen_ai.response.finish_reasons"] = ["error"]
             finished = await run.run()
-            told |= {
-                "gen_ai.response.finish_reasons": [finished.reason],
-                "gen_ai.usage.input_tokens": finished.prompt_ids,
-                "gen_ai.usage.output_tokens": run.generated,
-                "gen_ai.usage.cache_read.input_tokens": finished.cached_ids,
-            }
+            span.told.update(
+                {
+                    "gen_ai.response.finish_reasons": [finished.reason],
+                    "gen_ai.usage.input_tokens": finished.prompt_ids,
+                    "gen_ai.usage.output_tokens": run.generated,
+                    "gen_ai.usage.cache_read.input_tokens": finished.cached_ids,
+                }
+            )
         if run.end is not None and run.end.reported:
             self._metrics.request_answered(prompt=finished.prompt_ids, cached=finished.cached_ids)
         self._count(run)
@@ -147,9 +149,17 @@ class _Completion:
     """The state of one completion."""
 
     def __init__(
-        self, prompt: Prompt, options: CompletionOptions, emit: Emit, most: int, stay: Stay, home: bytes
+        self,
+        prompt: Prompt,
+        options: CompletionOptions,
+        emit: Emit,
+        most: int,
+        stay: Stay,
+        home: bytes,
+        trace: Mapping[str, str],
     ) -> None:
         self._prompt = prompt
+        self._trace = trace
         self._stay = stay
         self._home = home
         self._moved = 0
@@ -201,6 +211,7 @@ class _Completion:
                 reuse=place.reuse,
                 salt=place.salt,
                 session=self._home,
+                trace=self._trace,
                 # Where a stop string may end it, each id must be checked before the next one is read.
                 gather=not options.stops,
             )

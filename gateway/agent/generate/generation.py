@@ -6,7 +6,7 @@ the template's own turn end takes its place.
 """
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -53,6 +53,8 @@ class Generation:
         self._emit = emit
         self._metrics = metrics
         self._output = ModelOutput(conversation, options)
+        self.trace: Mapping[str, str] = {}
+        """See `GenerateRequest.trace`."""
         self._ttft = 0.0
         self._stay = conversation.current_stay()
         self._moved = 0
@@ -169,6 +171,7 @@ class Generation:
             logprobs=self._options.logprobs is not None
             or (conversation.trail is not None and conversation.trail.logprobs),
             top_logprobs=self._options.logprobs or 0,
+            trace=self.trace,
         )
 
     @property

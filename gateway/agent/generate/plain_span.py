@@ -6,6 +6,7 @@ parameters, and neither the prompt nor what the model writes.
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from gateway.engine.interface import Sampling
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
 NAME_CUT: Final = 128
 
 
+@dataclass(frozen=True, slots=True)
+class PlainSpan:
+    """A request to an engine while it runs, traced or not."""
+
+    told: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Takes attributes until it ends."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """See `GenerateRequest.trace`."""
+
+
 @contextmanager
 def plain_span(
     tracing: "Tracing | None",
@@ -25,11 +36,10 @@ def plain_span(
     ready: ReadyEngine,
     asked_model: str | None,
     asked: Mapping[str, Any],
-) -> Generator[dict[str, Any]]:
-    """The span of a request to an engine that has no messages. Takes attributes until it ends; no tracing: no span."""
-    told: dict[str, Any] = {}
+) -> Generator[PlainSpan]:
+    """The span of a request to an engine that has no messages; no tracing: no span."""
     if tracing is None:
-        yield told
+        yield PlainSpan()
         return
     model = escape_text(asked_model or ready.facts.model, NAME_CUT)
     names = {
@@ -38,10 +48,11 @@ def plain_span(
         "gen_ai.request.model": model,
     }
     with tracing.generation_span(f"{operation} {model}", {**names, **asked}) as span:
+        plain = PlainSpan(headers=span.headers)
         try:
-            yield told
+            yield plain
         finally:
-            span.set({"gen_ai.response.model": ready.facts.model, "codec.engine": ready.name, **told})
+            span.set({"gen_ai.response.model": ready.facts.model, "codec.engine": ready.name, **plain.told})
 
 
 def sampling_attributes(sampling: Sampling) -> dict[str, Any]:

@@ -174,12 +174,12 @@ class ModelEndpoint:
             asked = EmbeddingsRequest.of_body(await read_body(request, self._limits.body_bytes))
             ready = self._engines.ready(asked.model)
             inputs = await _input(ready, asked)
-            with plain_span(self._tracing, "embeddings", ready, asked.model, {}) as told:
+            with plain_span(self._tracing, "embeddings", ready, asked.model, {}) as span:
                 answer = await self._engines.open(
                     *(ready, key_of(principal_of(request.scope).name)),
                     lambda each: each.engine.embed(inputs, asked.encoding_format, asked.dimensions),
                 )
-                told["gen_ai.usage.input_tokens"] = sum(map(len, inputs))
+                span.told["gen_ai.usage.input_tokens"] = sum(map(len, inputs))
         except EngineRefused as error:
             if error.status != 501:
                 return form.refused(error)

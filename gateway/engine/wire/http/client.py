@@ -172,8 +172,9 @@ class EngineClient(Engine, ABC):
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
         """Generate, streamed. Leaving the context before the end stops the engine's work on it."""
         sent, asked = self._sent(request), monotonic()
+        headers = {**sent.headers, **request.trace} if request.trace else sent.headers
         with self._errors(), self._counted():
-            async with self._connections.streamed("POST", sent.path, sent.body, sent.headers) as answer:
+            async with self._connections.streamed("POST", sent.path, sent.body, headers) as answer:
                 if answer.status != 200:
                     raise error_of_answer(answer.status, await answer.body())
                 events = self._events(answer, sent.stream, asked)

@@ -514,6 +514,23 @@ async def test_completion_is_a_span_with_its_figures_and_without_its_text(apis: 
     assert "secret" not in str(found)
 
 
+@pytest.mark.parametrize(("path", "kind"), [(CHAT, "chat"), (COMPLETIONS, "text_completion")])
+async def test_what_the_engine_does_is_a_child_of_its_span(apis: Apis, spans: Spans, path: str, kind: str) -> None:
+    asked = {"prompt": "Once", "max_tokens": 900} if path == COMPLETIONS else asking(path)
+    await apis.post(path, asked, "Done.", traceparent=TRACEPARENT, tracestate="a=1")
+
+    context = spans.one(kind).context
+    assert context is not None
+    parent = f"00-{TRACE}-{format_span_id(context.span_id)}-01"
+    assert apis.engine.traces == [{"traceparent": parent, "tracestate": "a=1"}]
+
+
+async def test_nothing_is_sent_with_generations_without_tracing() -> None:
+    async with running() as untraced:
+        await untraced.post(CHAT, asking(CHAT), "Done.", traceparent=TRACEPARENT)
+        assert untraced.engine.traces == [{}]
+
+
 async def test_completion_that_breaks_off_is_a_failed_span(apis: Apis, spans: Spans) -> None:
     apis.engine.instead_of_end = fails(EngineUnavailable("it broke off"))
     await apis.post(COMPLETIONS, {"prompt": "Once", "max_tokens": 900}, "upon")

@@ -54,6 +54,8 @@ class Engine:
         self.format = tool_format
         self.texts: list[str] = []
         self.prompts: list[str] = []
+        self.traces: list[dict[str, str]] = []
+        """The headers with the trace context, one a generation."""
         self.instead_of_end: Callable[[], Awaitable[None]] | None = None
         """What happens behind the last id, where the generation does not end."""
 
@@ -76,6 +78,7 @@ class Engine:
     @asynccontextmanager
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
         self.prompts.append(TINY.decode(request.prompt))
+        self.traces.append(dict(request.trace))
         yield self._events(len(request.prompt), request.max_tokens)
 
     async def embed(self, inputs: Sequence[Sequence[int]], *_how: Any) -> dict[str, Any]:

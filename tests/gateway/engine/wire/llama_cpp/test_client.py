@@ -1,15 +1,17 @@
 """The client of a real llama.cpp server: ids in, ids out, errors named."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 
 import anyio
 import pytest
 
 from bench.processes import free_port
-from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
+from gateway.engine.interface import Engine, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.vllm.client import Vllm
 from gateway.errors import EngineRefused, EngineUnavailable
 from leaf_sdk.vocab import TokenMap
 from tests.gateway.engine.engines import listening
@@ -27,7 +29,7 @@ async def engine(engine_url: str, model_map: TokenMap) -> AsyncIterator[LlamaCpp
     await client.aclose()
 
 
-async def collect(engine: LlamaCpp, request: GenerateRequest) -> tuple[list[int], GenerationEnd]:
+async def collect(engine: Engine, request: GenerateRequest) -> tuple[list[int], GenerationEnd]:
     ids: list[int] = []
     end: GenerationEvent | None = None
     async with engine.generate(request) as events:
@@ -161,6 +163,25 @@ async def test_a_stream_that_goes_wrong_is_an_error_and_never_an_end(
         with pytest.raises(error, match=words):
             await collect(client, GenerateRequest(PROMPT, 0, 4))
         await client.aclose()
+
+
+@pytest.mark.parametrize("make", [LlamaCpp, partial(Vllm, at_once=2)])
+async def test_trace_context_of_a_generation_is_in_its_headers(make: Callable[[str], LlamaCpp | Vllm]) -> None:
+    heard: list[bytes] = []
+
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            heard.append(await stream.receive())
+            await stream.send(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+
+    async with listening(answer) as url:
+        client = make(url)
+        for trace in ({}, {"traceparent": "00-1-2-01"}):
+            with suppress(EngineRefused, EngineUnavailable):
+                await collect(client, GenerateRequest(PROMPT, None, 4, trace=trace))
+        await client.aclose()
+
+    assert [b"traceparent: 00-1-2-01\r\n" in each for each in heard] == [False, True]
 
 
 async def test_engine_whose_client_was_closed_in_the_meantime_is_unavailable(engine_url: str) -> None:
