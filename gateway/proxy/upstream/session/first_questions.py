@@ -17,6 +17,10 @@ from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 MOST: Final = 5.0
 """Seconds to wait, at most: the client may never answer, or the server never the ping."""
 _ROOTS: Final = "roots"
+_QUIET: Final = 2
+"""Pings in succession without a question after which no more is expected."""
+_USE: Final = 0.1
+"""Seconds that a server gets to use an answer: some look at the folders first, and answer pings meanwhile."""
 
 
 class Questions:
@@ -62,11 +66,15 @@ async def until_answered(session: Asking, announced: frozenset[str]) -> None:
     if _ROOTS not in announced:
         return
     with anyio.move_on_after(MOST), suppress(PeerError, NoAnswer, LinkLost):
-        known = -1
-        while known != session.questions.asked:
+        asked = session.questions.asked
+        quiet = 0
+        # Servers take messages in their order: what `initialized` makes one ask comes about when it answers a ping, and
+        # surely before it answers the next; an answer of the client's is taken before the ping after that is.
+        while quiet < _QUIET:
             known = session.questions.asked
-            # Servers take messages in their order: what `initialized` makes one ask comes before its answer to a ping,
-            # and an answer of the client's is taken before the next ping is.
             with suppress(PeerError):
                 await session.ping()
             await session.questions.all_answered()
+            quiet = quiet + 1 if known == session.questions.asked else 0
+        if asked != session.questions.asked:
+            await anyio.sleep(_USE)
