@@ -5,7 +5,7 @@ for each account.
 """
 
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, Protocol
 
 from gateway.config.model import UpstreamConfig
 from gateway.errors import SignInNeeded, UpstreamUnavailable
@@ -14,6 +14,9 @@ from gateway.proxy.connector import Connector
 from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.exchange import TokenExchange
+
+_TRIES: Final = 4
+"""How often a store that is late is asked, half a second apart, before somebody who may have signed in is asked to."""
 
 
 class Account(Protocol):
@@ -77,7 +80,7 @@ class SignInAccounts:
         """See `Accounts`."""
         if principal.owner and self._connector.grants.is_shared:
             with suppress(NoAnswer):
-                await self._connector.sign_in(self._config, principal.owner).look_up()
+                await self._connector.sign_in(self._config, principal.owner).look_up(tries=_TRIES)
 
     def why_none(self, principal: Principal) -> UpstreamUnavailable:
         """See `Accounts`."""

@@ -32,6 +32,8 @@ _LOOK: Final = 1.0
 """Seconds after which a sign-in or a sign-out on this machine, or at a replica that shares them, has been noticed."""
 _AGAIN: Final = 5.0
 """Seconds before tokens are renewed again, after the last ones were refused or could not be renewed."""
+_AGAIN_STORE: Final = 0.5
+"""Seconds before a shared store that did not answer is asked again."""
 _PAUSE: Final = 0.1
 """Seconds between two looks for what another replica is renewing."""
 _SCOPE_WANTED: Final = ("invalid_request", "invalid_scope")
@@ -130,21 +132,31 @@ class SignedIn:
             await self._renew(grant)
         return True
 
-    async def look_up(self) -> Grant | None:
-        """The sign-in, read again if it has changed here or at a replica. Raises `NoAnswer`: it can't be read."""
+    async def look_up(self, *, tries: int = 1) -> Grant | None:
+        """The sign-in, read again if it has changed here or at a replica. Raises `NoAnswer`: it can't be read.
+
+        `tries`: how often a shared store that does not answer is asked.
+        """
         grant = self._look()
         if self._store.is_shared:
             self._asked = monotonic()
             try:
                 mine = grant if self._state is None else self._stored()
-                with suppress(NoAnswer):
-                    newest = await self._store.newest(self._key, mine)
-                    if newest is not None and newest is not mine:
-                        async with self._store.alone(self._key):
-                            self._take(newest)
+                newest = await self._asked_store(mine, tries)
+                if newest is not None and newest is not mine:
+                    async with self._store.alone(self._key):
+                        self._take(newest)
             except (ConfigError, OSError) as error:
                 raise NoAnswer(f"its sign-in can't be read: {error}") from None
         return self._grant
+
+    async def _asked_store(self, mine: Grant | None, tries: int) -> Grant | None:
+        for left in reversed(range(tries)):
+            with suppress(NoAnswer):
+                return await self._store.newest(self._key, mine)
+            if left:
+                await anyio.sleep(_AGAIN_STORE)
+        return mine
 
     def _take(self, newest: Grant) -> None:
         """Keep what another replica has written, unless another process of this machine has kept a newer one."""
