@@ -164,3 +164,9 @@ def encode_event(
     if retry is not None:
         head += b"retry: %d\n" % retry
     return b"%sdata: %s\n\n" % (head, data.replace(b"\n", b"\ndata: "))
+
+
+def encode_message(data: bytes, *, event_id: str | None = None) -> bytes:
+    """An event with a JSON-RPC message. It names the kind that an event has anyway, since some clients drop events that
+    name none (vercel/ai, issue 16002)."""
+    return encode_event(data, event_id=event_id, kind="message")

@@ -3,7 +3,8 @@
 Prints one line for each statement, and ends with 1 if one does not hold. The authorization server is oidc-provider, the
 MCP servers are fastmcp's (`make oauth-install`). The short form, with a stand-in, is
 tests/gateway/proxy/transport/over_http/test_sign_in.py; the attack table is in docs/upstream-auth.md. The second part,
-with Keycloak, is exchange.py. `python -m tests.oauth sign-in` or `exchange`: only that part.
+with Keycloak, is exchange.py; the third, with two gateways that share a Redis, replicas.py. `python -m tests.oauth
+sign-in`, `exchange` or `replicas`: only that part.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from gateway.proxy.transport.oauth.client import Client
 from gateway.proxy.transport.oauth.documents import fetcher_for
 from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
-from tests.oauth import exchange, keycloak
+from tests.oauth import exchange, keycloak, replicas
 from tests.oauth.browser import agree
 from tests.oauth.ports import free_port, listening
 from tests.oauth.user import User
@@ -38,7 +39,7 @@ TOOLS = Path(__file__).parents[2] / ".tools" / "oauth"
 REDIRECT = "http://127.0.0.1:7777/callback"
 LIFE = 5.0
 """Seconds that an access token lives."""
-STATEMENT = 120.0
+STATEMENT = 900.0
 
 
 @dataclass
@@ -340,6 +341,10 @@ async def check(parts: Collection[str]) -> int:
         bad += await try_all(exchange.world, exchange.STATEMENTS)
     elif "exchange" in parts:
         print("--  exchanges of tokens were not tried: Keycloak is not there (it needs Java; make oauth-install)")
+    if "replicas" in parts and replicas.is_there():
+        bad += await try_all(world, replicas.STATEMENTS)
+    elif "replicas" in parts:
+        print("--  replicas were not tried: redis-server is not there (make shared-install)")
     return bad
 
 
@@ -363,4 +368,4 @@ async def try_all(
 
 
 if __name__ == "__main__":
-    sys.exit(bool(asyncio.run(check(sys.argv[1:] or ["sign-in", "exchange"]))))
+    sys.exit(bool(asyncio.run(check(sys.argv[1:] or ["sign-in", "exchange", "replicas"]))))

@@ -5,7 +5,7 @@ import socket
 
 import anyio
 
-_START = 60.0
+_START = 180.0
 
 
 def free_port() -> int:

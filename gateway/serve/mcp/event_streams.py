@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
-from gateway.protocol.sse import encode_event
+from gateway.protocol.sse import encode_event, encode_message
 from gateway.serve.mcp.outbox import Outbox
 from gateway.serve.mcp.shared_event_log import EventLog
 
@@ -178,6 +178,6 @@ class Reader:
             self._prime = None
         if not self.closed:
             events, self._replay = [*self._replay, *stream.take_events()], []
-            parts += [encode_event(frame, event_id=stream.event_id(number)) for number, frame in events]
+            parts += [encode_message(frame, event_id=stream.event_id(number)) for number, frame in events]
         self.resumable = self.resumable or bool(parts)
         return b"".join(parts)

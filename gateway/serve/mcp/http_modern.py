@@ -23,7 +23,7 @@ from gateway.protocol.headers import (
     unsupported,
 )
 from gateway.protocol.messages import INVALID_REQUEST, Malformed, Notification, Request, parse_message
-from gateway.protocol.sse import encode_event
+from gateway.protocol.sse import encode_message
 from gateway.proxy.bridge import unknown_state
 from gateway.proxy.caller import Principal
 from gateway.proxy.round_states import PARKED, is_parked
@@ -149,7 +149,7 @@ class _Pushes:
 
     def take(self) -> bytes:
         """Take the waiting events."""
-        return b"".join(map(encode_event, self.stream.take()))
+        return b"".join(map(encode_message, self.stream.take()))
 
     def leave(self) -> bool:
         """Return False: the client is gone for good."""

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from gateway.protocol.sse import encode_event
+from gateway.protocol.sse import encode_message
 from gateway.serve.mcp.http import EVENTS, RESUME_HEADER, SESSION_HEADER, HttpRequest, Rejected, accepts, write_events
 from gateway.serve.mcp.http_session import place_of
 from gateway.serve.mcp.shared_event_log import EventLog, stream_name
@@ -66,7 +66,7 @@ class _GivenEvents:
 
     def __init__(self, stream: int, events: Iterable[tuple[int, bytes]]) -> None:
         self.ready = asyncio.Event()
-        self._data = b"".join([encode_event(frame, event_id=f"{stream}-{number}") for number, frame in events])
+        self._data = b"".join([encode_message(frame, event_id=f"{stream}-{number}") for number, frame in events])
 
     def take(self) -> bytes:
         """Take all events; nothing when called again."""

@@ -32,9 +32,13 @@ async def find_resource(fetcher: DocumentFetcher, url: str, challenge: Mapping[s
     return None
 
 
-async def find_server(fetcher: DocumentFetcher, issuer: str) -> AuthorizationServer:
-    """What an authorization server says about itself. Raises `NoAnswer`, `LinkLost`."""
-    for place in issuer_urls(issuer):
-        if (document := await fetcher.get(place)) is not None:
-            return read_server(document, issuer)
-    raise NoAnswer(f"its authorization server {escape_text(issuer, 200)!r} publishes no metadata")
+async def find_server(fetcher: DocumentFetcher, *issuers: str) -> AuthorizationServer:
+    """What an authorization server says about itself: the first of these that says something.
+
+    Raises `NoAnswer`, `LinkLost`.
+    """
+    for issuer in issuers:
+        for place in issuer_urls(issuer):
+            if (document := await fetcher.get(place)) is not None:
+                return read_server(document, issuer)
+    raise NoAnswer(f"its authorization server {escape_text(issuers[0], 200)!r} publishes no metadata")

@@ -90,7 +90,9 @@ def read_registration(status: int, document: Mapping[str, Any], redirect_uri: st
         raise NoAnswer("its authorization server registered the gateway with another redirect address")
     secret: object = document.get("client_secret")
     secret = secret if isinstance(secret, str) and 0 < len(secret) <= _ID_BOUND else None
-    asked: object = document.get("token_endpoint_auth_method", "none" if secret is None else "client_secret_basic")
+    asked: object = document.get("token_endpoint_auth_method")
+    if asked is None:
+        asked = "none" if secret is None else "client_secret_basic"
     method = _METHODS.get(asked) if isinstance(asked, str) else None
     if method is None or (method != "none" and secret is None):
         shown = escape_text(repr(asked), 100)

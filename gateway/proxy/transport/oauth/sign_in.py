@@ -55,11 +55,14 @@ async def _begin(config: UpstreamConfig, client: HttpClient, redirect_uri: str, 
     challenge = await _challenge(config, client)
     resource = await find_resource(fetcher, url, challenge)
     issuers = () if resource is None else resource.issuers
-    # A server without metadata is its own authorization server (MCP of 2025-03-26).
-    issuer = auth.issuer or (issuers[0] if issuers else str(read_url(url).origin))
+    # A server without metadata is its own authorization server (MCP of 2025-03-26). Of several at one host, each may be
+    # one of its own (Salesforce's).
+    address = read_url(url)
+    own = [str(address.origin), f"{address.origin}{address.path.partition('?')[0]}".rstrip("/")]
+    issuer, *others = [auth.issuer] if auth.issuer else [issuers[0]] if issuers else dict.fromkeys(own)
     try:
         check_confidential(read_named_url(issuer), fetcher.listed)
-        server = await find_server(fetcher, issuer)
+        server = await find_server(fetcher, issuer, *others)
         for endpoint in (server.authorization_endpoint, server.token_endpoint):
             check_confidential(read_named_url(endpoint or ""), fetcher.listed)
     except NoAnswer as error:

@@ -123,7 +123,8 @@ class SignedIn:
             return True
         if grant.refresh is None:
             raise NoAnswer(f"it refuses the token of its sign-in, which can't be renewed: {self._way_out}")
-        if monotonic() - self._renewed < _AGAIN and not self._failure:
+        is_valid = grant.expires is None or self._clock() < grant.expires
+        if is_valid and monotonic() - self._renewed < _AGAIN and not self._failure:
             raise NoAnswer(f"it refuses even a token that was just renewed: {self._way_out}")
         self._refused_token = grant.access
         await self._renew(grant)

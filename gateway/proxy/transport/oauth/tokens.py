@@ -4,6 +4,7 @@ Turns a status and a document into tokens, or into the reason why there are none
 only if a header can carry it and if it is a bearer token.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,7 +19,9 @@ _TOKEN_BOUND: Final = 16 * 1024
 _LONGEST_LIFE: Final = 365 * 86_400
 _ISSUED: Final = (200, 201)
 """RFC 6749 says 200; some say 201, which the official SDK takes, too."""
-_ENDED: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
+_ENDED: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token"})
+"""The last is GitHub's, which refuses with status 200."""
+_DIGITS: Final = re.compile(r"\d{1,12}", re.ASCII)
 
 
 class NotIssued(NoAnswer):
@@ -61,13 +64,16 @@ def read_tokens(status: int, document: Mapping[str, Any]) -> Tokens:
         if status in _ISSUED and not said:
             words += f", without a token of at most {_TOKEN_BOUND // 1024} KiB"
         code = next((each for each in (document.get("error"),) if isinstance(each, str)), "")
-        raise (Refused if 400 <= status < 500 and code in _ENDED else NotIssued)(words, code)
+        raise (Refused if status < 500 and code in _ENDED else NotIssued)(words, code)
     if not token.isascii() or not token.isprintable() or " " in token:
         raise NoAnswer("its authorization server issued one that is not visible ASCII, which no header can carry")
     kind: object = document.get("token_type", "bearer")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise NoAnswer(f"its authorization server issued one of type {escape_text(repr(kind), 50)}, not a bearer token")
     seconds: object = document.get("expires_in")
+    if isinstance(seconds, str) and _DIGITS.fullmatch(seconds):
+        # As Entra and SAP write it.
+        seconds = int(seconds)
     refresh, scope = (document.get(key) for key in ("refresh_token", "scope"))
     return Tokens(
         token,

@@ -61,10 +61,11 @@ def signed_in_to(config: UpstreamConfig, client: HttpClient, store: GrantStore) 
 
 
 async def sign_in(
-    standin: StandInAuthorization, config: UpstreamConfig, client: HttpClient, store: GrantStore
+    standin: StandInAuthorization, config: UpstreamConfig, client: HttpClient, store: GrantStore, **redirect: str
 ) -> Grant:
+    """`redirect`: fields of the redirect that are other than usual."""
     flow = await begin_sign_in(config, client, REDIRECT, store.read(key_of(config)))
-    code = flow.read_redirect(standin.approve(flow.address()))
+    code = flow.read_redirect(standin.approve(flow.address(), **redirect))
     grant = await finish_sign_in(flow, fetcher_for(config, client), code)
     store.write(key_of(config), grant)
     return grant
@@ -413,6 +414,19 @@ async def test_scope_that_can_not_be_kept_is_still_asked_for(standin, client, st
         monkeypatch.setattr(store, "write", Mock(side_effect=wrong))
         with pytest.raises(NoAnswer, match="lacks scopes that it asks for"):
             await ask(standin, client, authorizer)
+
+
+async def test_token_that_ended_on_its_way_is_renewed_though_it_was_just_issued(standin, client, store):
+    config = upstream(standin.url)
+    grant = await sign_in(standin, config, client, store)
+    store.write(key_of(config), replace(grant, expires=0.0))
+    authorizer = signed_in_to(config, client, store)
+    sent = await authorizer.headers()
+    # The server was slow, and looked at it when it had ended.
+    authorizer._grant = replace(store.read(key_of(config)), expires=0.0)
+
+    assert await authorizer.refused(401, "", sent)
+    assert await authorizer.headers() != sent
 
 
 async def test_token_that_the_server_refuses_is_renewed_and_the_request_sent_again(standin, client, store):
