@@ -123,8 +123,9 @@ class SignedIn:
             return True
         if grant.refresh is None:
             raise NoAnswer(f"it refuses the token of its sign-in, which can't be renewed: {self._way_out}")
-        is_valid = grant.expires is None or self._clock() < grant.expires
-        if is_valid and monotonic() - self._renewed < _AGAIN and not self._failure:
+        # Short-lived tokens can end on their way.
+        is_due = self._due is not None and self._clock() >= self._due
+        if not is_due and monotonic() - self._renewed < _AGAIN and not self._failure:
             raise NoAnswer(f"it refuses even a token that was just renewed: {self._way_out}")
         self._refused_token = grant.access
         await self._renew(grant)
@@ -278,13 +279,15 @@ class SignedIn:
         if stored is None or stored.access != grant.access or stored.refresh is None:
             self._keep(stored, self._store.state(self._key))
             return
+        # Their life begins before the answer comes.
+        asked = self._clock()
         try:
             with anyio.fail_after(FETCH_TIME):
                 tokens = await self._refreshed(stored, stored.refresh)
         except Refused as error:
             self._write(stored.ended(client_too=error.code == "invalid_client"))
             raise
-        self._write(stored.renewed(tokens, self._clock()))
+        self._write(stored.renewed(tokens, asked))
         self._log.info("sign-in to upstream renewed", issuer=escape_text(stored.issuer, 200))
 
     async def _refreshed(self, stored: Grant, refresh: str) -> Tokens:

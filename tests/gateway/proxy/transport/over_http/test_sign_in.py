@@ -423,7 +423,7 @@ async def test_token_that_ended_on_its_way_is_renewed_though_it_was_just_issued(
     authorizer = signed_in_to(config, client, store)
     sent = await authorizer.headers()
     # The server was slow, and looked at it when it had ended.
-    authorizer._grant = replace(store.read(key_of(config)), expires=0.0)
+    authorizer._due = 0.0
 
     assert await authorizer.refused(401, "", sent)
     assert await authorizer.headers() != sent
