@@ -33,6 +33,12 @@ async def test_user_with_the_rights_that_the_page_names_is_enough(tmp_path: Path
             await shared.keep("memory", "bob", Record("3", None, bytes(900)), SMALL)
             found = await shared.find_alias("memory", "ann", ["a"], SMALL)
             await shared.drop("memory", "ann", "1")
+            stored = [
+                await shared.newest("ann", "web", 1, b"one", 60.0),
+                await shared.newest("ann", "web", 0, b"", 60.0),
+            ]
+            leased = await shared.acquire("ann", "web", 60.0)
+            await shared.release("ann", "web")
             assert shared.status.up
         async with open_store(f"redis://gw:wrong@127.0.0.1:{store.port}/0", up=False) as refused:
             assert not refused.status.up
@@ -43,7 +49,8 @@ async def test_user_with_the_rights_that_the_page_names_is_enough(tmp_path: Path
     assert answers[1] is not None
     assert answers[1] > 90
     assert [each.value for each in found] == [b"one"]
-    assert [asked(metrics, kind, "refused") for kind in ("limit", "memory")] == [0, 0]
+    assert (stored, leased) == ([b"", b"one"], True)
+    assert [asked(metrics, kind, "refused") for kind in ("limit", "memory", "sign-in")] == [0, 0, 0]
 
 
 async def test_certificate_is_checked(tmp_path: Path) -> None:

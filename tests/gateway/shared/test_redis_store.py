@@ -1,6 +1,7 @@
 """The store at its worst: away, silent, foreign, killed in the middle. Nobody who asks is told, or waits for long."""
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -404,3 +405,39 @@ async def test_address_that_can_not_work_is_an_error_at_the_start(url: str) -> N
 async def test_unix_socket_that_is_not_there_is_away() -> None:
     async with open_store(f"unix:///tmp/{free_port()}.sock", up=False) as shared:
         assert await one(shared) is None
+
+
+async def test_newer_sign_in_wins_at_every_replica(store: Store) -> None:
+    async with open_store(store.url) as one, open_store(store.url) as two:
+        assert await one.newest("ann", "web", -1, b"", 60.0) == b""
+        assert await one.newest("ann", "web", 3, b"third", 60.0) == b""
+        assert await two.newest("ann", "web", 2, b"second", 60.0) == b"third"
+        assert await two.newest("ann", "web", 3, b"third", 60.0) == b""
+        assert await two.newest("ann", "web", 10**13, b"last", 60.0) == b""
+        assert await one.newest("ann", "web", -1, b"", 60.0) == b"last"
+        assert await one.newest("bob", "web", -1, b"", 60.0) == b""
+
+
+async def test_lease_has_one_holder_until_it_is_released_or_ends(store: Store) -> None:
+    async with open_store(store.url) as one, open_store(store.url) as two:
+        assert await one.acquire("ann", "lease", 60.0)
+        assert await two.acquire("bob", "lease", 60.0)
+        assert await two.acquire("ann", "lease", 60.0) is False
+        await two.release("ann", "lease")
+        assert await two.acquire("ann", "lease", 60.0) is False
+        await one.release("ann", "lease")
+        assert await two.acquire("ann", "lease", 0.2)
+        await anyio.sleep(0.3)
+        assert await one.acquire("ann", "lease", 60.0)
+
+
+async def test_sign_in_and_lease_hold_while_the_secret_is_replaced(store: Store) -> None:
+    old, new = os.urandom(32), os.urandom(32)
+    async with open_store(store.url, secrets=(old, new)) as one, open_store(store.url, secrets=(new, old)) as two:
+        assert await one.newest("ann", "moved", 1, b"first", 60.0) == b""
+        assert await two.newest("ann", "moved", 2, b"second", 60.0) == b""
+        assert await one.newest("ann", "moved", 1, b"first", 60.0) == b"second"
+        assert await one.acquire("ann", "moved", 60.0)
+        assert await two.acquire("ann", "moved", 60.0) is False
+        await one.release("ann", "moved")
+        assert await two.acquire("ann", "moved", 60.0)
