@@ -214,7 +214,10 @@ class Channel:
     async def _request(self, method: str, lines: bytes, body: bytes, *, last: bool = False) -> Connection:
         """Send; and send again if the server refused the credentials and there are better ones now. `last`: it ends the
         session, which the last credentials may still do if there are no others."""
-        sent = await (self._last_credentials() if last else self._credentials())
+        if last:
+            sent = await self._last_credentials()
+        else:
+            sent = _NOTHING if self._authorizer is None else await self._authorizer.headers()
         self._sent = sent
         connection = await self._send(method, lines + header_lines(sent) if sent else lines, body, last=last)
         if self._authorizer is None or connection.status not in (401, 403):
