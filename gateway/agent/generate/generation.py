@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 from gateway.agent.events import AgentEvent, Emit, GenerationFinished
 from gateway.agent.generate.choice import Hold
@@ -24,6 +26,7 @@ from gateway.errors import EngineError, EngineLost, EngineUnavailable, GrammarRe
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import CallClosed, call_triggers
 
+_UNTRACED: Final[Mapping[str, str]] = MappingProxyType({})
 _NEVER = -100.0
 """The bias with which OpenAI's API bans an id."""
 
@@ -53,8 +56,7 @@ class Generation:
         self._emit = emit
         self._metrics = metrics
         self._output = ModelOutput(conversation, options)
-        self.trace: Mapping[str, str] = {}
-        """See `GenerateRequest.trace`."""
+        self._trace: Mapping[str, str] = {}
         self._ttft = 0.0
         self._stay = conversation.current_stay()
         self._moved = 0
@@ -84,12 +86,13 @@ class Generation:
         """Seconds from its beginning to the first id; None before that."""
         return self._ttft or None
 
-    async def run(self) -> GenerationResult:
-        """Generate until the model stops, a stop string appears or a limit is reached.
+    async def run(self, trace: Mapping[str, str] = _UNTRACED) -> GenerationResult:
+        """Generate until the model stops, a stop string appears or a limit is reached. `trace`: see `GenerateRequest`.
 
         Raises `EngineUnavailable` and `EngineRefused`; what was emitted before stands, and its ids are kept.
         """
         started = time.perf_counter()
+        self._trace = trace
         run = partial(self._run, self._options.hold, started)
         done: tuple[GenerationEnd | None, Place | None] = None, None
         try:
@@ -171,7 +174,7 @@ class Generation:
             logprobs=self._options.logprobs is not None
             or (conversation.trail is not None and conversation.trail.logprobs),
             top_logprobs=self._options.logprobs or 0,
-            trace=self.trace,
+            trace=self._trace,
         )
 
     @property

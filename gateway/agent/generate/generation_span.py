@@ -26,9 +26,8 @@ async def traced(tracing: "Tracing", generation: Generation) -> GenerationResult
         # A span without them would look as if the model had ended it (note 18 of the conventions).
         told: dict[str, Any] = {"gen_ai.response.finish_reasons": ["error"]}
         used = False
-        generation.trace = span.headers
         try:
-            result = await generation.run()
+            result = await generation.run(span.headers)
             used, told = True, _told(result)
             return result
         finally:

@@ -6,7 +6,7 @@ request or the client that owns the session. What could be for several callers i
 that there are other sessions, or how it was opened.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from typing import Any, Final, Literal, cast
 
@@ -75,7 +75,7 @@ class Session:
         self._ids: WantedIds = ids
         self.server = server
         self.owner = owner
-        self.borrower: Caller | None = None
+        self._borrower: Caller | None = None
         """Whose requests alone are sent here at the moment."""
         self.announced: frozenset[str] = frozenset()
         """Client capabilities that the server was told of for the whole session."""
@@ -108,6 +108,14 @@ class Session:
         )
         words = answer.get("instructions")
         self.instructions = words if isinstance(words, str) else None
+
+    def announce(self, capabilities: Iterable[str]) -> None:
+        """Note which client capabilities the server is told of for the whole session."""
+        self.announced = frozenset(capabilities)
+
+    def lend(self, borrower: Caller | None) -> None:
+        """Note whose requests alone are sent from now on; None: nobody's."""
+        self._borrower = borrower
 
     async def request(
         self,
@@ -247,7 +255,7 @@ class Session:
         """Who gets a push: its request's caller, whoever has the session, or the only caller there is."""
         if running is not None:
             return running.caller
-        return self.owner or self.borrower or self._requests.only_caller() or NOBODY
+        return self.owner or self._borrower or self._requests.only_caller() or NOBODY
 
 
 class ForNobody:

@@ -182,18 +182,18 @@ class Opener:
             on_listening=lambda: self._changes.listening(member),
             tasks=self._tasks,
         )
-        session.borrower = borrower
+        session.lend(borrower)
         member = Member(session, Listing(session, self._bytes, self._reader, self._screen))
         async with self._connect(session) as transport:
             with anyio.move_on_after(self._time) as negotiating:
                 # What the server is told of, it may use at once. That of the modern era is told with each request.
-                session.announced = frozenset(terms.capabilities or ())
+                session.announce(terms.capabilities or ())
                 await negotiate(session, transport, terms)
             if negotiating.cancelled_caught:
                 late = f"it did not answer the handshake within {self._time:g} s (limits.start_timeout)"
                 raise TimeoutError(f"{late}; {transport.unread}" if transport.unread else late)
             if session.modern:
-                session.announced = frozenset()
+                session.announce(())
             yield member
 
     def _list_changed(self, kind: ListKind, member: Member) -> None:

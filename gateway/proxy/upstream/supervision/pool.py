@@ -216,7 +216,7 @@ class Pool:
         held.returned = asyncio.Event()
         if held.member is not None:
             held.member.used = monotonic()
-            held.member.session.borrower = None
+            held.member.session.lend(None)
             if held.member.session.questions.asked:
                 held.told_by = held.payer
         if held.alive and held.payer is not None:
@@ -290,7 +290,7 @@ def _may_lend(held: _Held, principal: Principal) -> bool:
 
 async def _hand_over(member: Member, caller: Caller) -> None:
     """Lend a session to its next caller. A server that knows a client's roots asks for this one's."""
-    member.session.borrower = caller
+    member.session.lend(caller)
     if member.session.told_roots:
         # A connection that is over is noticed by the request itself, which may be repeated then.
         with suppress(LinkLost, NoAnswer):
