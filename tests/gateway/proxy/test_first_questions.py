@@ -92,7 +92,7 @@ async def test_session_that_was_told_roots_is_lent_to_no_other_principal(upstrea
 
 
 async def test_server_gets_no_roots_when_nobody_can_be_asked(upstream, proxy_of, client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.upstream.first_questions.MOST", 0.5)
+    monkeypatch.setattr("gateway.proxy.upstream.session.first_questions.MOST", 0.5)
     one = client(modern=True, roots={})
 
     async with proxy_of(upstream("asks_first")) as proxy:
