@@ -212,7 +212,9 @@ class Session:
         """Answer a question that the transport can't tie to a request (`Exchange`)."""
         self.told_roots = self.told_roots or method == _ROOTS
         with self.questions.one():
-            return await self.ask(method, params, self._audience(None))
+            answer = await self.ask(method, params, self._audience(None))
+            self.questions.note(method, answer)
+            return answer
 
     async def ask(self, method: str, params: dict[str, Any], audience: Caller | ClientSession) -> dict[str, Any]:
         """Put a question of the server to `audience`."""
