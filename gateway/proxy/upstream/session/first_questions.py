@@ -29,7 +29,7 @@ class Questions:
     def __init__(self) -> None:
         self.asked = 0
         """How many there were."""
-        self.news = 0
+        self.new_answers = 0
         """How many were answered otherwise than the one before."""
         self._last: tuple[str, object] | None = None
         self._open = 0
@@ -52,7 +52,7 @@ class Questions:
     def note(self, method: str, answer: object) -> None:
         """Note the answer to one."""
         if (method, answer) != self._last:
-            self.news += 1
+            self.new_answers += 1
             self._last = method, answer
 
     async def all_answered(self) -> None:
@@ -75,7 +75,7 @@ async def until_answered(session: Asking, announced: frozenset[str]) -> None:
     if _ROOTS not in announced:
         return
     with anyio.move_on_after(MOST), suppress(PeerError, NoAnswer, LinkLost):
-        news, quiet = session.questions.news, 0
+        known_answers, quiet = session.questions.new_answers, 0
         # Servers take messages in their order: what `initialized` makes one ask comes about when it answers a ping, and
         # surely before it answers the next; an answer of the client's is taken before the ping after that is.
         while quiet < _QUIET:
@@ -84,5 +84,5 @@ async def until_answered(session: Asking, announced: frozenset[str]) -> None:
                 await session.ping()
             await session.questions.all_answered()
             quiet = quiet + 1 if known == session.questions.asked else 0
-        if news != session.questions.news:
+        if known_answers != session.questions.new_answers:
             await anyio.sleep(_USE)
