@@ -78,9 +78,11 @@ class Client:
         return {**exchange, "heard": list(self._heard), **ended}
 
     async def _cancelled(self, step: Step, params: Message) -> Message:
-        number = self._last + 1
-        await self._send(number, step.method, params, progress=step.progress)
+        # A modern gateway may first ask back what a server of the handshake era wants to know.
+        call = asyncio.create_task(self._rounds(step.method, params, progress=step.progress))
         await self._hear(1)
+        call.cancel()
+        number = self._last
         # Later pushes may be on their way already.
         self._given_up.add(f"token {number}")
         if self._modern:
