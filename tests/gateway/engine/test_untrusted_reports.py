@@ -34,7 +34,7 @@ NO_COUNTS: Final = [
 ]
 NO_IDS: Final = [
     -1,
-    len(TINY) + 100,
+    len(TINY) + 4096,
     2**32,
     5279552648203111001,
     10**30,

@@ -29,8 +29,8 @@ class EventReader(ABC):
             url: the engine's, for errors.
             token_map: the map whose ids are accepted; None: any id, as long as no map is proven.
             request: what was asked for.
-            vocabulary: how many ids the engine says its model has, which may be more than the map's: a vocabulary that
-                is padded. Such an id is accepted and has no text.
+            vocabulary: how many ids the engine says its model has, or how many it may have at most, which may be more
+                than the map's: a vocabulary that is padded. Such an id is accepted and has no text.
         """
         self._url = url
         self._padding = range(vocabulary or 0)

@@ -1,8 +1,8 @@
 """The lines of one vLLM event stream into the events of one generation, for both of its endpoints.
 
-Every id is in the stream, so nothing is repaired. Ids that the map does not have, or more than were asked for, are an
-error. The usage follows the last id in a separate message, and `[DONE]` ends the stream. Once the end of the answer was
-told, nothing that follows can take it away. Sans-IO.
+Every id is in the stream, so nothing is repaired. Ids that are neither the map's nor its padding's, or more than were
+asked for, are an error. The usage follows the last id in a separate message, and `[DONE]` ends the stream. Once the end
+of the answer was told, nothing that follows can take it away. Sans-IO.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,6 +17,9 @@ from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 from leaf_sdk.vocab import TokenMap
 
 _DONE: Final[dict[str, Any]] = {}
+_PADDING: Final = 4096
+"""Ids beyond the map's that the model may have: vLLM does not report how many its output layer has. The largest padding
+of a known model is 1,069 (gpt-oss: 201,088 ids for 200,019 tokens)."""
 
 
 class GenerateStream(EventReader):
@@ -24,7 +27,7 @@ class GenerateStream(EventReader):
 
     def __init__(self, url: str, token_map: TokenMap | None, request: GenerateRequest) -> None:
         """See `EventReader`."""
-        super().__init__(url, token_map, request)
+        super().__init__(url, token_map, request, None if token_map is None else len(token_map) + _PADDING)
         self._choice: dict[str, Any] | None = None
         """The part of the message that said why the answer ended."""
         self._usage: dict[str, Any] = {}
@@ -102,7 +105,7 @@ class GenerateStream(EventReader):
         by_id = reason == "stop" and choice.get("stop_reason") in (None, self._last)
         # The answer is whole, whatever the reason: one that we don't know doesn't take it away.
         known: Literal["stop", "length"] = "length" if reason == "length" else "stop"
-        return GenerationEnd(known, self._last if by_id else None, self._timings())
+        return GenerationEnd(known, self._last if by_id else None, self._timings(), padded=self.padded)
 
     def _timings(self) -> Timings:
         cached = bounded(table_of(self._usage.get("prompt_tokens_details")).get("cached_tokens"), self._prompt)

@@ -96,6 +96,14 @@ async def test_id_outside_the_map_ends_a_stream_with_an_error_of_its_api(path: s
         assert text_of(path, await apis.ask(path, ASK[path], "fine")) == "fine"
 
 
+@pytest.mark.parametrize("path", ASK)
+async def test_id_of_a_padded_vocabulary_has_no_text_and_ends_no_answer_of_vllm(path: str) -> None:
+    async with running() as apis:
+        streaming(apis, vllm, vllm([*HELLO, len(TINY) + 7, *HELLO, END]))
+
+        assert text_of(path, (await apis.post(path, ASK[path])).json()) == "hellohello"
+
+
 @pytest.mark.parametrize("kind", [llama, vllm])
 @pytest.mark.parametrize("path", ASK)
 async def test_id_outside_the_map_is_an_error_where_nothing_is_streamed(path: str, kind: Any) -> None:

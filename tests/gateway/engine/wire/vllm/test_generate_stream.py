@@ -57,6 +57,18 @@ def test_ids_of_one_read_are_one_event_where_that_is_wanted() -> None:
     assert read(ids(1), ids(2), gather=True) == [Generated((1, 2))]
 
 
+@pytest.mark.parametrize("gather", [False, True])
+def test_id_of_a_padded_vocabulary_costs_no_answer_and_is_counted(gather: bool) -> None:
+    padding = len(TINY)
+    *generated, end = read(ids(1), ids(padding, padding + 1000), ids(2, reason="stop"), DONE, gather=gather)
+
+    assert [token_id for each in generated if isinstance(each, Generated) for token_id in each.ids] == [
+        *(1, padding, padding + 1000, 2)
+    ]
+    assert isinstance(end, GenerationEnd)
+    assert (end.padded, end.ended_by) == (2, 2)
+
+
 def test_stop_id_that_was_asked_for_is_what_ended_it() -> None:
     end = read(ids(5, reason="stop", stop=5), DONE)[-1]
     assert isinstance(end, GenerationEnd)
