@@ -220,7 +220,7 @@ async def ask_alone(
     method: str,
     params: dict[str, Any],
     caller: Caller,
-    recheck: Callable[[], None] | None = None,
+    recheck: Callable[[], Awaitable[None]] | None = None,
 ) -> dict[str, Any]:
     """Make the call in a session that nobody else uses; in a new one, if the server has forgotten the first.
 
@@ -232,7 +232,7 @@ async def ask_alone(
     except SessionGone:
         async with upstream.lease(caller, params) as member:
             if recheck is not None:
-                recheck()
+                await recheck()
             return await upstream.dispatcher.request(method, params, caller, member=member)
 
 

@@ -4,7 +4,7 @@ Turns a call into a question, where `approvals.py` says that it needs one, and a
 accepts it, or into `NotApproved`. Nobody is waited for without a limit.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -40,8 +40,9 @@ class GuardedCall:
     """Why it needs one by what its server lists now; None: it needs none."""
     is_open: bool
     """Whether somebody has to be asked before it is made."""
-    is_relisted: bool
-    """Whether what its server lists is known anew before it is repeated: not on a session of the caller's own."""
+    relist: Callable[[], Awaitable[object]] | None
+    """Has the server list its tools on a new session of the caller's own; None: what it lists to all counts, and that
+    is known again whenever it was restarted."""
 
     def judge_anew(self) -> bool:
         """Whether it needs an approval for the same reason as before, or none. If not, the new reason is noted."""
@@ -51,17 +52,19 @@ class GuardedCall:
         self.question = replace(self.question, why=why)
         return False
 
-    def recheck(self) -> None:
+    async def recheck(self) -> None:
         """Check it before it is repeated on a server that was restarted.
 
         Raises:
             NotApproved: it needs an approval for a reason for which it has none.
+            UpstreamUnavailable: the server does not list its tools.
         """
-        if self.is_relisted and self.judge_anew():
+        if self.relist is not None:
+            await self.relist()
+        if self.judge_anew():
             return
-        cause = "its server was restarted before it began, and may say something else of the tool now: call it again"
-        why = self.question.why or "it is not known yet whether it still only reads"
-        raise NotApproved(replace(self.question, why=why).refusal(cause))
+        cause = "its server was restarted before it began, and says something else of the tool now: call it again"
+        raise NotApproved(self.question.refusal(cause))
 
 
 class UserApprovals:
@@ -121,8 +124,9 @@ class UserApprovals:
         decision = decide(why, approved=approved, can_ask=can_elicit(caller.capabilities))
         if decision == "refuse":
             raise NotApproved(question.refusal("nobody can be asked here"))
-        is_relisted = not caller.capabilities or not self._goes_by_annotations(upstream, own, caller)
-        return GuardedCall(question, judge, decision == "ask", is_relisted)
+        lists_own = caller.capabilities and self._goes_by_annotations(upstream, own, caller)
+        relist = partial(upstream.lists.get, "tools", caller) if lists_own else None
+        return GuardedCall(question, judge, decision == "ask", relist)
 
     def _why(self, listed: Callable[[], ToolEntry | None], caller: Caller, upstream: Upstream, own: str) -> str | None:
         level = level_of(self._settings, *self._names(upstream, own, caller))

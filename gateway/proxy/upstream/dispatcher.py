@@ -5,7 +5,7 @@ request that the server certainly did not begin, and tells breaker and superviso
 lists nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -49,7 +49,7 @@ class _Attempt:
     written: WrittenIds | None
     admission: Admission
     """The breaker's."""
-    recheck: Callable[[], None] | None = None
+    recheck: Callable[[], Awaitable[None]] | None = None
     had_turn: bool = False
     is_second: bool = False
     """Whether this is a repetition, because the server did not begin the first time."""
@@ -106,7 +106,7 @@ class Dispatcher:
         headers: Mapping[str, str] | None = None,
         member: Member | None = None,
         written: WrittenIds | None = None,
-        recheck: Callable[[], None] | None = None,
+        recheck: Callable[[], Awaitable[None]] | None = None,
     ) -> dict[str, Any]:
         """Return the server's raw answer, in the caller's era.
 
@@ -193,7 +193,7 @@ class Dispatcher:
             member = await self._selector.for_call(caller, method)
         attempt.chosen = member
         if attempt.is_second and attempt.recheck is not None:
-            attempt.recheck()
+            await attempt.recheck()
         try:
             answer = await member.session.request(
                 method, attempt.params, attempt.receiver, headers=attempt.headers, written=attempt.written

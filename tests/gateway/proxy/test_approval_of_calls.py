@@ -319,11 +319,11 @@ async def test_server_that_was_not_up_is_judged_by_what_it_lists_once_it_is(
 FORGETS = Path(__file__).parent / "servers" / "http_forgets.py"
 
 
-@pytest.fixture
-def forgetful(notes):
+@pytest.fixture(params=["worse"])
+def forgetful(notes, request):
     """A server that annotates its tools as read-only until it has forgotten its sessions, as if it were restarted."""
     environment = {**os.environ, "NOTES": str(notes)}
-    command = [sys.executable, str(FORGETS), "worse"]
+    command = [sys.executable, str(FORGETS), request.param]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         port = int(process.stdout.readline())
         yield UpstreamConfig(name="up", url=f"http://127.0.0.1:{port}/mcp", protocol="handshake", pin="off")
@@ -347,10 +347,22 @@ async def test_call_that_is_repeated_on_a_restarted_server_is_judged_anew(guarde
         again = await proxy.call_tool({"name": "up__do"}, caller, approved=True)
 
     assert outcome.ended == "refused"
-    known = ("may delete or overwrite something", "not known yet whether it still only reads")
-    assert known["asked" in way] in said
+    assert "may delete or overwrite something" in said
     assert "restarted before it began" in said
     assert again.result["structuredContent"]["runs"] == 2
+
+
+@pytest.mark.parametrize("forgetful", ["reads"], indirect=True)
+@pytest.mark.parametrize("modern", [False, True])
+async def test_call_on_a_forgotten_session_of_the_client_s_own_is_repeated_if_the_tool_still_only_reads(
+    guarded, forgetful, client, modern
+):
+    caller = client(modern=modern, principal=ANN, **ASKS)
+    async with guarded(forgetful) as proxy:
+        await answer(proxy, caller, "up__do")
+        await answer(proxy, caller, "up__forget")
+
+        assert (await answer(proxy, caller, "up__do"))["structuredContent"]["runs"] == 2
 
 
 @pytest.mark.parametrize("modern", [False, True])

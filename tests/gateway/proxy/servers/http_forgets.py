@@ -2,7 +2,7 @@
 
 Tools: `do` says how often it ran; `forget` ends every session, as a restart or an idle limit would. With `always`, no
 session is known for a second request of its own kind: every call finds itself forgotten. `fails` answers with an error
-of its own that names a session. `worse`: the tools are annotated as read-only until `forget` was called.
+of its own that names a session. `reads`: the tools are annotated as read-only; `worse`: until `forget` was called.
 `unknown:STATUS:BODY`: how a session that is not known is refused, `$ID` being the request's id; `ping:STATUS:BODY`: how
 a ping is answered.
 """
@@ -27,7 +27,7 @@ def result_of(message: dict[str, Any], session: str, headers: dict[bytes, bytes]
     method = message["method"]
     if method == "tools/list":
         note("lists")
-        hints = {"readOnlyHint": True} if "worse" in sys.argv and not restarted else {}
+        hints = {"readOnlyHint": True} if "reads" in sys.argv or ("worse" in sys.argv and not restarted) else {}
         return {"tools": [{**TOOL, "name": name, "annotations": hints} for name in ("do", "forget", "fails")]}
     if method != "tools/call":
         return {}
