@@ -59,6 +59,7 @@ class PerUser:
         self,
         config: UpstreamConfig,
         accounts: Accounts,
+        share: int,
         make: Callable[[str, Authorizer], Upstream],
         end: Callable[[Upstream], None],
         changed: Callable[[str], None],
@@ -67,6 +68,7 @@ class PerUser:
 
         Args:
             accounts: tells principals apart, and where their tokens come from.
+            share: how many one owner may have: tokens that allow different things have an upstream each.
             make: starts an upstream of an owner (`Principal.owner`); it sends no other tokens than these.
             end: ends one, once nobody uses it any more.
             changed: told which owner's lists differ now.
@@ -74,6 +76,7 @@ class PerUser:
         self._name = config.name
         self._most = config.most_client_sessions
         self._accounts = accounts
+        self._share = share
         self._make = make
         self._end = end
         self._changed = changed
@@ -92,7 +95,7 @@ class PerUser:
             self._changed(user.owner)
             user = None
         if user is None:
-            if which is None or self._is_stopping or not self._has_room():
+            if which is None or self._is_stopping or not self._has_room(principal.owner):
                 return None
             made = self._make(principal.owner, self._accounts.authorizer(account, principal, which))
             user = _User(account, which, principal.owner, made)
@@ -120,7 +123,10 @@ class PerUser:
         if self._is_stopping:
             return self._unavailable("the gateway is stopping")
         if self._accounts.key(principal) and _current(self._accounts.account(principal, None)) is not None:
-            return self._unavailable(f"{self._most} callers use it, each as itself (client_sessions); call again later")
+            return self._unavailable(
+                f"all {self._most} places for callers are in use there (client_sessions), or all {self._share} that one "
+                "caller may have (limits.principal_share); call again later"
+            )
         return self._accounts.why_none(principal)
 
     def _unavailable(self, cause: str) -> UpstreamUnavailable:
@@ -147,10 +153,13 @@ class PerUser:
                 elif user.is_idle and user.seconds_unused > _IDLE:
                     self._drop(key, user)
 
-    def _has_room(self) -> bool:
-        """Whether one more may be open; for that, the one ends that has been idle for longest."""
-        if len(self._users) >= self._most:
-            idle = next(((key, user) for key, user in self._users.items() if user.is_idle), None)
+    def _has_room(self, owner: str) -> bool:
+        """Whether one more of this owner may be open; for that, the one ends that has been idle for longest."""
+        users = {key: user for key, user in self._users.items() if user.owner == owner}
+        if len(users) < self._share:
+            users = self._users
+        if users is not self._users or len(users) >= self._most:
+            idle = next(((key, user) for key, user in users.items() if user.is_idle), None)
             if idle is None:
                 return False
             self._drop(*idle)

@@ -175,7 +175,8 @@ class ServerRegistry:
             self._listener.upstream_changed(config.name, None, None, owner)
 
         kind = SignInAccounts if config.exchange is None else ExchangeAccounts
-        return PerUser(config, kind(config, self._connector), make, end, changed)
+        share = self._share_rule.most(config.most_client_sessions)
+        return PerUser(config, kind(config, self._connector), share, make, end, changed)
 
     async def _settled(self, upstreams: Iterable[Upstream], start_wait: float = inf) -> None:
         with anyio.move_on_after(min(self._limits.start_timeout + 1.0, start_wait)):

@@ -37,6 +37,10 @@ class ShareRule:
     refused: Callable[[str, Limit], None] = _ignore
     """Called with the kind of each thing that was refused, and why."""
 
+    def most(self, bound: int) -> int:
+        """One principal's share of a bound."""
+        return max(1, int(bound * self.share))
+
     def shares(self, kind: str, bound: int, what: str, setting: str = "") -> "Shares":
         """Return a counter of one kind of thing.
 
@@ -98,4 +102,4 @@ class Shares:
         return None
 
     def _share(self, principal: Principal) -> int:
-        return self._bound if principal.alone else max(1, int(self._bound * self._rule.share))
+        return self._bound if principal.alone else self._rule.most(self._bound)

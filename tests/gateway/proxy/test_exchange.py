@@ -231,6 +231,21 @@ async def test_operator_uses_the_gateway_s_own_credentials_and_nobody_else_does(
         assert await names(proxy, Principal("key", owner="key:a")) == ["docs__who", "docs__of_gateway"]
 
 
+async def test_tokens_of_one_user_leave_places_for_the_others(accounts, proxy_of, monkeypatch):
+    async with proxy_of(accounts.config(client_sessions=8)) as proxy:
+        for rights in "abc":
+            # The oldest one is idle, so it makes room.
+            assert await call(proxy, holder("ann", rights=rights)) == "ann "
+        assert accounts.exchanged == ["ann 1"] * 3
+        monkeypatch.setattr(per_user._User, "is_idle", property(lambda _: False))
+        for rights in "de":
+            assert "all 2 that one caller may have (limits.principal_share)" in await call(
+                proxy, holder("ann", rights=rights)
+            )
+        for person in ("bob", "eve"):
+            assert await call(proxy, holder(person)) == f"{person} "
+
+
 async def test_number_of_users_is_bounded_and_the_error_says_so(accounts, proxy_of):
     async with proxy_of(accounts.config(client_sessions=1)) as proxy:
         running = proxy.config.upstreams[0]
