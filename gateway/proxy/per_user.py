@@ -124,8 +124,8 @@ class PerUser:
             return self._unavailable("the gateway is stopping")
         if self._accounts.key(principal) and _current(self._accounts.account(principal, None)) is not None:
             return self._unavailable(
-                f"all {self._most} places for callers are in use there (client_sessions), or all {self._share} that one "
-                "caller may have (limits.principal_share); call again later"
+                f"all {self._most} places for callers are in use there (client_sessions), or all {self._share} that one"
+                " caller may have (limits.principal_share); call again later"
             )
         return self._accounts.why_none(principal)
 

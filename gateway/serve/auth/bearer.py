@@ -107,14 +107,20 @@ class BearerAuth:
 
     async def identify(self, credential: str, address: str) -> Identity | Refused | None:
         """Whose credential it is that came from this address by another way than a header; None: nobody needs one here.
-        `Refused`: too many bad ones came from there.
+        It counts as a request of theirs. `Refused`: one over their limits, or too many bad ones came from there.
 
         Raises:
             CredentialRefused: it is not good.
         """
         if not self._credentials.follow():
             return None
-        return await self._whose(credential.encode("utf-8", "replace"), address)
+        identity = await self._whose(credential.encode("utf-8", "replace"), address)
+        if isinstance(identity, Identity):
+            if (refused := await self._limits.enter(identity, "call", counted=False)) is not None:
+                self._metrics.limited(refused.limit)
+                return refused
+            self._limits.leave(identity, "call")
+        return identity
 
     async def _whose(self, given: bytes, address: str) -> Identity | Refused:
         digest = sha256(given).digest()

@@ -134,7 +134,8 @@ class SignInPages:
         except CredentialRefused:
             return _Page(401, f"<h1>Sign in</h1>{_FORM.format(why='This gateway does not accept that credential.')}")
         if isinstance(identity, Refused):
-            return _problem("too many bad credentials came from your address: try again later", 429)
+            what = "bad credentials came from your address" if identity.limit == "tries" else "requests came from you"
+            return _problem(f"too many {what}: try again later", 429)
         if identity is None or identity.principal.alone:
             return _problem(f"whoever needs no key of their own here uses the sign-in of codec-gateway login {name}")
         principal = identity.principal

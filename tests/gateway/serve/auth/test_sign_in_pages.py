@@ -122,6 +122,20 @@ async def test_key_of_nobody_is_refused_and_guessing_is_slowed_down(app):
     assert good.status_code == 200
 
 
+async def test_sign_ins_count_as_requests_of_the_key(accounts, app, file):
+    key = "codec_eve" + "e" * 40
+    file.add(KeyRecord("eve", digest_of(key), datetime.now(UTC), rate=1))
+    async with browser(app()) as http:
+        pages = [await show_key(http, key)]
+        asked = len(accounts.server.asked)
+        pages += [await show_key(http, key) for _ in range(2)]
+        assert len(accounts.server.asked) == asked
+        other = await show_key(http, KEYS["ann"])
+
+    assert [page.status_code for page in (*pages, other)] == [200, 429, 429, 200]
+    assert "too many requests came from you" in pages[-1].text
+
+
 async def test_operators_token_signs_nobody_in(accounts, app):
     async with browser(app()) as http:
         page = await show_key(http, TOKEN)
