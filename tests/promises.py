@@ -132,6 +132,8 @@ SECURITY: Final[Mapping[str, Held]] = {
     'With `console.texts = "off"` nobody who signs in gets text of a conversation, or token ids that could be turned back into it.': (
         "tests/codec_console/test_conversations.py::test_no_text_leaves_while_texts_are_off",
         "tests/codec_console/test_conversations.py::test_no_id_leaves_while_texts_are_off",
+        "tests/codec_console/test_conversations.py::test_last_user_message_names_a_conversation_only_where_text_is_shown",
+        "tests/codec_console/test_why.py::test_words_stay_unseen_unless_the_settings_show_them",
     ),
     "With `auto` they get it only by a switch that the audit log records, unless the admin port is on loopback and callers have no keys.": (
         "tests/codec_console/test_words.py::test_text_is_shown_by_default_where_all_callers_are_the_operator",

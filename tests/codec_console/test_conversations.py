@@ -529,6 +529,16 @@ def test_table_that_takes_over_rows_is_the_one_that_is_made_anew(kept: list[int]
         known = table.kept
 
 
+@pytest.mark.parametrize("texts", [False, True])
+def test_rows_hold_the_text_of_calls_only_where_text_may_be_shown(texts: bool) -> None:
+    table = TurnTable(transcript_of(remembered()), ViewOptions(TINY, (), texts=texts), frozenset())
+    rows = [each.row for each in table.answers]
+    calls = [call for row in rows for turn in row.turns for call in turn.calls]
+
+    found = [row.was for row in rows] + [text for call in calls for text in (call.name, call.arguments, call.result)]
+    assert [text is not None for text in found] == [texts] * 4
+
+
 def test_row_of_a_request_is_taken_over_while_its_conversation_grows() -> None:
     first = remembered()
     view = ViewOptions(TINY, (), texts=True)
