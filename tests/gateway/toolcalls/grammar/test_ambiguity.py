@@ -41,6 +41,13 @@ def test_alternatives_that_differ_in_counts_only_are_one_and_mean_the_same() -> 
     assert [grammar.takes(text) for text in ("[]", "[null]", "[null, null]")] == [False, True, True]
 
 
+@pytest.mark.parametrize("odd", ["3", None, [3]])
+def test_counts_that_are_no_numbers_are_not_joined(odd: object) -> None:
+    plain = [{"type": "array", "minItems": odd}, {"type": "array", "minItems": 2}]
+
+    assert united(plain) == plain
+
+
 RANGES = st.lists(st.tuples(st.integers(0, 8), st.none() | st.integers(0, 8)), min_size=1, max_size=4)
 
 

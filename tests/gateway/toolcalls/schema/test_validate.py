@@ -68,6 +68,20 @@ def test_the_draft_that_a_schema_names_counts() -> None:
     assert len(validate_call(tool(schema), {"n": 3})) == 1
 
 
+@pytest.mark.parametrize("number", [3, 4])
+def test_schema_of_a_draft_older_than_6_is_refused_as_a_form(number: int) -> None:
+    named = {"$schema": f"http://json-schema.org/draft-0{number}/schema#"}
+
+    assert flaw(named) == "its `$schema` is older than draft 6"
+
+
+@pytest.mark.parametrize(("megabytes", "found"), [(2, 1), (5, 0)])
+def test_arguments_are_checked_up_to_a_size(megabytes: int, found: int) -> None:
+    arguments = {"days": "x", "text": "x" * (megabytes << 20)}
+
+    assert len(validate_call(tool(objects(days={"type": "integer"})), arguments)) == found
+
+
 def test_references_inside_the_schema_are_followed() -> None:
     schema = objects(node={"$ref": "#/$defs/node"}) | {
         "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}}
