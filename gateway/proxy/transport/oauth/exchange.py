@@ -49,6 +49,8 @@ class TokenExchange(EndpointTokens):
         self._config = config
         self._now = now
         self._subject: CallerToken | None = None
+        self._sent: CallerToken | None = None
+        """The one that was sent last: a newer one may be offered before the answer."""
         self._generation = 0
 
     def offer(self, token: CallerToken) -> None:
@@ -77,6 +79,7 @@ class TokenExchange(EndpointTokens):
         subject = self._subject
         if subject is None or self._has_expired(subject):
             raise NoAnswer("the caller's own has expired: call again with a fresh one")
+        self._sent = subject
         resource = self._resource if self._config.resource is None else self._config.resource
         wanted = {"resource": resource, "audience": self._config.audience}
         return {
@@ -95,7 +98,7 @@ class TokenExchange(EndpointTokens):
         return status, document
 
     def _take(self, tokens: Tokens) -> float:
-        subject = cast("CallerToken", self._subject)
+        subject = cast("CallerToken", self._sent)
         if tokens.access == subject.text:
             raise NoAnswer("its authorization server returned the caller's own, which no other server may get")
         if _is_for(tokens.access, *subject.audience):

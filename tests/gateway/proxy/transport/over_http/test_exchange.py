@@ -267,6 +267,28 @@ async def test_useless_or_dangerous_answer_is_an_error_that_says_what_to_do(make
     assert SECRET not in why
 
 
+async def renewed_meanwhile(exchange: TokenExchange, exchanger: Exchanger) -> None:
+    """Offer a newer token while the one before is exchanged, and let that be answered."""
+    await exchanger.arrived.wait()
+    exchange.offer(token("newer", 9000.0))
+    exchanger.gate.set()
+
+
+async def test_caller_s_own_token_is_refused_even_if_a_newer_one_came_meanwhile(make, exchanger):
+    exchanger.gate, exchanger.said, exchange = anyio.Event(), {"access_token": SUBJECT}, make()
+    why, _ = await asyncio.gather(why_not(exchange), renewed_meanwhile(exchange, exchanger))
+
+    assert "the caller's own" in why
+
+
+async def test_token_lives_no_longer_than_the_one_that_was_exchanged_for_it(make, exchanger, clock):
+    exchanger.gate, exchanger.said, exchange = anyio.Event(), {"expires_in": 9000}, make(token(expires=100.0))
+    await asyncio.gather(sent_by(exchange), renewed_meanwhile(exchange, exchanger))
+    clock.now = 101.0
+
+    assert await sent_by(exchange) == "Bearer docs-2"
+
+
 @pytest.mark.parametrize(
     "issued",
     [
