@@ -57,9 +57,12 @@ SECURITY: Final[Mapping[str, Held]] = {
         "tests/gateway/engine/test_slots.py::test_principal_that_fills_its_share_of_the_queue_leaves_room_for_the_others",
         "tests/gateway/context/memory/test_bounds.py::test_principal_has_no_more_than_its_share_beside_others",
         "tests/gateway/serve/responses/test_store.py::test_principal_has_no_more_than_its_share_beside_others",
+        "tests/gateway/serve/auth/test_sign_in_pages.py::test_sign_ins_count_as_requests_of_the_key",
+        "tests/gateway/proxy/test_exchange.py::test_tokens_of_one_user_leave_places_for_the_others",
     ),
     "An access token with which a caller came goes to no server: one with `exchange` gets what your authorization server issued for it, and for nobody else.": (
         "tests/gateway/proxy/test_exchange.py::test_no_server_ever_gets_a_caller_s_own_token",
+        "tests/gateway/proxy/transport/over_http/test_exchange.py::test_caller_s_own_token_is_refused_even_if_a_newer_one_came_meanwhile",
         "tests/gateway/proxy/test_exchange.py::test_two_users_are_themselves_in_a_thousand_interleaved_calls_with_two_exchanges",
         "tests/gateway/proxy/test_exchange.py::test_token_of_the_same_user_with_other_rights_has_its_own_session_and_exchange",
         "tests/gateway/proxy/transport/over_http/test_exchange.py::test_redirect_is_not_followed_and_the_token_goes_nowhere_else",
@@ -120,6 +123,7 @@ SECURITY: Final[Mapping[str, Held]] = {
     "No call that needs an approval runs without one.": "a heading: what follows says it",
     "With `approvals.ask` set, a call of a tool that it covers reaches its server only after somebody has approved exactly this call, whichever way it came, and an approval is good for one call.": (
         "tests/gateway/proxy/test_approvals.py::test_call_that_needs_an_approval_runs_only_with_one",
+        "tests/gateway/proxy/test_tool_overrides.py::test_renamed_tool_keeps_the_stricter_approval_of_its_names",
         "tests/gateway/proxy/test_approval_of_calls.py::test_where_nobody_can_be_asked_such_a_call_is_refused_with_the_reason",
         "tests/gateway/proxy/test_approval_of_calls.py::test_approval_is_for_what_was_asked_and_for_whom_it_was",
         "tests/gateway/proxy/test_approval_of_calls.py::test_approval_makes_one_call_however_often_it_is_sent",
