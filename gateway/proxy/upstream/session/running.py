@@ -8,7 +8,7 @@ for the next caller. It knows no transport.
 from collections.abc import Callable
 from typing import Any, Final
 
-from gateway.proxy.caller import Caller, ClientSession
+from gateway.proxy.caller import NOBODY, Caller, ClientSession
 
 _MOST: Final = 256
 """Abandoned requests without an answer whose callers are remembered, at most."""
@@ -64,10 +64,13 @@ class Requests:
         """Note that this request's caller is gone, though the server may still work on it."""
         if request not in self.running:
             return
+        client = request.caller.session
+        # What belongs to the caller must not stay in memory as long as the server is silent.
+        request.caller = NOBODY
         if len(self.given_up) >= _MOST:
             self._lost_count = True
             return
-        request.client = request.caller.session
+        request.client = client
         self.given_up.add(request)
 
     def only_caller(self) -> Caller | None:
