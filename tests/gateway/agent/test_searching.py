@@ -7,6 +7,7 @@ import pytest
 from gateway.agent import AnswerOptions, ToolScope
 from gateway.agent.events import ToolFinished
 from gateway.config import LimitsConfig
+from gateway.config.approvals import ApprovalsConfig
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import ANYBODY
 from gateway.proxy.tool_search import CALL, SEARCH
@@ -112,3 +113,14 @@ async def test_calls_that_are_told_but_not_shown_are_events_and_no_part_of_the_r
 
     assert [call.name for call in stage.of(CallClosed)] == ["up__say"]
     assert conversation.lived.shown.calls == ()
+
+
+@pytest.mark.parametrize(("name", "refused"), [("up__say", False), (CALL, True)])
+async def test_approval_of_a_call_through_the_search_approves_no_tool_behind_it(open_runner, name, refused):
+    arguments = json.dumps({"name": "up__say", "arguments": {}} if name == CALL else {})
+    always = ApprovalsConfig(ask="always")
+    async with open_runner(LimitsConfig(), "It is 42.", tool_search=True, approvals=always) as (runner, _):
+        offered = {tool.name: tool for tool in runner.offers.to(ANYBODY, 100, named=("up__say",))}
+        answered = await runner.call(CallClosed(0, "c", name, arguments, ()), offered, ANYBODY, approved=True)
+
+    assert answered.ended == ("refused" if refused else "ok")
