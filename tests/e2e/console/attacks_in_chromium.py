@@ -19,7 +19,7 @@ from gateway.config.model import UpstreamConfig
 from gateway.context.compose.recall import Comparison
 from gateway.context.memory import Miss, RequestFigures
 
-HOSTILE = Path(__file__).parents[2] / "gateway" / "serve" / "console" / "servers" / "hostile.py"
+HOSTILE = Path(__file__).parents[2] / "codec_console" / "servers" / "hostile.py"
 MARKUP = (
     "</textarea></title></pre><script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
     "<a href='javascript:alert(1)'>go</a>"
