@@ -25,6 +25,7 @@ LOOK: Json = {"type": "function", "function": {"name": "look", "parameters": SCH
 CALLS: Json = {"tools": [LOOK], "tool_choice": "required", "max_tokens": 80}
 NAMED: Json = {"type": "function", "function": {"name": "look"}}
 ALLOWED: Json = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [NAMED]}}
+OLD: Json = {"functions": [LOOK["function"]], "function_call": {"name": "look"}, "max_tokens": 80}
 FORM: Json = {"type": "json_schema", "json_schema": {"name": "n", "schema": {**SCHEMA, "required": ["n"]}}}
 
 BOTH: dict[str, list[Json]] = {
@@ -53,6 +54,8 @@ CHAT: dict[str, list[Json]] = BOTH | {
     "add_generation_prompt": [{"add_generation_prompt": True}],
     "chat_template_kwargs": [{"chat_template_kwargs": {"enable_thinking": False}}],
     "continue_final_message": [{"continue_final_message": True, "add_generation_prompt": False, "messages": BEGUN}],
+    "function_call": [{**OLD, "function_call": choice} for choice in ("auto", "none", {"name": "look"})],
+    "functions": [OLD],
     "gateway_tools": [{"gateway_tools": "all"}],
     "logprobs": [{"logprobs": True}],
     "max_completion_tokens": [{"max_completion_tokens": 2}],
@@ -72,7 +75,7 @@ COMPLETIONS: dict[str, list[Json]] = BOTH | {"best_of": [{"best_of": 1}], "promp
 COMMON: Json = {"model": "any", "temperature": 0, "seed": 1, "max_tokens": 6}
 CHATS: Json = {**COMMON, "messages": ASK, "gateway_tools": "none"}
 PROMPTS: Json = {**COMMON, "prompt": "One, two,"}
-ASKED: dict[str, Any] = {"audio": {"voice": "a"}, "echo": True, "functions": [{}], "logprobs": 1}
+ASKED: dict[str, Any] = {"audio": {"voice": "a"}, "echo": True, "logprobs": 1}
 """What is asked by a field that is refused, where it is not just any text."""
 
 
@@ -116,6 +119,7 @@ def told(choice: Json) -> Json:
     calls = [call["function"] for call in message.get("tool_calls") or ()]
     said = {name: message.get(name) or "" for name in ("role", "content", "reasoning_content")}
     weighed = [token["token"] for token in (choice.get("logprobs") or {}).get("content") or ()]
+    calls += [message["function_call"]] if message.get("function_call") else []
     named = [(call["name"], call["arguments"]) for call in calls]
     return {**said, "calls": named, "logprobs": weighed, "why": choice["finish_reason"], "at": choice["index"]}
 

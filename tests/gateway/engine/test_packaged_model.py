@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.engine.embedded.server import packaged_model as packaged
+from gateway.engine.embedded import packaged_model as packaged
 from gateway.errors import ConfigError
 
 CLIENT = """#!{python}
