@@ -17,8 +17,8 @@ from gateway.agent.generate.choice import FREE, ToolChoice, check_choice
 from gateway.agent.turn import ANSWER_ROOM, Answer, AnswerOptions
 from gateway.agent.unrendered_tools import check_left_out, find_forms
 from gateway.config import LimitsConfig
+from gateway.context.compose.asked import Asked
 from gateway.context.compose.conversation import Conversation
-from gateway.context.compose.prompt import begin
 from gateway.context.compose.recall import Recall
 from gateway.context.history.call_arguments import with_readable_calls
 from gateway.context.history.late_system import in_their_places
@@ -112,19 +112,24 @@ class Agent:
         def owner_of(tool: str) -> str | None:
             return None if tool in names else self._calls.offers.server_of(tool)
 
+        home = self._home(ready, principal, messages, tools)
+
         async def made_with(ready: ReadyEngine) -> Conversation:
             placed = await in_their_places(messages, ready.template)
-            fmt, server_of = ready.tool_format.format, self._calls.offers.server_of
             check_left_out(choice.names, tools, ready)
             odd = (Diagnostic("definition", fault.message) for fault in ready.forms.faults(tools, owner_of))
-            conversation = Conversation(
-                *(ready, fmt, ready.forms.offered(tools), list[int](), names, principal, server_of),
+            asked = Asked(
+                ready.tool_format.format,
+                ready.forms.offered(tools),
+                names,
+                principal,
+                self._calls.offers.server_of,
                 may_call=choice.may_call,
+                model=model,
+                home=home,
                 diagnostics=(*unreadable, *odd),
-                asked_model=model,
             )
-            await (begin(conversation, placed) if continues else self.recall.begin(conversation, placed))
-            return conversation
+            return await self.recall.begin(asked, ready, placed, remembered=not continues)
 
         async def begun_with(ready: ReadyEngine) -> Conversation:
             try:
@@ -134,15 +139,20 @@ class Agent:
                     raise
             return await made_with(ready)
 
-        told = self._pool.several or ready.facts.can.sessions
-        home = home_key(principal.name, messages, tool_definitions(tools)) if told else b""
         conversation = await self._pool.open(ready, home, begun_with)
-        conversation.home = home
         if begun:
             conversation.begin_turn(begun)
         if conversation.room <= 0:
             raise ContextExceeded(_too_long(conversation), len(conversation.ids), ready.facts.context)
         return conversation
+
+    def _home(
+        self, ready: ReadyEngine, principal: Principal, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> bytes:
+        """The key of the conversation's home; b"" where nothing depends on it."""
+        if not (self._pool.several or ready.facts.can.sessions):
+            return b""
+        return home_key(principal.name, messages, tool_definitions(tools))
 
     @property
     def offers(self) -> ToolOffers:
@@ -156,7 +166,7 @@ class Agent:
 
         `conversation`: the one that will hold their results; `scope`: the tools that the client wants.
         """
-        ready, principal = conversation.ready, conversation.principal
+        ready, principal = conversation.ready, conversation.asked.principal
         offered = self.offers.specs(principal, scope)
         async with self._calls.running(offered, principal, ready.token_map.map_id, approved=True) as running:
             for call in calls:
@@ -176,10 +186,10 @@ class Agent:
             tracing=self._tracing,
         )
         ended, shared, figures = "broken", None, None
-        before = None if conversation.before is None else conversation.before.engine
+        before = conversation.continuation.before
+        known = None if before is None else before.engine
         try:
-            with self._pool.stay(conversation.ready, conversation.home, before) as conversation.stay:
-                conversation.ready = conversation.stay.ready
+            with self._pool.stay(conversation.ready, conversation.asked.home, known) as conversation.stay:
                 finished = await answer.run()
             ended = finished.reason
         finally:
@@ -188,20 +198,20 @@ class Agent:
             shared = self.recall.keep(conversation, ended, figures)
         if shared is not None:
             await shared
-        if conversation.continues and figures is not None:
+        if conversation.continuation.has_answers and figures is not None:
             await emit(figures)
         await emit(finished)
         return finished
 
 
 def _too_long(conversation: Conversation) -> str:
-    ready = conversation.ready
+    ready, asked = conversation.ready, conversation.asked
     words = (
         f"the conversation has {len(conversation.ids)} tokens; the engine's context holds {ready.facts.context}: "
         f"{larger_context(ready)}"
     )
-    ours = [tool for tool in conversation.tools if tool.name not in conversation.client_tools]
-    theirs = [tool for tool in conversation.tools if tool.name in conversation.client_tools]
+    ours = [tool for tool in asked.tools if tool.name not in asked.client_tools]
+    theirs = [tool for tool in asked.tools if tool.name in asked.client_tools]
     if taken := _heavy(theirs, ready):
         words += f". The definitions of the client's tools take about {taken} tokens: send fewer"
     if taken := _heavy(ours, ready):

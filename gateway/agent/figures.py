@@ -31,10 +31,10 @@ def reuse_of(conversation: Conversation, cached: int, in_slot: int) -> Reuse:
         cached: tokens of the prompt that came from the cache.
         in_slot: tokens at the prompt's beginning that the slot is known to have held.
     """
-    before, miss = conversation.before, conversation.recall_miss
+    before, miss = conversation.continuation.before, conversation.continuation.miss
     if before is None:
         return Reuse() if miss is None else Reuse(miss.held, miss.reason, miss)
-    if conversation.kept < before.held:
+    if conversation.continuation.kept < before.held:
         return Reuse(before.held, "reasoning_dropped" if _has_reasoning(before) else "template_rewrote")
     # Where tokens are reused in blocks, the last block of what was cached may be incomplete.
     if cached + conversation.ready.facts.can.reuse_block > before.held:

@@ -14,12 +14,12 @@ from gateway.context.memory import CallRecord, GenerationRecord
 
 def note_generation(conversation: Conversation, stats: GenerationFinished) -> None:
     """Keep the figures of a finished generation."""
-    if (notes := conversation.notes) is None or conversation.trail is None:
+    observer = conversation.observer
+    if observer is None or not observer.watched:
         return
-    timings = stats.timings
-    sampled = conversation.trail.sampled[-1]
+    timings, sampled = stats.timings, observer.sampled[-1]
     logprobs = (nan if each is None else each for each in sampled.logprobs[: sampled.count])
-    notes.generations.append(
+    observer.generations.append(
         GenerationRecord(
             start=sampled.start,
             count=sampled.count,
@@ -39,9 +39,10 @@ def note_generation(conversation: Conversation, stats: GenerationFinished) -> No
 
 def note_call(conversation: Conversation, outcome: FinishedCall) -> None:
     """Keep the figures of a finished call."""
-    if conversation.notes is None:
+    observer = conversation.observer
+    if observer is None or not observer.watched:
         return
     told = outcome.finished
-    conversation.notes.calls.append(
+    observer.calls.append(
         CallRecord(told.call_id, told.name, outcome.server, told.seconds, told.leaf_ids, told.shim_ids, told.is_error)
     )

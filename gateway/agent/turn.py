@@ -102,13 +102,13 @@ class Answer:
         """
         reason: FinishReason = "length"
         stop: str | None = None
-        for diagnostic in self._conversation.diagnostics:
+        for diagnostic in self._conversation.asked.diagnostics:
             await self._emit(diagnostic)
         for turn in range(self._limits.turns):
             last = turn == self._limits.turns - 1
-            held = self._conversation
+            held, asked = self._conversation, self._conversation.asked
             map_id = held.ready.token_map.map_id
-            async with self._runner.running(held.tools, held.principal, map_id, self._choice.allows) as calls:
+            async with self._runner.running(asked.tools, asked.principal, map_id, self._choice.allows) as calls:
                 result = await self._generate(None if last else calls)
                 mixed = result.stopped and any(map(self._is_client_s, result.calls))
                 if last and mixed:
@@ -173,13 +173,13 @@ class Answer:
         return result
 
     def _shows(self, name: str) -> bool:
-        return self._choice.allows(name) and (self._show_calls or name in self._conversation.client_tools)
+        return self._choice.allows(name) and (self._show_calls or name in self._conversation.asked.client_tools)
 
     def _is_client_s(self, call: CallClosed) -> bool:
         # A client's tool that may not be called now is answered here, like a name that is not a tool at all.
         if not self._choice.allows(call.name):
             return False
-        return call.name in self._conversation.client_tools or self._options.asks(call)
+        return call.name in self._conversation.asked.client_tools or self._options.asks(call)
 
     def _start_ours(self, call: CallClosed, calls: RunningCalls) -> None:
         most = self._options.max_calls

@@ -177,7 +177,9 @@ class World:
         )
         with suppress(Left, EngineUnavailable):
             finished = await self.agent.answer(conversation, AnswerOptions(**asked), listen)
-            self._keep(conversation.answer_id, messages, events, finished, continues=conversation.continues)
+            self._keep(
+                conversation.answer_id, messages, events, finished, continues=conversation.continuation.has_answers
+            )
 
     def _keep(
         self, answer_id: str, messages: list[dict[str, Any]], events: list[AgentEvent], usage: Finished, **more: bool

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2] / "gateway"
 RECORDS = {
     # State of one answer, which the modules of the agent and of the context write in turn.
     "agent": {"calls", "conversation", "conversation.spliced", "lived"},
-    "context/compose": {"conversation", "self.spliced"},
+    "context/compose": {"self.spliced"},
     "context/memory/store.py": {"before", "node", "node.before"},
     # What each slot, and each file of one, holds now.
     "engine/slots/kept_files.py": {"file"},

@@ -39,8 +39,8 @@ async def prefill(conversation: Conversation, calls: RunningCalls, room: int, me
     if scaffold.size < room and ahead.pays(len(scaffold.pieces[0])):
         # If the engine is lost meanwhile, the next generation moves to another one.
         with suppress(EngineUnavailable):
-            await conversation.current_stay().wait(
-                ahead.run(conversation.ids, scaffold.pieces[0], conversation.principal.name, over, told)
+            await conversation.stay.wait(
+                ahead.run(conversation.ids, scaffold.pieces[0], conversation.asked.principal.name, over, told)
             )
     # Only the time that finished results had to wait counts as time to the next token.
     conversation.spliced.seconds = time.perf_counter() - calls.ended if over.is_set() else 0.0

@@ -1,7 +1,7 @@
 """Fits results to the place where they are spliced, and lists what a splice puts into the context, part by part.
 
 A template may strip results, write them as JSON strings, or read them; then it does not show a tool's own ids, and
-other ids are made. Appends nothing itself: `context/compose/conversation.py` does.
+other ids are made. Appends nothing itself: `context/compose/context.py` does.
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ async def fitted(
     """Return the scaffold and the results as the template shows them, at most `most` ids each."""
     token_map = conversation.ready.token_map
     # Asked first, and only once for each engine: where the template reads no results, none is decoded here.
-    if await conversation.asked(_reads_results) and any(_is_json(outcome, token_map) for outcome in outcomes):
-        shape, end = conversation.last_turn()
+    if await conversation.stay.ask(_reads_results) and any(_is_json(outcome, token_map) for outcome in outcomes):
+        shape, end = conversation.context.last_turn(conversation.asked, conversation.ready)
         texts = [token_map.decode(outcome.ids) for outcome in outcomes]
-        whole = await conversation.asked(lambda ready: ready.template.scaffold_with(shape, end, texts))
+        whole = await conversation.stay.ask(lambda ready: ready.template.scaffold_with(shape, end, texts))
         # The scaffold contains the results.
         pieces = (*whole.pieces, *((),) * len(outcomes))
         return Scaffold(pieces, ()), [_with_ids(outcome, (), most) for outcome in outcomes]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
 
-from gateway.context.compose.conversation import PROMPT_TAIL, Conversation
+from gateway.context.compose.conversation import Conversation
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import (
     AnswerForm,
@@ -110,12 +110,6 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_SHOWN]) or 'none'}{more}"
 
 
-def prompt_tail(conversation: Conversation) -> str:
-    """Return the end of the prompt as text: it shows whether the model's turn begins inside reasoning."""
-    ids = conversation.ids[: len(conversation.ids) - len(conversation.begun)]
-    return conversation.ready.token_map.decode(ids[-PROMPT_TAIL:])
-
-
 def hold_for(
     conversation: Conversation,
     choice: ToolChoice,
@@ -131,8 +125,8 @@ def hold_for(
     `always`: the configuration wants the calls of such a model held too; done where the format's calls begin with a
     special token.
     """
-    fmt = conversation.format
-    tools = tuple(tool for tool in conversation.tools if choice.allows(tool.name))
+    fmt = conversation.asked.format
+    tools = tuple(tool for tool in conversation.asked.tools if choice.allows(tool.name))
     if not tools and form is None:
         return None
     loose, forms = conversation.ready.loose, conversation.ready.forms
@@ -145,7 +139,7 @@ def hold_for(
         return None if hold is None else hold.loosening(too_much)
     ready = conversation.ready
     # Shows whether reasoning may come first: a model that does not reason would start to if a grammar allowed it.
-    tail, template = prompt_tail(conversation), ready.facts.chat_template
+    tail, template = conversation.prompt_tail, ready.facts.chat_template
     if choice.mode != "required" and form is not None:
         grammar, several = partial(answer_grammar, fmt, form), parallel is not False
     else:
@@ -157,7 +151,7 @@ def hold_for(
 
 def _hold_of_calls(conversation: Conversation, tools: tuple[ToolSpec, ...], *, parallel: bool | None) -> Hold | None:
     """Return what holds calls that a model decides to make; None where the format or the engine does not support it."""
-    fmt, ready = conversation.format, conversation.ready
+    fmt, ready = conversation.asked.format, conversation.ready
     waits = ready.facts.can.lazy_grammar and not ready.loose.refuses_lazy
     triggers = call_triggers(fmt, ready.token_map) if waits else ()
     several = parallel is not False

@@ -58,7 +58,7 @@ class Generation:
         self._output = ModelOutput(conversation, options)
         self._trace: Mapping[str, str] = {}
         self._ttft = 0.0
-        self._stay = conversation.current_stay()
+        self._stay = conversation.stay
         self._moved = 0
         """How many engines were lost during it."""
         self._answered = False
@@ -103,8 +103,8 @@ class Generation:
 
     async def _run(self, hold: Hold | None, started: float) -> tuple[GenerationEnd | None, Place | None]:
         """Generate on the current engine, after the ids that earlier engines generated."""
-        conversation, principal = self._conversation, self._conversation.principal
-        conversation.ready, self._answered = self._stay.ready, False
+        conversation, principal = self._conversation, self._conversation.asked.principal
+        self._answered = False
         taken = conversation.ready.slots.take(self._context, principal.name, alone=principal.alone)
         async with AsyncExitStack() as stack:
             place = await self._stay.turn(stack.enter_async_context(taken))
@@ -166,13 +166,13 @@ class Generation:
             slot=place.pinned,
             reuse=place.reuse,
             salt=place.salt,
-            session=conversation.home,
+            session=conversation.asked.home,
             max_tokens=self._options.max_tokens - len(self._output.ids),
             sampling=self._sampling,
             grammar=hold.grammar if hold else None,
             triggers=hold.triggers if hold else (),
             logprobs=self._options.logprobs is not None
-            or (conversation.trail is not None and conversation.trail.logprobs),
+            or (conversation.observer is not None and conversation.observer.logprobs),
             top_logprobs=self._options.logprobs or 0,
             trace=self._trace,
         )
@@ -183,7 +183,7 @@ class Generation:
         sampling, conversation = self._options.sampling, self._conversation
         if not self._options.words:
             return sampling
-        triggers = call_triggers(conversation.format, conversation.ready.token_map)
+        triggers = call_triggers(conversation.asked.format, conversation.ready.token_map)
         return replace(sampling, logit_bias=(*sampling.logit_bias, *((each.token_id, _NEVER) for each in triggers)))
 
     async def _follow(self, events: AsyncIterator[GenerationEvent], started: float) -> GenerationEnd | None:

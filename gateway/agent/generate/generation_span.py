@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 async def traced(tracing: "Tracing", generation: Generation) -> GenerationResult:
     """Run a generation inside its span."""
     conversation = generation.conversation
-    model = escape_text(conversation.asked_model or conversation.ready.facts.model, NAME_CUT)
+    model = escape_text(conversation.asked.model or conversation.ready.facts.model, NAME_CUT)
     asked = {"gen_ai.request.model": model, **_asked(conversation, generation.options)}
     prompt = len(conversation.ids)
     with tracing.generation_span(f"chat {model}", asked) as span:
@@ -68,7 +68,7 @@ def _told(result: GenerationResult) -> dict[str, Any]:
 
 def conversation_id(conversation: Conversation) -> str | None:
     """The id of the conversation's first answer that is remembered; None where it is not remembered at all."""
-    if conversation.history is None:
+    if conversation.continuation.history is None:
         return None
-    before = conversation.before
+    before = conversation.continuation.before
     return conversation.answer_id if before is None else before.chain()[0].answer_id

@@ -10,10 +10,10 @@ from dataclasses import replace
 from itertools import starmap, zip_longest
 
 from gateway.agent.events import AgentEvent, ContentSampled, IdsGenerated, TokenLogprob
-from gateway.agent.generate.choice import prompt_tail
 from gateway.agent.generate.end_hold import EndHold
 from gateway.agent.generate.generation_options import GenerationOptions
 from gateway.agent.generate.stop import StopFilter
+from gateway.context.compose.asked import Asked
 from gateway.context.compose.conversation import Conversation
 from gateway.context.compose.hidden_ids import hidden_ids
 from gateway.context.history.call_ids import CallIds
@@ -35,25 +35,25 @@ class ModelOutput:
     def __init__(self, conversation: Conversation, options: GenerationOptions) -> None:
         self._conversation = conversation
         self._options = options
-        ready = conversation.ready
+        ready, asked = conversation.ready, conversation.asked
         self._call_ids = CallIds()
-        self._hidden = hidden_ids(ready.token_map, (*conversation.format.markers, *options.stops))
+        self._hidden = hidden_ids(ready.token_map, (*asked.format.markers, *options.stops))
         self._parser = parser_for(
-            conversation.format,
+            asked.format,
             ready.token_map,
-            conversation.tools if conversation.may_call and not options.words else (),
-            prompt_tail=prompt_tail(conversation),
+            asked.tools if asked.may_call and not options.words else (),
+            prompt_tail=conversation.prompt_tail,
             # A grammar lets any tokens spell a marker, since not every server's grammars know tokens.
             by_text=options.hold is not None and not options.hold.triggers,
-            policy=_policy(conversation, options),
+            policy=_policy(asked, options),
             formed=options.hold is not None and options.hold.formed,
             new_id=self._call_ids.make,
             hidden=self._hidden,
         )
         # The parser reads the begun text too, so that it reads what the model writes as its continuation; no events
         # are emitted for it.
-        self._parser.feed(conversation.begun)
-        self._begun, conversation.begun = bool(conversation.begun), ()
+        self._parser.feed(conversation.context.begun)
+        self._begun = bool(conversation.context.begun)
         self._stop = StopFilter(options.stops)
         self._hold = EndHold(ready.token_map.special_ids)
         self.prompt = len(conversation.ids)
@@ -168,7 +168,7 @@ class ModelOutput:
     def _indexed(self, event: Event) -> Event | None:
         """The event as the response reports it; None where it belongs to a call that is not reported."""
         if isinstance(event, Diagnostic) and event.cause is not None:
-            name = self._conversation.format.name
+            name = self._conversation.asked.format.name
             log.error("the parser of a tool-call format failed", tool_format=name, exc_info=event.cause)
         if isinstance(event, Reasoning):
             self._note_reasoning(event.text)
@@ -211,8 +211,7 @@ class ModelOutput:
     def remember(self, end: GenerationEnd | None) -> None:
         """Append the ids to the conversation and note the turn, however the generation ended."""
         conversation = self._conversation
-        conversation.ids += self.ids
-        conversation.turn = LivedTurn(
+        turn = LivedTurn(
             tuple(self.calls),
             self._begun or bool(self._content),
             bool(self._reasoning),
@@ -220,9 +219,10 @@ class ModelOutput:
             broken=self._started > len(self.calls),
             model_ids=tuple(self._model_ids),
         )
-        if conversation.trail is not None:
-            conversation.trail.wrote(self._sampled(end))
-        self._note_turn(cut=end is None and not self._called_enough)
+        conversation.context.write(self.ids, turn)
+        if conversation.observer is not None:
+            conversation.observer.sampled.append(self._sampled(end))
+        self._note_turn(turn, cut=end is None and not self._called_enough)
 
     def _sampled(self, end: GenerationEnd | None) -> Sampled:
         ended_by = end.ended_by if end is not None else None
@@ -230,7 +230,7 @@ class ModelOutput:
         logprobs = tuple(self._logprobs[: len(self.ids) + (ended_by is not None)])
         return Sampled(self.prompt, len(self.ids), ended_by, guessed, logprobs)
 
-    def _note_turn(self, *, cut: bool) -> None:
+    def _note_turn(self, turn: LivedTurn, *, cut: bool) -> None:
         """Note the turn as the model lived it and as the client saw it. `cut`: the client saw less of it."""
         conversation, lived = self._conversation, self._conversation.lived
         content, reasoning, told = "".join(self._content), "".join(self._reasoning), "".join(self._told)
@@ -246,12 +246,11 @@ class ModelOutput:
         if cut:
             ids = cut_turn(self.ids, content, told, conversation.ready.token_map, self._hidden)
             content = told
-        turn = conversation.turn
+        # A client that knows of a call that broke off may send anything back.
+        astray = turn.broken and self._known
         if turn.broken and self.calls and not cut:
             # Behind whole calls, half a call can't be rendered: the turn is remembered without it.
             ids, turn = self._whole_calls(), replace(turn, broken=False)
-        # A client that knows of a call that broke off may send anything back.
-        astray = conversation.turn.broken and self._known
         if ids is None or astray or (cut and self.calls):
             lived.whole = False
         else:
@@ -269,10 +268,10 @@ class ModelOutput:
         return None
 
 
-def _policy(conversation: Conversation, options: GenerationOptions) -> Policy:
+def _policy(asked: Asked, options: GenerationOptions) -> Policy:
     """What becomes of faulty calls: the model is told about those of the gateway's tools, and may call again."""
-    if not (conversation.tools and conversation.may_call) or options.words:
+    if not (asked.tools and asked.may_call) or options.words:
         # Where nothing may be called, nothing is a call, whatever the model writes.
         return Policy(unknown_tool="content")
-    ours = (tool.name for tool in conversation.tools if tool.name not in conversation.client_tools)
+    ours = (tool.name for tool in asked.tools if tool.name not in asked.client_tools)
     return Policy(answered=frozenset(ours))

@@ -54,7 +54,7 @@ async def loosened_hold(
     def note(tool: ToolSpec) -> None:
         ready.loose.note(tool)
         metrics.grammar_refused()
-        ready.forms.report(ToolFault(conversation.owner_of(tool.name), tool.name, _REFUSED))
+        ready.forms.report(ToolFault(conversation.asked.owner_of(tool.name), tool.name, _REFUSED))
 
     if hold.formed and not await takes(()):
         raise RequestInvalid("the engine refuses the grammar for this form of answer; send a simpler or smaller schema")

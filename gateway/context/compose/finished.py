@@ -6,40 +6,41 @@ Turns a conversation whose answer has ended into both, each only where somebody 
 from array import array
 
 from gateway.context.compose.conversation import Conversation
-from gateway.context.compose.trail import plain_span
+from gateway.context.compose.source_trail import span_without_tool
 from gateway.context.memory import AnswerRecord, RequestFigures
 from gateway.observe.trajectories import Answer, Span
 
 
 def answer_of(conversation: Conversation, ended: str) -> Answer | None:
     """Return the trajectory's line for a finished answer; None where none is to be written."""
-    trail, ready = conversation.trail, conversation.ready
-    if trail is None or not trail.sampled:
+    sources, observer, ready = conversation.context.sources, conversation.observer, conversation.ready
+    if sources is None or observer is None or not observer.sampled:
         return None
+    before = conversation.continuation.before
     return Answer(
         answer_id=conversation.answer_id,
-        before=trail.before,
-        principal=conversation.principal.name,
+        before=None if before is None else before.answer_id,
+        principal=conversation.asked.principal.name,
         map_id=ready.token_map.map_id,
         model=ready.facts.model,
         ended=ended,
-        kept=trail.kept,
-        ids=array("I", conversation.ids[trail.kept :]),
-        spans=trail.spans,
-        sampled=trail.sampled,
+        kept=sources.kept,
+        ids=array("I", conversation.ids[sources.kept :]),
+        spans=sources.spans,
+        sampled=observer.sampled,
     )
 
 
 def record_of(conversation: Conversation, ended: str, figures: RequestFigures | None) -> AnswerRecord | None:
     """Return the record of a finished answer, as it is remembered; None where nobody was watching."""
-    notes, trail, last = conversation.notes, conversation.trail, conversation.lived.last
-    if notes is None or trail is None or last is None:
+    sources, observer, last = conversation.context.sources, conversation.observer, conversation.lived.last
+    if sources is None or observer is None or not observer.watched or last is None:
         return None
     # Its last turn may be remembered cut, as its client saw it.
-    before = _cut(trail.spans, conversation.lived.start - trail.kept)
-    spans = (*before, *(last.spans or (plain_span("model", len(last.ids)),)))
+    before = _cut(sources.spans, conversation.lived.start - sources.kept)
+    spans = (*before, *(last.spans or (span_without_tool("model", len(last.ids)),)))
     miss = None if figures is None else figures.recall_miss
-    return AnswerRecord(ended, trail.kept, spans, tuple(notes.generations), tuple(notes.calls), miss)
+    return AnswerRecord(ended, sources.kept, spans, tuple(observer.generations), tuple(observer.calls), miss)
 
 
 def _cut(spans: list[Span], count: int) -> list[Span]:

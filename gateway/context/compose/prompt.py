@@ -7,172 +7,175 @@ that the rendering shows whole keeps its ids (the law of recall, docs/architectu
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from typing import Final
 
-from gateway.context.compose.conversation import Conversation, Spliced, calls_of_turns
-from gateway.context.compose.definitions import Definitions
+from gateway.context.compose.asked import Asked
+from gateway.context.compose.context import Context, calls_of_turns
+from gateway.context.compose.definitions import DefinitionCache, Definitions
 from gateway.context.compose.hidden_ids import hidden_ids
+from gateway.context.compose.source_trail import SourceTrail
 from gateway.context.compose.sources import DefinitionsIn, spans_of_new, spans_of_rendering
-from gateway.context.compose.trail import Trail
 from gateway.context.history.call_ids import with_model_ids
 from gateway.context.history.template_messages import tool_definitions, with_preamble
-from gateway.context.memory import Lived, LivedTurn, Miss, Recalled, Turn, retold
+from gateway.context.memory import History, Lived, LivedTurn, Recalled, Turn, retold
 from gateway.engine.interface import Message
-from gateway.engine.left_behind import shared_prefix
 from gateway.engine.rendering.foreign import is_json_result
 from gateway.engine.rendering.placed import Known
 from gateway.engine.rendering.scaffold import TurnEnd, TurnShape
 from gateway.engine.rendering.shapes import Shape, shape_of
-from gateway.engine.rendering.template import Prompt
+from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import TemplateRefused
 from gateway.observe.logs import get_logger
-from gateway.toolcalls import CallClosed, Format, parser_for, system_preamble
+from gateway.toolcalls import CallClosed, Format, ToolSpec, parser_for, system_preamble
 from leaf_sdk.vocab import TokenMap
 
 log = get_logger("agent")
 
 _BARE: Final = ("{", "[", "`")
 _DIGITS: Final = 4000
-_NUMBERS: Final = count()
-"""Numbers for conversations."""
 
 
-def new_number() -> int:
-    """The number for a new conversation."""
-    return next(_NUMBERS)
+@dataclass(frozen=True, slots=True)
+class Composer:
+    """Composes the context of one request's answer."""
 
+    asked: Asked
+    ready: ReadyEngine
+    history: History | None = None
+    """The messages, as a memory compares them; None: the answer is not remembered."""
+    definitions: DefinitionCache | None = None
+    """Finds where definitions of tools came from; None: nobody asks where ids came from."""
 
-async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
-    """Render messages; lived ones keep their ids where the template shows them whole.
+    async def begin(self, messages: Sequence[Message]) -> Context:
+        """Return the context that messages begin, with nothing remembered of them.
 
-    Raises `EngineUnavailable`, `TemplateRefused`.
-    """
-    ready, fmt, tools = conversation.ready, conversation.format, conversation.tools
-    taught, calls_as_text, token_map = ready.tool_format.preamble, ready.tool_format.calls_as_text, ready.token_map
-    known: dict[int, Known] = {}
-    messages: list[Message] = []
-    # As in the client's copy of a turn, which the template shows.
-    hidden = hidden_ids(token_map, fmt.markers)
-    cut = any(turn.lived is not None and _is_cut_behind_calls(turn.lived.turn) for turn in turns)
-    closing = await _closing(conversation) if cut else ""
-    for number, turn in enumerate(turns):
-        if turn.lived is None:
-            messages.append(turn.message)
-            continue
-        text = token_map.decode(token_id for token_id in turn.lived.ids if token_id not in hidden)
-        messages.append(_message(turn.lived, text, fmt, calls_as_text=calls_as_text))
-        known[number] = _known(turn.lived, text, conversation, closing)
-    messages = with_model_ids(messages, turns)
-    calls_in = partial(_calls_in, fmt, token_map, conversation)
-    plain = with_preamble(messages, fmt, tools, calls_as_text=calls_as_text) if taught else messages
-    moved = len(plain) - len(messages)
-    placed = {n + moved: each for n, each in known.items()} if moved else known
-    prompt = await ready.template.prompt(
-        plain, () if taught else tool_definitions(ready.forms.rendered(tools)), placed, calls_in
-    )
-    if conversation.trail is not None:
-        conversation.trail.rendered(
-            spans_of_rendering(
-                prompt, turns, moved, conversation.owner_of, _definitions(conversation, conversation.trail)
-            )
-        )
-    return prompt
+        Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
+        """
+        messages = [each for message in messages for each in retold(message)]
+        return (await self._rendered([*map(Turn, messages)]))[0]
 
+    async def go_on(self, recalled: Recalled) -> Context | None:
+        """Return the context that continues a remembered answer; None where the template refuses what was lived.
 
-def _definitions(conversation: Conversation, trail: Trail) -> DefinitionsIn | None:
-    """What finds the definitions of the conversation's tools."""
-    tools, ready, history = conversation.tools, conversation.ready, conversation.history
-    if not tools or history is None:
-        return None
-    clients, server_of = conversation.client_tools, conversation.server_of
-    servers = tuple([None if tool.name in clients else server_of(tool.name) for tool in tools])
-
-    def definitions() -> Definitions:
-        taught = system_preamble(conversation.format, tools) if ready.tool_format.preamble else ""
-        by_name = {tool.name: server for tool, server in zip(tools, servers, strict=True)}
-        return Definitions(tools, ready.token_map, by_name, taught)
-
-    # The root is a digest of the map and the tools, among others.
-    key = (history.root, servers)
-    return lambda ids, around: trail.definitions.spans(ids, around, key, definitions)
-
-
-async def begin(conversation: Conversation, messages: Sequence[Message], recalled: Recalled | None = None) -> None:
-    """Give a conversation its prompt: continuing what is remembered of it, or from its messages alone.
-
-    Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
-    """
-    if recalled is not None:
+        Raises `EngineUnavailable`, `MapDiffers`.
+        """
         held = recalled.last.ids()
         try:
-            await _go_on(conversation, recalled, held)
+            shapes, shape = self.ready.shapes, self._shape(recalled)
+            appends = shapes.appends(shape)
+            appended = None if appends is False else await self._appended(recalled, held)
+            if appends and appended is not None:
+                return appended
+            context, by_shape = await self._rendered((*recalled.lived, *recalled.new))
         except TemplateRefused:
             # What was lived has turns that the client does not know of: its own messages may still be accepted.
             log.warning("the template refuses a remembered conversation; the client's messages are rendered instead")
-        else:
-            conversation.before, conversation.held = recalled.last, recalled.last.held
-            conversation.kept = shared_prefix(held, conversation.ids)
-            if conversation.trail is not None:
-                last = recalled.last
-                conversation.trail.goes_on(last.answer_id, min(conversation.kept, last.original_ids))
-            return
-        lost = any(turn.lived is not None and turn.lived.turn is None for turn in recalled.lived)
-        conversation.recall_miss = Miss("template_rewrote", recalled.last.held, results_lost=lost)
-    messages = [each for message in messages for each in retold(message)]
-    conversation.ids = (await render(conversation, [*map(Turn, messages)])).ids
-    conversation.earlier = calls_of_turns(messages)
-
-
-async def _go_on(conversation: Conversation, recalled: Recalled, held: Sequence[int]) -> None:
-    shapes, shape = conversation.ready.shapes, _shape(conversation, recalled)
-    appends = shapes.appends(shape)
-    appended = None if appends is False else await _appended(conversation, recalled, held)
-    if not appends or appended is None:
-        turns = (*recalled.lived, *recalled.new)
-        prompt = await render(conversation, turns)
-        if prompt.by_shape:
-            shapes.note(shape, appended is not None and appended.ids == prompt.ids)
-        conversation.ids, conversation.earlier = prompt.ids, calls_of_turns([turn.message for turn in turns])
-    else:
-        conversation.ids, conversation.earlier = appended.ids, appended.earlier
-        conversation.trail = appended.trail
-
-
-async def _appended(conversation: Conversation, recalled: Recalled, held: Sequence[int]) -> Conversation | None:
-    """The held ids with the new messages and their scaffold appended; None where these are not a simple turn."""
-    last, new = recalled.lived[-1].lived, recalled.new
-    turn = last.turn if last is not None else None
-    results = [each for each in new if each.message["role"] == "tool"]
-    if turn is None or len(results) != len(turn.calls) or len(new) != max(len(results), 1):
-        return None
-    if any(map(_is_json, new)) and await conversation.ready.template.reads_results():
-        return None
-    grown = replace(
-        conversation,
-        ids=list(held),
-        turn=turn,
-        earlier=calls_of_turns([each.message for each in recalled.lived[:-1]]),
-        spliced=Spliced(),
-        trail=None if conversation.trail is None else replace(conversation.trail, kept=len(held), spans=[]),
-    )
-    try:
-        if results:
-            scaffold = await grown.around_results()
-        elif new[0].message["role"] == "user":
-            scaffold = await grown.around_question()
-        else:
             return None
-    except TemplateRefused:
-        return None
-    token_map = conversation.ready.token_map
-    contents = [scaffold.fitted(n, _content(each, token_map), token_map) for n, each in enumerate(new)]
-    grown.splice(
-        scaffold, contents, () if grown.trail is None else spans_of_new(recalled, contents, conversation.owner_of)
-    )
-    return grown
+        if by_shape:
+            shapes.note(shape, appended is not None and appended.ids == context.ids)
+        return context
+
+    async def _rendered(self, turns: Sequence[Turn]) -> tuple[Context, bool]:
+        """Render turns; lived ones keep their ids where the template shows them whole. Also `Rendering.by_shape`.
+
+        Raises `EngineUnavailable`, `TemplateRefused`.
+        """
+        ready, fmt, tools = self.ready, self.asked.format, self.asked.tools
+        taught, calls_as_text, token_map = ready.tool_format.preamble, ready.tool_format.calls_as_text, ready.token_map
+        known: dict[int, Known] = {}
+        messages: list[Message] = []
+        # As in the client's copy of a turn, which the template shows.
+        hidden = hidden_ids(token_map, fmt.markers)
+        cut = any(turn.lived is not None and _is_cut_behind_calls(turn.lived.turn) for turn in turns)
+        closing = await _closing(ready) if cut else ""
+        for number, turn in enumerate(turns):
+            if turn.lived is None:
+                messages.append(turn.message)
+                continue
+            text = token_map.decode(token_id for token_id in turn.lived.ids if token_id not in hidden)
+            messages.append(_message(turn.lived, text, fmt, calls_as_text=calls_as_text))
+            known[number] = _known(turn.lived, text, fmt, ready, closing)
+        messages = with_model_ids(messages, turns)
+        plain = with_preamble(messages, fmt, tools, calls_as_text=calls_as_text) if taught else messages
+        moved = len(plain) - len(messages)
+        placed = {n + moved: each for n, each in known.items()} if moved else known
+        rendering = await ready.template.prompt(
+            plain,
+            () if taught else tool_definitions(ready.forms.rendered(tools)),
+            placed,
+            partial(_calls_in, fmt, token_map, tools),
+        )
+        sources = None
+        if self.definitions is not None:
+            sources = SourceTrail()
+            sources.add(spans_of_rendering(rendering, turns, moved, self.asked.owner_of, self._definitions()))
+        earlier = calls_of_turns([turn.message for turn in turns])
+        return Context(rendering.ids, earlier, sources=sources), rendering.by_shape
+
+    def _definitions(self) -> DefinitionsIn | None:
+        """What finds the definitions of the request's tools."""
+        tools, ready, history, cache, asked = (
+            *(self.asked.tools, self.ready, self.history, self.definitions),
+            self.asked,
+        )
+        if not tools or history is None or cache is None:
+            return None
+        servers = tuple([asked.owner_of(tool.name) for tool in tools])
+
+        def definitions() -> Definitions:
+            taught = system_preamble(asked.format, tools) if ready.tool_format.preamble else ""
+            by_name = {tool.name: server for tool, server in zip(tools, servers, strict=True)}
+            return Definitions(tools, ready.token_map, by_name, taught)
+
+        # The root is a digest of the map and the tools, among others.
+        key = (history.root, servers)
+        return lambda ids, around: cache.spans(ids, around, key, definitions)
+
+    async def _appended(self, recalled: Recalled, held: Sequence[int]) -> Context | None:
+        """The held ids with the new messages and their scaffold appended; None where these are not a simple turn."""
+        last, new = recalled.lived[-1].lived, recalled.new
+        turn = last.turn if last is not None else None
+        results = [each for each in new if each.message["role"] == "tool"]
+        if turn is None or len(results) != len(turn.calls) or len(new) != max(len(results), 1):
+            return None
+        template, token_map = self.ready.template, self.ready.token_map
+        if any(map(_is_json, new)) and await template.reads_results():
+            return None
+        sources = None if self.definitions is None else SourceTrail(len(held))
+        context = Context(list(held), calls_of_turns([each.message for each in recalled.lived[:-1]]), turn, sources)
+        shape, end = context.last_turn(self.asked, self.ready)
+        try:
+            if results:
+                scaffold = await template.scaffold(shape, end, "tool", len(turn.calls))
+            elif new[0].message["role"] == "user":
+                scaffold = await template.scaffold(shape, end, "user")
+            else:
+                return None
+        except TemplateRefused:
+            return None
+        contents = [scaffold.fitted(n, _content(each, token_map), token_map) for n, each in enumerate(new)]
+        context.splice(
+            scaffold, contents, () if sources is None else spans_of_new(recalled, contents, self.asked.owner_of)
+        )
+        return context
+
+    def _shape(self, recalled: Recalled) -> Shape:
+        messages = [
+            {**turn.message, "content": "."} if turn.lived is not None and turn.lived.turn is None else turn.message
+            for turn in (*recalled.lived, *recalled.new)
+        ]
+        # Turns that the model continued from within one answer: nothing was rendered after them.
+        turns = ([each for each in node.lived if each.turn is not None] for node in recalled.last.chain())
+        spliced = {id(turn) for lived in turns for turn in lived[:-1]}
+        inside = {number for number, turn in enumerate(recalled.lived) if id(turn.lived) in spliced}
+        forms = {
+            number: f" {turn.lived.turn.ended_by} {turn.lived.turn.form}"
+            for number, turn in enumerate(recalled.lived)
+            if turn.lived is not None and turn.lived.turn is not None
+        }
+        return shape_of(messages, len(recalled.new), tools=bool(self.asked.tools), inside=inside, forms=forms)
 
 
 def _is_json(turn: Turn) -> bool:
@@ -182,23 +185,6 @@ def _is_json(turn: Turn) -> bool:
 
 def _content(turn: Turn, token_map: TokenMap) -> Sequence[int]:
     return turn.lived.ids if turn.lived is not None else token_map.encode(str(turn.message.get("content") or ""))
-
-
-def _shape(conversation: Conversation, recalled: Recalled) -> Shape:
-    messages = [
-        {**turn.message, "content": "."} if turn.lived is not None and turn.lived.turn is None else turn.message
-        for turn in (*recalled.lived, *recalled.new)
-    ]
-    # Turns that the model continued from within one answer: nothing was rendered after them.
-    turns = ([each for each in node.lived if each.turn is not None] for node in recalled.last.chain())
-    spliced = {id(turn) for lived in turns for turn in lived[:-1]}
-    inside = {number for number, turn in enumerate(recalled.lived) if id(turn.lived) in spliced}
-    forms = {
-        number: f" {turn.lived.turn.ended_by} {turn.lived.turn.form}"
-        for number, turn in enumerate(recalled.lived)
-        if turn.lived is not None and turn.lived.turn is not None
-    }
-    return shape_of(messages, len(recalled.new), tools=bool(conversation.tools), inside=inside, forms=forms)
 
 
 def _message(lived: Lived, text: str, fmt: Format, *, calls_as_text: bool) -> Message:
@@ -224,12 +210,12 @@ def _words(message: Message, text: str, fmt: Format) -> str | None:
     return text[len(before) - len(content) if content and before.endswith(content) else calls :]
 
 
-def _known(lived: Lived, text: str, conversation: Conversation, closing: str) -> Known:
-    turn, ready = lived.turn, conversation.ready
+def _known(lived: Lived, text: str, fmt: Format, ready: ReadyEngine, closing: str) -> Known:
+    turn = lived.turn
     if turn is None:
         return Known(lived.ids)
     calls = () if ready.tool_format.calls_as_text else tuple((call.name, _value(call)) for call in turn.calls)
-    unmarked = bool(calls) and _is_unmarked(text, conversation.format)
+    unmarked = bool(calls) and _is_unmarked(text, fmt)
     return Known(lived.ids, text, calls, turn.end_text(ready.token_map) or closing, unmarked)
 
 
@@ -243,11 +229,11 @@ def _is_cut_behind_calls(turn: LivedTurn | None) -> bool:
     return turn is not None and bool(turn.calls) and turn.ended_by is None
 
 
-async def _closing(conversation: Conversation) -> str:
+async def _closing(ready: ReadyEngine) -> str:
     """The text of the token with which the template ends a turn of the model; "" where it uses none."""
-    token_map = conversation.ready.token_map
+    token_map = ready.token_map
     try:
-        scaffold = await conversation.ready.template.scaffold(TurnShape(content=True), TurnEnd(), "user")
+        scaffold = await ready.template.scaffold(TurnShape(content=True), TurnEnd(), "user")
     except TemplateRefused:
         return ""
     ends = (token_id for token_id in scaffold.pieces[0] if token_id in token_map.special_ids)
@@ -263,7 +249,7 @@ def _integer(text: str) -> int | str:
     return int(text) if len(text) <= _DIGITS else text
 
 
-def _calls_in(fmt: Format, token_map: TokenMap, conversation: Conversation, text: str) -> list[tuple[str, object]]:
-    parser = parser_for(fmt, token_map, conversation.tools, by_text=True)
+def _calls_in(fmt: Format, token_map: TokenMap, tools: Sequence[ToolSpec], text: str) -> list[tuple[str, object]]:
+    parser = parser_for(fmt, token_map, tools, by_text=True)
     events = [*parser.feed(token_map.encode(text, specials=True)), *parser.close()]
     return [(event.name, _value(event)) for event in events if isinstance(event, CallClosed)]

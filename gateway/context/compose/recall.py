@@ -12,15 +12,18 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.config import LimitsConfig
-from gateway.context.compose.conversation import Conversation
+from gateway.context.compose.asked import Asked
+from gateway.context.compose.context import Context
+from gateway.context.compose.conversation import Continuation, Conversation
 from gateway.context.compose.definitions import DefinitionCache
 from gateway.context.compose.finished import answer_of, record_of
-from gateway.context.compose.prompt import begin, new_number
-from gateway.context.compose.trail import Trail
+from gateway.context.compose.observer import Observer
+from gateway.context.compose.prompt import Composer
 from gateway.context.history.template_messages import tool_definitions
 from gateway.context.memory import (
     AnswerRecord,
@@ -28,7 +31,6 @@ from gateway.context.memory import (
     History,
     Miss,
     Misses,
-    Notes,
     Recalled,
     Remembered,
     RequestFigures,
@@ -36,6 +38,9 @@ from gateway.context.memory import (
     schemas_of,
 )
 from gateway.engine.interface import Message
+from gateway.engine.left_behind import shared_prefix
+from gateway.engine.pool.stay import Stay
+from gateway.engine.start.readiness import ReadyEngine
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import TrajectoryLog
 
@@ -90,35 +95,59 @@ class Recall:
         self._keys = [secrets.token_bytes(32)] if shared is None else shared.keys
         self._last: deque[Comparison] = deque(maxlen=_LINES)
         self._definitions = DefinitionCache()
+        self._numbers = count()
+        """Numbers for new conversations."""
         self._watched: Callable[[], bool] = lambda: False
         """Whether somebody is watching; until `watch` is called, nobody is."""
 
-    async def begin(self, conversation: Conversation, messages: Sequence[Message]) -> None:
-        """Give a conversation its prompt, continuing what is remembered of it.
+    async def begin(
+        self, asked: Asked, ready: ReadyEngine, messages: Sequence[Message], *, remembered: bool = True
+    ) -> Conversation:
+        """Return the conversation that messages begin, continuing what is remembered of it.
+
+        `remembered`: whether its answer will be; if not, it continues nothing.
 
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
         """
-        history = conversation.history = History(self._root(conversation, self._keys[0]), messages)
-        recalled = await self._recalled(conversation, history)
-        if recalled is None and history.answers:
-            conversation.recall_miss = self._miss(conversation, history)
+        if not remembered:
+            return Conversation(asked, Stay(ready), await Composer(asked, ready).begin(messages))
+        history = History(self._root(asked, ready, self._keys[0]), messages)
+        recalled = await self._recalled(asked, ready, history)
         watched = self.is_watched
+        observer = None
         if self._trajectories is not None or watched:
-            conversation.trail = Trail(
-                self._definitions, self._trajectories is not None and self._trajectories.logprobs
-            )
-            conversation.notes = Notes() if watched else None
-        await begin(conversation, history.messages, recalled)
+            observer = Observer(watched, self._trajectories is not None and self._trajectories.logprobs)
+        composer = Composer(asked, ready, history, None if observer is None else self._definitions)
+        context, continuation = await self._composed(composer, history, recalled)
+        held = 0 if continuation.before is None else continuation.before.held
+        return Conversation(asked, Stay(ready), context, continuation, observer, held=held)
 
-    async def _recalled(self, conversation: Conversation, history: History) -> Recalled | None:
-        owner, schemas = conversation.principal.name, schemas_of(conversation.tools)
+    async def _composed(
+        self, composer: Composer, history: History, recalled: Recalled | None
+    ) -> tuple[Context, Continuation]:
+        if recalled is None:
+            miss = self._miss(composer.asked, history) if history.answers else None
+            return await composer.begin(history.messages), Continuation(history, miss=miss)
+        last = recalled.last
+        context = await composer.go_on(recalled)
+        if context is None:
+            lost = any(turn.lived is not None and turn.lived.turn is None for turn in recalled.lived)
+            miss = Miss("template_rewrote", last.held, results_lost=lost)
+            return await composer.begin(history.messages), Continuation(history, miss=miss)
+        kept = shared_prefix(last.ids(), context.ids)
+        if context.sources is not None:
+            context.sources.keep(min(kept, last.original_ids))
+        return context, Continuation(history, last, kept)
+
+    async def _recalled(self, asked: Asked, ready: ReadyEngine, history: History) -> Recalled | None:
+        owner, schemas = asked.principal.name, schemas_of(asked.tools)
         recalled = self._memory.recall(owner, history, schemas)
         behind = -1 if recalled is None else recalled.last.place
         if self._shared is None or not history.answers or history.answers[-1][0] <= behind:
             return recalled
         # Under earlier secrets the same history has other digests.
-        others = [History(self._root(conversation, key), history.messages) for key in self._keys[1:]]
-        more = await self._shared.recall(self._memory, owner, [history, *others], behind, new_number)
+        others = [History(self._root(asked, ready, key), history.messages) for key in self._keys[1:]]
+        more = await self._shared.recall(self._memory, owner, [history, *others], behind, self._numbers.__next__)
         return self._memory.recall(owner, history, schemas) if more else recalled
 
     def keep(self, conversation: Conversation, ended: str, figures: RequestFigures | None) -> Awaitable[object] | None:
@@ -130,22 +159,25 @@ class Recall:
             self._trajectories.record(answer)
         # Whoever was watching when the answer began may have left since.
         record = record_of(conversation, ended, figures) if self.is_watched else None
-        node, history = _remember(self._memory, conversation, record, figures), conversation.history
+        node, history = (
+            _remember(self._memory, self._numbers.__next__, conversation, record, figures),
+            conversation.continuation.history,
+        )
         if node is not None and history is not None:
             messages = [*history.messages, node.shown.message]
             self._misses.note(node.number, node.owner, history.root, messages, node.held)
         if figures is not None:
-            self._note(conversation, node or conversation.before, figures)
+            self._note(conversation, node or conversation.continuation.before, figures)
         return None if node is None or self._shared is None else self._shared.keep(node)
 
     def _note(self, conversation: Conversation, node: Remembered | None, figures: RequestFigures) -> None:
         """Count the tokens of a request, and list it if it continued a conversation."""
         self._metrics.request_answered(prompt=figures.prompt, cached=figures.cached)
-        if not conversation.continues:
+        if not conversation.continuation.has_answers:
             return
         number = None if node is None else node.number
         self._last.append(
-            Comparison(datetime.now(UTC), conversation.principal.name, number, conversation.answer_id, figures)
+            Comparison(datetime.now(UTC), conversation.asked.principal.name, number, conversation.answer_id, figures)
         )
         if (loss := figures.loss) is not None:
             self._metrics.prompt_ids_lost(loss, figures.recomputed)
@@ -187,43 +219,50 @@ class Recall:
         """The text of the last user message of a conversation; None where it is no longer kept."""
         return self._misses.last_user_text(number)
 
-    def _miss(self, conversation: Conversation, history: History) -> Miss:
+    def _miss(self, asked: Asked, history: History) -> Miss:
         lost = self._memory.forgotten(history)
         if lost is not None:
             return Miss("memory_full", results_lost=lost)
-        return self._misses.explain(conversation.principal.name, history.root, history.messages)
+        return self._misses.explain(asked.principal.name, history.root, history.messages)
 
-    def _root(self, conversation: Conversation, key: bytes) -> bytes:
+    def _root(self, asked: Asked, ready: ReadyEngine, key: bytes) -> bytes:
         """A digest of what two histories must have in common besides their messages."""
-        ready, tools = conversation.ready, json.dumps(tool_definitions(conversation.tools))
+        tools = json.dumps(tool_definitions(asked.tools))
         if ready.template.options:
             tools += json.dumps(ready.template.options)
-        return root_digest(key, conversation.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools)
+        return root_digest(key, asked.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools)
 
 
 def _remember(
-    memory: ConversationMemory, conversation: Conversation, record: AnswerRecord | None, figures: RequestFigures | None
+    memory: ConversationMemory,
+    number: Callable[[], int],
+    conversation: Conversation,
+    record: AnswerRecord | None,
+    figures: RequestFigures | None,
 ) -> Remembered | None:
-    """Keep a finished answer, however it ended, if its client can continue it. `record`: how it was made."""
-    lived, history, last = conversation.lived, conversation.history, conversation.lived.last
+    """Keep a finished answer, however it ended, if its client can continue it.
+
+    `number`: gives the number for a new conversation; `record`: how the answer was made.
+    """
+    lived, history, last = conversation.lived, conversation.continuation.history, conversation.lived.last
     if history is None or last is None or not lived.whole:
         return None
-    before, shown = conversation.before, lived.shown
+    before, kept, shown = conversation.continuation.before, conversation.continuation.kept, lived.shown
     # `kept` ids are the beginning of the prompt; the last turn follows the rest of it.
-    added = array("I", conversation.ids[conversation.kept : lived.start]) + last.ids
+    added = array("I", conversation.ids[kept : lived.start]) + last.ids
     node = Remembered(
-        owner=conversation.principal.name,
+        owner=conversation.asked.principal.name,
         before=before,
         place=len(history.messages),
         shown=shown,
         # The form is read here, where no call is waiting for its result.
         lived=tuple(each.formed(conversation.ready.token_map) for each in lived.messages),
-        kept=conversation.kept,
+        kept=kept,
         added=added,
-        held=min(conversation.held, conversation.kept + len(added)),
+        held=min(conversation.held, kept + len(added)),
         engine=conversation.ready.number,
         engine_name=conversation.ready.name,
-        number=before.number if before is not None else new_number(),
+        number=before.number if before is not None else number(),
         answer_id=conversation.answer_id,
         original_ids=lived.start + last.own,
         model=conversation.ready.facts.model,

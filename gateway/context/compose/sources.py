@@ -9,11 +9,11 @@ tools are found in it (`definitions.py`). Pure.
 from collections.abc import Callable, Sequence
 
 from gateway.context.compose.definitions import LEAST
-from gateway.context.compose.trail import plain_span, spans_of_text
+from gateway.context.compose.source_trail import span_without_tool, spans_of_text
 from gateway.context.memory import Recalled, Turn
 from gateway.engine.interface import Message
 from gateway.engine.rendering.rendered import Part
-from gateway.engine.rendering.template import Prompt
+from gateway.engine.rendering.template import Rendering
 from gateway.observe.trajectories import Source, Span
 
 DefinitionsIn = Callable[[Sequence[int], Source], Sequence[Span]]
@@ -23,7 +23,7 @@ ServerOf = Callable[[str], str | None]
 
 
 def spans_of_rendering(
-    prompt: Prompt, turns: Sequence[Turn], moved: int, server_of: ServerOf, definitions: DefinitionsIn | None
+    rendering: Rendering, turns: Sequence[Turn], moved: int, server_of: ServerOf, definitions: DefinitionsIn | None
 ) -> list[Span]:
     """Return the sources of a rendering's ids.
 
@@ -32,20 +32,22 @@ def spans_of_rendering(
     tools = _Tools([turn.message for turn in turns], server_of)
     spans: list[Span] = []
     start = 0
-    for part in prompt.parts:
+    for part in rendering.parts:
         if part.ids:
-            found = _spans_of_part(part, prompt, turns, moved, tools)
+            found = _spans_of_part(part, rendering, turns, moved, tools)
             if definitions is not None and part.ids >= LEAST and found[0].source in ("template", "system"):
-                found = definitions(prompt.ids[start : start + part.ids], found[0].source)
+                found = definitions(rendering.ids[start : start + part.ids], found[0].source)
             spans += found
             start += part.ids
     return spans
 
 
-def _spans_of_part(part: Part, prompt: Prompt, turns: Sequence[Turn], moved: int, tools: "_Tools") -> Sequence[Span]:
+def _spans_of_part(
+    part: Part, rendering: Rendering, turns: Sequence[Turn], moved: int, tools: "_Tools"
+) -> Sequence[Span]:
     if part.message is None:
-        return (plain_span("template", part.ids),)
-    number, shown = prompt.form[part.message]
+        return (span_without_tool("template", part.ids),)
+    number, shown = rendering.form[part.message]
     if number is None or number < moved:
         # A message that was put before the client's messages, or made of several of them.
         return (tools.span_of(shown, part.ids),)

@@ -3,7 +3,7 @@
 from gateway.context.memory.history import RETOLD, Call, History, Shown, retold, root_digest, schemas_of
 from gateway.context.memory.lived import Lived, LivedAnswer, LivedTurn
 from gateway.context.memory.misses import Miss, Misses
-from gateway.context.memory.record import AnswerRecord, CallRecord, GenerationRecord, Notes
+from gateway.context.memory.record import AnswerRecord, CallRecord, GenerationRecord
 from gateway.context.memory.remembered import Remembered
 from gateway.context.memory.request_figures import RequestFigures
 from gateway.context.memory.store import ConversationMemory, Recalled, Turn
@@ -21,7 +21,6 @@ __all__ = [
     "LivedTurn",
     "Miss",
     "Misses",
-    "Notes",
     "Recalled",
     "Remembered",
     "RequestFigures",

@@ -6,7 +6,7 @@ changed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gateway.context.memory.misses import Miss
@@ -57,14 +57,6 @@ class CallRecord:
     leaf: int
     shim: int
     is_error: bool
-
-
-@dataclass(slots=True)
-class Notes:
-    """What is known so far about an answer that is being made."""
-
-    generations: list[GenerationRecord] = field(default_factory=list[GenerationRecord])
-    calls: list[CallRecord] = field(default_factory=list[CallRecord])
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class Rendering:
     """A conversation as ids."""
 
     ids: list[int]
@@ -105,7 +105,7 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] = (),
         known: Mapping[int, Known] | None = None,
         calls_in: CallsIn = lambda text: (),
-    ) -> "Prompt":
+    ) -> "Rendering":
         """Prompt ids of a conversation, ready for the model's next turn.
 
         Args:
@@ -138,7 +138,7 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]],
         known: Mapping[int, Known],
         calls_in: CallsIn,
-    ) -> "Prompt":
+    ) -> "Rendering":
         read = any(map(is_json_result, messages)) and await self.reads_results()
         foreign = Foreign(self._signs)
         text = await self._shown(foreign, messages, tools, marked=True, results_read=read)
@@ -147,14 +147,14 @@ class ChatTemplate:
         if marks is not None:
             turns = regions(text, marks, foreign, messages, known, calls_in)
             ids, parts = rendered_ids(text, self._with_contents(marks, turns, foreign, known), self._pieces)
-            return Prompt(ids, not read, parts)
+            return Rendering(ids, not read, parts)
         if foreign.results and foreign.results.isdisjoint(s.number for s in find_marks(text, foreign.mark)):
             raise self._no_place("tool results")
         # The template reads or rewrites a content, so it gets the contents themselves, guarded like everything else.
         foreign = Foreign(self._signs)
         text = await self._shown(foreign, messages, tools, marked=False)
         ids, parts = rendered_ids(restored(text, foreign), (), self._pieces)
-        return Prompt(ids, by_shape=False, parts=parts)
+        return Rendering(ids, by_shape=False, parts=parts)
 
     async def _shown(
         self,

@@ -80,7 +80,7 @@ class ChatEndpoint:
         if chat.stream_format != "json":
             token_map = conversation.ready.token_map
             # Results of tools add ids: the stream has a known bound only where there are no tools.
-            most = None if conversation.tools else chat.most
+            most = None if conversation.asked.tools else chat.most
             plain = ChatReply(
                 conversation.ready.facts.model, created, usage_chunk=False, answer_id=conversation.answer_id
             )

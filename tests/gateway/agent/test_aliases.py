@@ -27,7 +27,7 @@ def written(tool, **arguments):
 
 
 def names(conversation):
-    return [tool.name for tool in conversation.tools]
+    return [tool.name for tool in conversation.asked.tools]
 
 
 async def test_model_calls_a_tool_by_its_alias_and_the_audit_has_the_public_name(open_stage, tmp_path):

@@ -10,6 +10,7 @@ from gateway.agent.events import ToolFinished
 from gateway.agent.generate.choice import hold_for
 from gateway.agent.generate.refused_grammar import looseness
 from gateway.engine.interface import Capabilities
+from gateway.engine.pool.stay import Stay
 from gateway.errors import RequestInvalid
 from gateway.proxy.tool_search import CALL, SEARCH
 from gateway.toolcalls import AnswerForm, CallClosed, CallStarted, Content, ToolSpec
@@ -118,7 +119,7 @@ async def test_calls_are_not_held_on_an_engine_that_knows_no_grammar_that_waits(
     async with open_stage(hold_calls=True) as stage:
         conversation = await stage.agent.open(QUESTION, client_tools=[PAINT])
         facts = replace(conversation.ready.facts, can=Capabilities(lazy_grammar=False))
-        conversation.ready = replace(conversation.ready, facts=facts)
+        conversation.stay = Stay(replace(conversation.ready, facts=facts))
 
         assert hold_for(conversation, ToolChoice(), parallel=None, always=True) is None
         assert hold_for(conversation, ToolChoice("required"), parallel=None, always=True) is not None
@@ -149,7 +150,7 @@ async def test_search_does_not_lead_around_what_is_allowed(open_stage):
         conversation = await stage.agent.open(QUESTION, choice=choice, client_tools=[PAINT])
         await stage.agent.answer(conversation, AnswerOptions(choice), stage.listen)
 
-    assert {SEARCH, CALL} <= {tool.name for tool in conversation.tools}
+    assert {SEARCH, CALL} <= {tool.name for tool in conversation.asked.tools}
     assert [(call.name, call.is_error) for call in stage.of(ToolFinished)] == [(CALL, True)]
 
 

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -178,11 +179,11 @@ async def test_arguments_that_do_not_fit_the_schema_are_not_sent_and_the_model_i
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["m"]}
     async with stage(engine, "rings.py", bell) as (agent, events, listen):
         conversation = await agent.open(QUESTION)
-        conversation.tools = (ToolSpec("up__say", "", schema),)
+        conversation.asked = replace(conversation.asked, tools=(ToolSpec("up__say", "", schema),))
         with anyio.fail_after(20):
             await agent.answer(conversation, AnswerOptions(show_calls=True), listen)
 
     (told,) = [event for event in events if isinstance(event, ToolFinished)]
     assert (told.is_error, told.source) == (True, "gateway")
-    assert all(problem in told.text for problem in validate_call(conversation.tools[0], {"n": "x"}))
+    assert all(problem in told.text for problem in validate_call(conversation.asked.tools[0], {"n": "x"}))
     assert told.text in TINY.decode(engine.asked[1].prompt)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -59,7 +60,7 @@ async def test_request_that_comes_the_moment_an_answer_is_complete_finds_it(open
             if isinstance(event, Finished):
                 answer = {"role": "assistant", "content": "It is 42."}
                 later = await stage.agent.open([*QUESTION, answer, *QUESTION], principal=Principal("a"))
-                found.append(later.before is not None)
+                found.append(later.continuation.before is not None)
 
         conversation = await stage.agent.open(QUESTION, principal=Principal("a"))
         await stage.agent.answer(conversation, AnswerOptions(), listen)
@@ -157,9 +158,9 @@ async def test_ids_behind_a_stop_string_are_not_missed_in_the_cache(open_stage):
         answer = await answered(stage, QUESTION, stops=("END",))
         history = [*QUESTION, answer, {"role": "user", "content": "And?"}]
         conversation = await stage.agent.open(history, principal=Principal("a"))
-        told = reuse_of(conversation, conversation.kept, conversation.kept)
+        told = reuse_of(conversation, conversation.continuation.kept, conversation.continuation.kept)
 
-    assert (told.reason, told.held) == (None, conversation.kept)
+    assert (told.reason, told.held) == (None, conversation.continuation.kept)
 
 
 async def test_conversation_under_an_option_of_the_template_continues_none_without_it(open_stage):
@@ -171,8 +172,8 @@ async def test_conversation_under_an_option_of_the_template_continues_none_witho
         plain = await stage.agent.open(history, principal=Principal("a"))
         other = await stage.agent.open(history, principal=Principal("a"), options={"enable_thinking": True})
 
-    assert plain.before is not None
-    assert other.before is None
+    assert plain.continuation.before is not None
+    assert other.continuation.before is None
 
 
 async def test_answer_whose_stream_broke_goes_on_from_what_came(open_stage):
@@ -184,7 +185,7 @@ async def test_answer_whose_stream_broke_goes_on_from_what_came(open_stage):
         conversation = await stage.agent.open(history, principal=Principal("a"))
 
     assert came
-    assert conversation.before is not None
+    assert conversation.continuation.before is not None
 
 
 @pytest.mark.parametrize("said", ["", "Let me see. "])
@@ -208,7 +209,7 @@ async def test_call_that_a_client_knows_of_and_that_broke_off_is_not_remembered(
         history = [*QUESTION, {"role": "assistant", "content": ""}, {"role": "user", "content": "And?"}]
         conversation = await stage.agent.open(history, client_tools=[PAINT], principal=Principal("a"))
 
-    assert conversation.before is None
+    assert conversation.continuation.before is None
 
 
 async def test_what_the_client_changes_in_the_system_text_is_named(open_stage):
@@ -242,11 +243,11 @@ async def test_ids_that_the_engine_does_not_have_are_told_by_who_gave_the_answer
         answer = await answered(stage, QUESTION)
         history = [*QUESTION, answer, {"role": "user", "content": "And?"}]
         conversation = await stage.agent.open(history, principal=Principal("a"))
-        conversation.before.engine = conversation.ready.number if engine is None else engine
-        conversation.before.engine_name = name
+        conversation.continuation.before.engine = conversation.ready.number if engine is None else engine
+        conversation.continuation.before.engine_name = name
         told = reuse_of(conversation, 0, 0)
 
-    assert (told.reason, told.held) == (reason, conversation.before.held)
+    assert (told.reason, told.held) == (reason, conversation.continuation.before.held)
 
 
 @pytest.mark.parametrize(("short", "reason"), [(0, "engine_rewound"), (1, "engine_rewound"), (2, "slot_taken")])
@@ -256,7 +257,7 @@ async def test_engine_that_reuses_less_than_the_slot_holds_has_rewound(open_stag
         conversation = await stage.agent.open(
             [*QUESTION, answer, {"role": "user", "content": "And?"}], principal=Principal("a")
         )
-        held = conversation.before.held
+        held = conversation.continuation.before.held
         told = [reuse_of(conversation, cached, held - short) for cached in (held, held - 1, 0)]
 
     assert [each.reason for each in told] == [None, reason, reason]
@@ -290,10 +291,11 @@ async def test_template_that_shows_less_than_was_lived_is_told_by_whether_the_mo
         for _ in range(2):
             history += [await answered(stage, history), {"role": "user", "content": "And?"}]
         conversation = await stage.agent.open(history, principal=Principal("a"))
-        conversation.kept = conversation.before.held - 1
+        kept = conversation.continuation.before.held - 1
+        conversation.continuation = replace(conversation.continuation, kept=kept)
         told = reuse_of(conversation, 0, 0)
 
-    assert (told.reason, told.held) == (reason, conversation.before.held)
+    assert (told.reason, told.held) == (reason, conversation.continuation.before.held)
 
 
 async def test_forgotten_conversation_says_that_results_of_its_calls_are_lost(open_stage):

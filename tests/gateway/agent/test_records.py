@@ -56,8 +56,8 @@ async def test_nothing_is_recorded_while_nobody_looks(open_stage):
         conversation = await stage.agent.open(QUESTION, principal=Principal("a"))
 
         assert all(node.record is None for node in last(stage).chain())
-        assert conversation.trail is None
-        assert conversation.notes is None
+        assert conversation.context.sources is None
+        assert conversation.observer is None
 
 
 async def test_sources_are_those_of_the_trajectory(open_stage, tmp_path: Path):
@@ -128,9 +128,9 @@ async def test_what_is_recorded_ends_with_who_looks(open_stage):
         later = await stage.agent.open(QUESTION, principal=Principal("a"))
 
         assert [each.record is not None for each in node.chain()] == [True, False]
-        assert (later.trail, later.notes) == (None, None)
+        assert (later.context.sources, later.observer) == (None, None)
         looking = True
-        assert (await stage.agent.open(QUESTION, principal=Principal("a"))).notes is not None
+        assert (await stage.agent.open(QUESTION, principal=Principal("a"))).observer is not None
 
 
 async def test_records_are_forgotten_and_the_answers_stay(open_stage):

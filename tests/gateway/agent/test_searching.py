@@ -52,7 +52,7 @@ async def test_model_finds_a_tool_and_calls_it_as_if_by_its_own_name(open_stage)
     found = written(CALL, name="up__say", arguments={})
     async with open_stage(written(SEARCH, query="say"), found, "It is 42.", tool_search=True, context=40_000) as stage:
         conversation = await stage.agent.open(QUESTION)
-        offered = names(conversation.tools)
+        offered = names(conversation.asked.tools)
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
 
     search, called = stage.of(ToolFinished)

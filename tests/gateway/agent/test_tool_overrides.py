@@ -26,7 +26,7 @@ async def test_model_is_given_the_operators_words_and_calls_by_the_new_name(open
         conversation = await stage.agent.open(QUESTION)
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
 
-    (tool,) = conversation.tools
+    (tool,) = conversation.asked.tools
     (called,) = stage.of(ToolFinished)
     assert (tool.name, tool.description) == ("speak", "Speaks.")
     assert (called.name, called.text, called.is_error) == ("speak", "It is 42.", False)

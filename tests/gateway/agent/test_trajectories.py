@@ -248,8 +248,8 @@ async def test_without_a_file_nothing_is_noted_and_the_engine_is_asked_nothing(o
         conversation = await stage.agent.open(QUESTION)
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
 
-    assert conversation.trail is None
-    assert conversation.notes is None
+    assert conversation.context.sources is None
+    assert conversation.observer is None
     assert not any(request.logprobs for request in stage.engine.asked)
 
 

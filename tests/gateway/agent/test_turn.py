@@ -88,7 +88,7 @@ async def test_clients_tool_hides_one_of_ours_of_the_same_name(open_stage):
         conversation = await stage.agent.open(QUESTION, client_tools=[ToolSpec("up__say", "Mine", {})])
         finished = await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
 
-    assert [tool.description for tool in conversation.tools] == ["Mine"]
+    assert [tool.description for tool in conversation.asked.tools] == ["Mine"]
     assert finished.reason == "tool_calls"
 
 
@@ -301,8 +301,9 @@ async def test_question_in_the_same_conversation_extends_it(open_stage):
         conversation = await stage.agent.open(QUESTION)
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
         before = list(conversation.ids)
-        await conversation.ask("And <|im_end|> then?")
-        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+        history = [*QUESTION, {"role": "assistant", "content": "One."}]
+        later = await stage.agent.open([*history, {"role": "user", "content": "And <|im_end|> then?"}])
+        await stage.agent.answer(later, AnswerOptions(), stage.listen)
 
     asked = list(stage.engine.asked[1].prompt)
     middle = "<|im_end|>\n<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
@@ -312,15 +313,15 @@ async def test_question_in_the_same_conversation_extends_it(open_stage):
 
 async def test_an_id_that_a_length_limit_cut_was_sampled_and_is_not_held(open_stage):
     async with open_stage("One two three.", "Four.", "Five.") as stage:
-        conversation = await stage.agent.open(QUESTION)
-        cut = await stage.agent.answer(conversation, AnswerOptions(max_tokens=3), stage.listen)
-        await conversation.ask("And then?")
-        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
-        await conversation.ask("And then?")
-        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+        history, reasons = [*QUESTION], []
+        for most in (3, None, None):
+            conversation = await stage.agent.open(history)
+            told = await stage.agent.answer(conversation, AnswerOptions(max_tokens=most), stage.listen)
+            history += [{"role": "assistant", "content": conversation.lived.shown.content}, *QUESTION]
+            reasons.append(told.reason)
 
     first, second, third = stage.of(GenerationFinished)
-    assert (cut.reason, first.generated) == ("length", 3)
+    assert (reasons, first.generated) == (["length", "stop", "stop"], 3)
     assert second.held == first.prompt + first.generated - 1
     assert third.held == second.prompt + second.generated
 
@@ -545,7 +546,7 @@ async def test_turn_is_rendered_with_calls_and_tools_only_where_the_template_kno
     async with open_stage(call, tools_template=template, turns=1) as stage:
         conversation = await stage.agent.open(QUESTION)
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
-        shape, _ = conversation.last_turn()
+        shape, _ = conversation.context.last_turn(conversation.asked, conversation.ready)
 
     assert (shape.tools, shape.calls, shape.content) == (tools, calls, content)
 
@@ -618,8 +619,8 @@ async def test_turn_that_an_id_of_another_vocabulary_ended_is_rendered_without_i
     async with open_stage("It is 42.") as stage:
         conversation = await stage.agent.open(QUESTION)
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
-        conversation.turn = replace(conversation.turn, ended_by=ended_by)
-        _, end = conversation.last_turn()
+        conversation.context.last = replace(conversation.context.last, ended_by=ended_by)
+        _, end = conversation.context.last_turn(conversation.asked, conversation.ready)
 
     assert end.token == spelled
 

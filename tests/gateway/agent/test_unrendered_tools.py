@@ -54,7 +54,7 @@ async def test_property_that_is_true_is_rendered_as_a_schema_that_says_the_same(
     assert shown["any"] == {"type": "object", "properties": {"extra": {}}}
     assert shown["good"] == GOOD.parameters
     # Calls are read and held by the schema that the tool has.
-    assert [tool.parameters for tool in conversation.tools if tool.name == "any"] == [ANY.parameters]
+    assert [tool.parameters for tool in conversation.asked.tools if tool.name == "any"] == [ANY.parameters]
 
 
 async def test_warning_names_whose_tool_it_is_the_tool_and_the_reason_and_is_logged_once(open_stage, caplog):
@@ -78,7 +78,7 @@ async def test_tool_of_a_server_that_no_form_helps_is_left_out_and_everything_el
         conversation = await opened(stage, GOOD)
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
 
-    assert [tool.name for tool in conversation.tools] == ["good"]
+    assert [tool.name for tool in conversation.asked.tools] == ["good"]
     (told,) = stage.of(Diagnostic)
     assert "tool 'up__say' of server 'up'" in told.message
     assert told.message.endswith("the model is not offered the tool")

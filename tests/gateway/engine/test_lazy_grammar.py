@@ -15,9 +15,12 @@ from gateway.agent.generate.choice import FREE, hold_for
 from gateway.agent.generate.generation import Generation
 from gateway.agent.generate.generation_options import GenerationOptions
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
+from gateway.context.compose.asked import Asked
+from gateway.context.compose.context import Context
 from gateway.context.compose.conversation import Conversation
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import GenerateRequest, Sampling
+from gateway.engine.pool.stay import Stay
 from gateway.engine.start.readiness import EngineRoute, ReadyEngine
 from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.engine.wire.llama_cpp.json import completion_body
@@ -115,7 +118,7 @@ async def test_one_that_the_engine_does_not_take_is_refused_as_a_grammar(ready: 
 async def test_the_agent_holds_a_call_that_the_model_begins_of_itself_to_its_schema(ready: ReadyEngine) -> None:
     token_map = ready.token_map
     start = start_of(token_map)
-    conversation = Conversation(ready, ISSUES, (CLOCK,), shots(CLOCK.name, token_map))
+    conversation = Conversation(Asked(ISSUES, (CLOCK,)), Stay(ready), Context(shots(CLOCK.name, token_map)))
     hold = hold_for(conversation, FREE, parallel=False, always=True)
     told: list[object] = []
 

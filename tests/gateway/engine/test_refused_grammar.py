@@ -11,8 +11,11 @@ import pytest
 from gateway.agent.generate.choice import ToolChoice, hold_for
 from gateway.agent.generate.generation import Generation
 from gateway.agent.generate.generation_options import GenerationOptions
+from gateway.context.compose.asked import Asked
+from gateway.context.compose.context import Context
 from gateway.context.compose.conversation import Conversation
 from gateway.engine.interface import GenerateRequest, Sampling
+from gateway.engine.pool.stay import Stay
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.readiness import ReadyEngine
@@ -61,7 +64,7 @@ async def called(ready: ReadyEngine, choice: ToolChoice, like: str, metrics: Met
     prompt = ready.token_map.encode(
         f"{turn * 3}<|im_start|>user\nGo.<|im_end|>\n<|im_start|>assistant\n", specials=True
     )
-    conversation = Conversation(ready, GENERIC, (LONG, SHORT), prompt)
+    conversation = Conversation(Asked(GENERIC, (LONG, SHORT)), Stay(ready), Context(prompt))
     told: list[object] = []
 
     async def listen(event: object) -> None:

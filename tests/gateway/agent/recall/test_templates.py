@@ -211,7 +211,7 @@ async def test_prompt_is_the_same_whichever_replica_is_asked(
         talk.share(*(SharedMemory(each, [SECRET], LimitsConfig(), 60.0) for each in stores))
         async for conversation in requests(talk, case, lost=False):
             check_law(talk, conversation.ids, await talk.rendering(talk.lived))
-            assert (conversation.before is not None) == (len(talk.wrote) > 0)
+            assert (conversation.continuation.before is not None) == (len(talk.wrote) > 0)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["reasoning sent", "reasoning lost"])

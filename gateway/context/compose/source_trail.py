@@ -1,34 +1,18 @@
-"""Where the ids of a conversation came from, recorded while it grows, and only where somebody asks for it.
-
-`spans` describe the ids after the first `kept`; those belong to the answer before.
-"""
+"""Where the ids of a context came from, recorded while it grows, and only where somebody asks for it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from gateway.context.compose.definitions import DefinitionCache
-from gateway.observe.trajectories import Sampled, Source, Span
+from gateway.observe.trajectories import Source, Span
 
 
 @dataclass(slots=True)
-class Trail:
-    """The sources of one conversation's ids."""
+class SourceTrail:
+    """The sources of a context's ids after the first `kept`; those belong to the answer before."""
 
-    definitions: DefinitionCache
-    """Where the definitions of tools were found before."""
-    logprobs: bool = False
-    """Whether the engine is asked how probable its ids were."""
-    before: str | None = None
-    """The id of the answer that it continues from."""
     kept: int = 0
     spans: list[Span] = field(default_factory=list[Span])
-    sampled: list[Sampled] = field(default_factory=list[Sampled])
-
-    def rendered(self, spans: Iterable[Span]) -> None:
-        """Note the sources of a whole prompt."""
-        self.kept, self.spans = 0, []
-        self.add(spans)
 
     def add(self, spans: Iterable[Span]) -> None:
         """Note the sources of ids that are appended."""
@@ -39,19 +23,13 @@ class Trail:
             elif span.count:
                 self.spans.append(span)
 
-    def wrote(self, turn: Sampled) -> None:
-        """Note the model's turn that is appended."""
-        self.sampled.append(turn)
-        self.add([plain_span("model", turn.count)])
-
-    def goes_on(self, before: str, same: int) -> None:
-        """Note the answer that it continues from. `same`: ids at its beginning that are the same as that answer's.
+    def keep(self, same: int) -> None:
+        """Leave the first `same` ids to the answer before, which has the same ones.
 
         Ids between these and `kept` are the text of a turn that was cut, tokenized here.
         """
         cut, left = self.kept - same, same - self.kept
-        spans, self.spans = self.spans, []
-        self.before, self.kept = before, same
+        spans, self.spans, self.kept = self.spans, [], same
         if cut > 0:
             self.add([Span("assistant", cut)])
         for span in spans:
@@ -61,7 +39,7 @@ class Trail:
 
 
 @lru_cache(1024)
-def plain_span(source: Source, count: int) -> Span:
+def span_without_tool(source: Source, count: int) -> Span:
     """Ids of a source that is no tool. Kept, since the same few lengths come again and again."""
     return Span(source, count)
 
@@ -71,8 +49,8 @@ def spans_of_text(role: str, count: int, name: str | None = None, server: str | 
     server."""
     match role:
         case "user" | "assistant":
-            return plain_span(role, count)
+            return span_without_tool(role, count)
         case "tool":
             return Span("shim", count, name, server)
         case _:
-            return plain_span("system", count)
+            return span_without_tool("system", count)

@@ -1,0 +1,33 @@
+"""What a request asks of its conversation. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.proxy.caller import ANYBODY, Principal
+from gateway.toolcalls import Diagnostic, Format, ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks of its conversation, as the model that answers it takes it."""
+
+    format: Format
+    tools: tuple[ToolSpec, ...] = ()
+    client_tools: frozenset[str] = frozenset()
+    """Names of tools that the client runs itself."""
+    principal: Principal = ANYBODY
+    """On whose behalf the gateway's tools are called."""
+    server_of: Callable[[str], str | None] = lambda name: None
+    """Returns the server of a tool of the gateway, by the tool's name."""
+    may_call: bool = True
+    """Whether calls may be made; if not, the prompt still holds the tools' definitions."""
+    model: str | None = None
+    """The name by which the client asks for the model; None: it names none."""
+    home: bytes = b""
+    """The key that decides which of several engines answers (`engine/pool/homes.py`)."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """What of the messages and tools the model reads in another form, or not at all."""
+
+    def owner_of(self, tool: str) -> str | None:
+        """Return the server of a tool; None for one that came with the request."""
+        return None if tool in self.client_tools else self.server_of(tool)
