@@ -71,6 +71,9 @@ def build_app(only: str | None = None) -> typer.Typer:
 
 
 def _commands(only: str | None) -> Iterator[tuple[str, Command]]:
+    if only == "--version":
+        # Loading all commands takes seconds, and none is asked for.
+        return
     own = (*_COMMANDS, *_GROUPS)
     if only in own:
         yield only, _load(only)

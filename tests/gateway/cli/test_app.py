@@ -11,7 +11,7 @@ import pytest
 
 from gateway import __main__, __version__
 from gateway.cli import app, exit_codes
-from gateway.cli.app import run
+from gateway.cli.app import build_app, run
 from gateway.cli.reference import render_page
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
@@ -26,6 +26,8 @@ def test_page_of_the_commands_is_what_the_code_writes() -> None:
 def test_version_is_printed_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == exit_codes.OK
     assert capsys.readouterr().out == f"{__version__}\n"
+    # No command is loaded for it: all of them together take seconds.
+    assert not build_app("--version").registered_commands
 
 
 def test_garbage_is_looked_for_once_everything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
