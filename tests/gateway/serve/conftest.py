@@ -227,23 +227,31 @@ class Stream:
     def __init__(self, response: httpx2.Response) -> None:
         self.response = response
         self.ids: list[str] = []
+        self.kinds: list[str | None] = []
+        """What each event with a message says of its kind."""
         self.retry: str | None = None
         self._lines: AsyncIterator[str] = response.aiter_lines()
 
     async def event(self) -> dict[str, Any] | None:
         """The next event's data; None: the stream ended. An event without data is an empty object."""
         data: str | None = None
+        kind: str | None = None
         with anyio.fail_after(20):
             async for line in self._lines:
                 name, _, value = line.partition(": ")
                 if name == "id":
                     self.ids.append(value)
+                elif name == "event":
+                    kind = value
                 elif name == "retry":
                     self.retry = value
                 elif line.startswith("data"):
                     data = value
                 elif not line and data is not None:
-                    return json.loads(data) if data else {}
+                    if not data:
+                        return {}
+                    self.kinds.append(kind)
+                    return json.loads(data)
         return None
 
     async def events(self) -> list[dict[str, Any]]:
