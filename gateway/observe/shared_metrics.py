@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 from prometheus_client import Counter, Gauge
 
 SharedResult = Literal["ok", "nothing", "away", "late", "lost", "refused", "unreadable", "dropped"]
-SHARED_KINDS: Final = ("limit", "response", "memory", "event", "sign-in")
+SHARED_KINDS: Final = ("limit", "response", "memory", "event", "sign-in", "pending")
 SHARED_RESULTS: Final[tuple[SharedResult, ...]] = get_args(SharedResult)
 
 

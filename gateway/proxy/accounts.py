@@ -78,7 +78,7 @@ class SignInAccounts:
 
     async def look_up(self, principal: Principal) -> None:
         """See `Accounts`."""
-        if principal.owner and self._connector.grants.is_shared:
+        if principal.owner and self._connector.grants.shared is not None:
             with suppress(NoAnswer):
                 await self._connector.sign_in(self._config, principal.owner).look_up(tries=_TRIES)
 

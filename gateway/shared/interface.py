@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, Protocol, Self
 Limit = Literal["rate", "tries"]
 """What is limited: a principal's requests a minute, an address's wrong guesses."""
 
-Kind = Literal["response", "memory", "event"]
-"""What is kept: stored responses, answers of conversations, and events of sessions."""
+Kind = Literal["response", "memory", "event", "pending"]
+"""What is kept: stored responses, answers of conversations, events of sessions, and sign-ins that have begun."""
 
 WHOLE: Final = 1 << 20
 """A depth without a limit: all the records of a chain, or none if it has more than 2048."""

@@ -155,7 +155,21 @@ async def replica_that_dies_with_the_lease_delays_calls_and_loses_no_sign_in(wor
     return all(asked == answered for asked, answered in answers) and 3.0 < took < 2 * LEASE
 
 
+async def browser_may_come_back_to_another_replica_once(world: "World") -> bool:
+    async with Replicas.open(world, "callback") as replicas:
+        left, met = replicas.users["ann"]
+        end = await agree(await left.begin("own"), left.callback, person="ann")
+        elsewhere = end.replace(left.callback, met.callback, 1)
+        stolen = [await bob.show(address) for bob in replicas.users["bob"] for address in (end, elsewhere)]
+        shown = [await left.show(address) for address in (elsewhere, elsewhere, end)]
+        answers = await replicas.ask(2)
+    sys.stdout.write(f"  pages: {shown}, in Bob's browser: {stolen}\n")
+    named = all(asked == answered for asked, answered in answers)
+    return set(stolen) == {400} and shown == [200, 400, 400] and named
+
+
 STATEMENTS = (
+    browser_may_come_back_to_another_replica_once,
     users_are_themselves_in_a_thousand_interleaved_calls_at_two_replicas,
     replica_that_dies_with_the_lease_delays_calls_and_loses_no_sign_in,
 )

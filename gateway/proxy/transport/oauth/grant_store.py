@@ -65,7 +65,8 @@ class GrantStore:
     def __init__(self, folder: Path | None = None, shared: Shared | None = None) -> None:
         """`folder`: None: the one in the state folder. `shared`: None: other machines have sign-ins of their own."""
         self.folder = folder or sign_in_folder()
-        self._shared = shared
+        self.shared = shared
+        """The store that replicas share."""
         self._keys: StoreKeys | None = None
 
     def read(self, key: GrantKey) -> Grant | None:
@@ -95,7 +96,7 @@ class GrantStore:
 
         The caller holds `alone`. Returns False if the other replicas could not be told yet. Raises `ConfigError`.
         """
-        if self._shared is None and grant is None:
+        if self.shared is None and grant is None:
             self.delete(key)
             return True
         with anyio.move_on_after(_LEASE):
@@ -109,20 +110,15 @@ class GrantStore:
         self.write(key, made)
         return await self._release(key, made)
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether other replicas use the same sign-ins."""
-        return self._shared is not None
-
     async def newest(self, key: GrantKey, mine: Grant | None) -> Grant | None:
         """The sign-in as this machine knows it (`mine`) or as the replicas do, whichever is newer, for all of them.
 
         Raises `NoAnswer`: the shared store does not answer.
         """
-        if self._shared is None:
+        if self.shared is None:
             return mine
         version, value = (-1, b"") if mine is None else (mine.version, mine.to_bytes())
-        found = await self._shared.newest(key.owner, _place(key), version, value, _SHARED_LIFE)
+        found = await self.shared.newest(key.owner, _place(key), version, value, _SHARED_LIFE)
         if found is None:
             raise NoAnswer("the store that the replicas share does not answer")
         theirs = read_grant(found) if found else None
@@ -150,21 +146,21 @@ class GrantStore:
                     await self._release(key, latest())
 
     async def _acquire(self, key: GrantKey) -> bool | None:
-        return True if self._shared is None else await self._shared.acquire(key.owner, _place(key), _LEASE)
+        return True if self.shared is None else await self.shared.acquire(key.owner, _place(key), _LEASE)
 
     async def _release(self, key: GrantKey, grant: Grant | None) -> bool:
         """End the lease, once the replicas can see what was written. Returns False if the store does not take that.
 
         Then it is offered again in the background, and the lease ends by itself.
         """
-        if self._shared is None:
+        if self.shared is None:
             return True
         try:
             await self.newest(key, grant)
         except NoAnswer:
-            self._shared.run_in_background(self._publish_later(key, grant))
+            self.shared.run_in_background(self._publish_later(key, grant))
             return False
-        await self._shared.release(key.owner, _place(key))
+        await self.shared.release(key.owner, _place(key))
         return True
 
     async def _publish_later(self, key: GrantKey, grant: Grant | None) -> None:

@@ -87,7 +87,11 @@ class SignedIn:
     async def headers(self) -> Mapping[str, str]:
         """See `Authorizer.headers`. Empty while nobody has signed in: the server may need no sign-in."""
         grant = self._grant if monotonic() - self._looked < _LOOK else self._look()
-        if self._store.is_shared and monotonic() - self._asked >= _LOOK and (self._config.auth or grant is not None):
+        if (
+            self._store.shared is not None
+            and monotonic() - self._asked >= _LOOK
+            and (self._config.auth or grant is not None)
+        ):
             grant = await self.look_up()
         if grant is None or grant.access is None:
             return _NOTHING
@@ -140,7 +144,7 @@ class SignedIn:
         `tries`: how often a shared store that does not answer is asked.
         """
         grant = self._look()
-        if self._store.is_shared:
+        if self._store.shared is not None:
             self._asked = monotonic()
             try:
                 mine = grant if self._state is None else self._stored()

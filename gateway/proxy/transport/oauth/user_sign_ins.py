@@ -5,7 +5,6 @@ their sealed sign-in. Who the owner is has been proved before; that the same bro
 serves no page.
 """
 
-import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from gateway.proxy.transport.oauth.code_flow import NOT_OURS, CodeFlow, NotOurs
 from gateway.proxy.transport.oauth.documents import fetcher_for
 from gateway.proxy.transport.oauth.grant import Grant
 from gateway.proxy.transport.oauth.grant_store import REGISTRATION, GrantKey, GrantStore
-from gateway.proxy.transport.oauth.pending import Begun, PendingSignIns, cookie_of
+from gateway.proxy.transport.oauth.pending import Begun, PendingSignIns
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
 
 
@@ -48,9 +47,9 @@ class UserSignIns:
         async with open_http_client() as client:
             flow = await begin_sign_in(config, client, redirect, self._known(key))
         self._keep_client(replace(key, owner=REGISTRATION), flow)
-        secret = secrets.token_urlsafe(32)
-        self._pending.keep(Begun(key, secret, flow))
-        return Beginning(flow.address(), cookie_of(flow), secret)
+        begun = Begun(key, flow)
+        await self._pending.keep(begun)
+        return Beginning(flow.address(), begun.cookie, begun.value)
 
     async def finish(
         self, query: str, cookies: Mapping[str, str], configs: Iterable[UpstreamConfig]
@@ -64,10 +63,11 @@ class UserSignIns:
 
         Raises:
             NotOurs: this browser began no such sign-in; nothing has changed.
-            NoAnswer, LinkLost: the authorization server refused, or is another than was asked.
+            NoAnswer, LinkLost: the authorization server refused, or is another than was asked; or the shared store does
+                not answer.
             ConfigError: the sign-in can't be kept.
         """
-        begun = self._pending.take(state_of(query), cookies)
+        begun = await self._pending.take(state_of(query), cookies)
         wanted = None if begun is None else (begun.key.server, begun.key.url)
         config = next((each for each in configs if each.has_user_pages and (each.name, each.url) == wanted), None)
         if begun is None or config is None:
