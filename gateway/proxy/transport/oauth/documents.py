@@ -36,6 +36,17 @@ class DocumentFetcher:
         status, document = await self._fetch("GET", read_named_url(url), {}, b"")
         return document if status == 200 and document else None
 
+    async def look(self, url: str) -> tuple[int, str]:
+        """The status of a page and the address to which it redirects. Raises `NoAnswer`, `LinkLost`."""
+        address = read_named_url(url)
+        connection = await self._client.take(address.origin, self.listed)
+        try:
+            connection.send("GET", address.path, header_lines(common_headers(address)), b"")
+            await connection.head()
+            return connection.status, connection.header("location")
+        finally:
+            self._client.give(connection)
+
     async def post_form(
         self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, Any]]:

@@ -131,6 +131,14 @@ def is_same_issuer(named: str, issuer: str) -> bool:
     return named == issuer or (named.rstrip("/") == issuer.rstrip("/") and issuer.rstrip("/").count("/") == 2)
 
 
+def has_same_origin(one: str, other: str) -> bool:
+    """Whether two addresses are of one server; False: one of them is not an address."""
+    try:
+        return read_url(one).origin == read_url(other).origin
+    except ValueError:
+        return False
+
+
 def check_confidential(address: Address, listed: frozenset[Origin]) -> None:
     """Refuse to send a secret, or to ask where to send it, unencrypted, unless the configuration names the origin.
 

@@ -30,6 +30,7 @@ class Registration:
     """A request to register the gateway."""
 
     endpoint: str
+    redirect_uri: str
     document: Mapping[str, Any]
 
 
@@ -55,7 +56,7 @@ def choose_client(
             f"its authorization server {server.issuer!r} registers no clients: register one there with the redirect "
             f"address {redirect_uri!r}, and set `auth.issuer` and `auth.client_id`"
         )
-    return Registration(server.registration_endpoint, registration_document(redirect_uri))
+    return Registration(server.registration_endpoint, redirect_uri, registration_document(redirect_uri))
 
 
 def registration_document(redirect_uri: str) -> dict[str, Any]:

@@ -7,8 +7,10 @@ only this module sends. It keeps nothing, and listens to no redirect.
 
 import secrets
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 import anyio
 from pydantic_core import to_json
@@ -19,13 +21,13 @@ from gateway.http1.origin import read_url
 from gateway.proxy.transport.http.answers import EVENTS, JSON
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.headers import challenge_parameters, common_headers
-from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.transport.oauth.client import Client
 from gateway.proxy.transport.oauth.code_flow import CodeFlow, joined_scope, wanted_scope
 from gateway.proxy.transport.oauth.discovery import find_resource, find_server
 from gateway.proxy.transport.oauth.documents import FETCH_TIME, DocumentFetcher, fetcher_for
 from gateway.proxy.transport.oauth.grant import Grant
-from gateway.proxy.transport.oauth.metadata import check_confidential, read_named_url
+from gateway.proxy.transport.oauth.metadata import check_confidential, has_same_origin, read_named_url
 from gateway.proxy.transport.oauth.registration import Registration, choose_client, read_registration
 from gateway.proxy.transport.oauth.tokens import read_tokens
 
@@ -33,6 +35,9 @@ T = TypeVar("T")
 _DEFAULTS: Final = SignInConfig()
 _PING: Final = to_json({"jsonrpc": "2.0", "id": 1, "method": "ping"})
 _START_TIME: Final = 2 * FETCH_TIME
+_LOOK_TIME: Final = FETCH_TIME / 2
+_UNKNOWN: Final = (400, 401, 404, 410, 422)
+"""The statuses of pages that refuse a client. Others may be meant for whoever is no browser."""
 
 
 async def begin_sign_in(
@@ -59,23 +64,30 @@ async def _begin(config: UpstreamConfig, client: HttpClient, redirect_uri: str, 
     # one of its own (Salesforce's).
     address = read_url(url)
     own = [str(address.origin), f"{address.origin}{address.path.partition('?')[0]}".rstrip("/")]
-    issuer, *others = [auth.issuer] if auth.issuer else [issuers[0]] if issuers else dict.fromkeys(own)
+    # Where the server names one, the operator's may publish its metadata there (Atlassian's): at its own origin.
+    configured = [auth.issuer, *(each for each in issuers if has_same_origin(each, auth.issuer))] if auth.issuer else []
+    issuer, *others = configured or ([issuers[0]] if issuers else dict.fromkeys(own))
     try:
         check_confidential(read_named_url(issuer), fetcher.listed)
-        server = await find_server(fetcher, issuer, *others)
+        server = await find_server(fetcher, issuer, *others, named=auth.issuer)
         for endpoint in (server.authorization_endpoint, server.token_endpoint):
             check_confidential(read_named_url(endpoint or ""), fetcher.listed)
     except NoAnswer as error:
         raise NoAnswer(f"{error}: set `auth.issuer` if you know the right one") from None
     same = known if known is not None and known.issuer == server.issuer else None
-    chosen = choose_client(auth, server, redirect_uri, None if same is None else same.client)
-    made = await _register(fetcher, chosen, redirect_uri) if isinstance(chosen, Registration) else chosen
     name = str(read_url(url)) if resource is None else resource.name
     scope = wanted_scope(auth.scope, challenge, None if resource is None else resource.scope, server)
     scope = joined_scope(scope, *(() if same is None else (same.scope, same.missing)))
-    flow = CodeFlow(server, made, redirect_uri, name if auth.resource is None else auth.resource, scope)
-    flow.address()
-    return flow
+
+    async def flow_of(known: Client | None) -> CodeFlow:
+        chosen = choose_client(auth, server, redirect_uri, known)
+        client = await _register(fetcher, chosen, scope) if isinstance(chosen, Registration) else chosen
+        return CodeFlow(server, client, redirect_uri, name if auth.resource is None else auth.resource, scope)
+
+    flow = await flow_of(None if same is None else same.client)
+    address = flow.address()
+    is_known = same is not None and flow.client is same.client
+    return await flow_of(None) if is_known and await _is_forgotten(fetcher, address) else flow
 
 
 async def finish_sign_in(flow: CodeFlow, fetcher: DocumentFetcher, code: str) -> Grant:
@@ -121,9 +133,25 @@ async def _challenge(config: UpstreamConfig, client: HttpClient) -> Mapping[str,
         client.give(connection)
 
 
-async def _register(fetcher: DocumentFetcher, registration: Registration, redirect_uri: str) -> Client:
+async def _register(fetcher: DocumentFetcher, registration: Registration, scope: str | None) -> Client:
     status, document = await fetcher.post_json(registration.endpoint, registration.document)
-    return read_registration(status, document, redirect_uri)
+    if status == 400 and scope is not None:
+        # Some register nobody who names no scopes (Fastmail). Named at first, they would bound later sign-ins.
+        asked = {**registration.document, "scope": scope}
+        status, document = await fetcher.post_json(registration.endpoint, asked)
+    return read_registration(status, document, registration.redirect_uri)
+
+
+async def _is_forgotten(fetcher: DocumentFetcher, address: str) -> bool:
+    """Whether the authorization server no longer knows the client that it registered.
+
+    It would say so on its page only (RFC 6749, 4.1.2.1), at each sign-in from then on.
+    """
+    with suppress(NoAnswer, LinkLost), anyio.move_on_after(_LOOK_TIME):
+        status, target = await fetcher.look(address)
+        errors = parse_qs(urlsplit(target).query).get("error", [])
+        return status in _UNKNOWN or (300 <= status < 400 and errors == ["invalid_client"])
+    return False
 
 
 async def _in_time(asking: Awaitable[T], seconds: float) -> T:

@@ -243,7 +243,7 @@ class SignedIn:
         except TimeoutError:
             self._fail(f"its authorization server did not answer within {FETCH_TIME:g} s", grant)
         except (ConfigError, NoAnswer, LinkLost, OSError) as error:
-            self._fail(str(error), grant)
+            self._fail(str(error), grant, is_refusal=isinstance(error, NotIssued) and error.code != "")
         finally:
             if is_over:
                 self._renewed = monotonic()
@@ -268,8 +268,10 @@ class SignedIn:
         is_valid = grant.expires is None or self._clock() < grant.expires
         return is_valid and grant.access not in (None, self._refused_token)
 
-    def _fail(self, why: str, grant: Grant) -> None:
-        self._failure = f"its sign-in can't be renewed: {why}"
+    def _fail(self, why: str, grant: Grant, *, is_refusal: bool = False) -> None:
+        # Not all say `invalid_grant` of a refresh token that has ended.
+        lasting = f"; if that lasts, {self._way_out}" if is_refusal else ""
+        self._failure = f"its sign-in can't be renewed: {why}{lasting}"
         if self._grant is not None and self._grant.access is None:
             self._failure = f"its sign-in has ended ({why}): {self._way_out}"
             self._log.warning(

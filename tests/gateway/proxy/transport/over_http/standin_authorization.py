@@ -95,7 +95,7 @@ class StandInAuthorization:
         elif asked.target == "/mcp":
             await self._serve(asked, reply)
         else:
-            await reply.whole(404)
+            await reply.whole(200 if asked.target.startswith("/authorize?") else 404)
 
     def _says(self) -> dict[str, Any]:
         paths = {"authorization": "authorize", "token": "token", "registration": "register", "revocation": "revoke"}
