@@ -24,7 +24,7 @@ _SHORTEST: Final = 0.1
 _LONGEST: Final = 30.0
 _LONGEST_ASKED: Final = 300.0
 _FAILURES: Final = 5
-"""Connections in a row that may fail before a request is given up."""
+"""Connections in a row that may fail before a request is given up, or the events that a stream missed."""
 
 Take = Callable[[Event | LongEvent], dict[str, Any] | None]
 
@@ -100,6 +100,12 @@ class Position:
         self._failures += 1
         return self._failures
 
+    def refused(self) -> None:
+        """Note that the server refuses to go on. For a while it may take the last connection for open still (official
+        SDKs: 409); after that, it may not know the last event any more."""
+        if self._failures >= _FAILURES:
+            self.last_id = None
+
     def ended(self, began: float) -> None:
         """Note that a connection ended properly. A short one counts as failed, unless the server asked for a pause."""
         if asyncio.get_running_loop().time() - began >= _LONGEST:
@@ -170,12 +176,16 @@ async def listen(source: Source, take: Take, bound: int, failing: Callable[[Exce
     Args:
         failing: called with the first of several failures in a row.
     """
-    position = Position(bound)
+    position, was_open = Position(bound), False
     while not source.closed.is_set():
         try:
             connection = await source.open_stream(position.last_id)
             if connection is None:
-                return
+                if not was_open:
+                    return
+                position.refused()
+                raise NoAnswer("it does not open its event stream again")
+            was_open = True
             began = asyncio.get_running_loop().time()
             try:
                 await position.read(connection, take)

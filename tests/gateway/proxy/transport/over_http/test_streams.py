@@ -284,6 +284,56 @@ async def test_own_stream_that_finds_the_session_forgotten_ends_the_wire(opened)
             await call(transport)
 
 
+REFUSALS = {
+    "modelcontextprotocol/typescript-sdk": (409, b"Conflict: Only one SSE stream is allowed per session"),
+    "render-oss/render-mcp-server 26": (400, b"Session registration failed: session already exists"),
+    "robhunter/agentdeals 1098": (400, b"Bad Request"),
+    "a proxy in between": (405, b""),
+}
+
+
+@pytest.mark.parametrize("report", REFUSALS)
+async def test_own_stream_is_opened_again_where_the_server_still_takes_the_last_one_for_open(
+    opened, listener, report, monkeypatch
+):
+    monkeypatch.setattr("gateway.proxy.transport.http.streams.PAUSE", 0.01)
+
+    async def on_get(asked: Asked, reply: Reply) -> None:
+        number = len(gets(server))
+        if 1 < number < 5:
+            await reply.whole(*REFUSALS[report])
+            return
+        await reply.stream()
+        await reply.chunk(b"retry: 100\n\n")
+        await reply.event({**NOTICE, "params": {"n": number}}, "id: 1")
+        await (reply.end() if number == 1 else reply.gone())
+
+    async with raw_server(serving(None, on_get)) as server, opened(server.url) as transport:
+        await shake(transport)
+        with anyio.fail_after(60):
+            await listener.until(lambda: len(listener.heard) == 2)
+
+    assert [params["n"] for _, params in listener.heard] == [1, 5]
+
+
+async def test_own_stream_begins_anew_where_the_server_no_longer_knows_the_last_event(opened, listener, monkeypatch):
+    monkeypatch.setattr("gateway.proxy.transport.http.streams.PAUSE", 0.01)
+
+    async def on_get(asked: Asked, reply: Reply) -> None:
+        if len(gets(server)) > 1 and "last-event-id" in asked.headers:
+            await reply.whole(400, b"Unknown event id")
+            return
+        await reply.stream()
+        await reply.chunk(b"retry: 100\n\n")
+        await reply.event({**NOTICE, "params": {"n": len(gets(server))}}, "id: 1")
+        await (reply.end() if len(gets(server)) == 1 else reply.gone())
+
+    async with raw_server(serving(None, on_get)) as server, opened(server.url) as transport:
+        await shake(transport)
+        with anyio.fail_after(60):
+            await listener.until(lambda: len(listener.heard) == 2)
+
+
 async def test_leaving_closes_the_own_stream(opened):
     gone = asyncio.Event()
 
