@@ -163,9 +163,9 @@ async def browser_may_come_back_to_another_replica_once(world: "World") -> bool:
         stolen = [await bob.show(address) for bob in replicas.users["bob"] for address in (end, elsewhere)]
         shown = [await left.show(address) for address in (elsewhere, elsewhere, end)]
         answers = await replicas.ask(2)
-    sys.stdout.write(f"  pages: {shown}, in Bob's browser: {stolen}\n")
-    named = all(asked == answered for asked, answered in answers)
-    return set(stolen) == {400} and shown == [200, 400, 400] and named
+    wrong = [each for each in answers if each[0] != each[1]]
+    sys.stdout.write(f"  pages: {shown}, in Bob's browser: {stolen}, wrong: {wrong[:5]}\n")
+    return set(stolen) == {400} and shown == [200, 400, 400] and not wrong
 
 
 STATEMENTS = (

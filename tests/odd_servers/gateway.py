@@ -53,6 +53,19 @@ def config_of(servers: OddHttp) -> GatewayConfig:
 @asynccontextmanager
 async def gateway_of(config: GatewayConfig) -> AsyncGenerator[tuple[Proxy, ClientSession]]:
     """A running gateway, and a client that is connected to it."""
+    async with (
+        serving(config) as (proxy, url),
+        httpx2.AsyncClient(timeout=120) as http,
+        streamable_http_client(url, http_client=http) as (read, write),
+        ClientSession(read, write) as session,
+    ):
+        await session.initialize()
+        yield proxy, session
+
+
+@asynccontextmanager
+async def serving(config: GatewayConfig) -> AsyncGenerator[tuple[Proxy, str]]:
+    """A running gateway, and its address."""
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(Proxy(config, Metrics()))
         endpoint = McpEndpoint(proxy, config, tokens=None, maps={})
@@ -65,12 +78,7 @@ async def gateway_of(config: GatewayConfig) -> AsyncGenerator[tuple[Proxy, Clien
         tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(server.serve, [listener])
         stack.callback(lambda: setattr(server, "should_exit", True))
-        http = await stack.enter_async_context(httpx2.AsyncClient(timeout=120))
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        read, write = await stack.enter_async_context(streamable_http_client(url, http_client=http))
-        session = await stack.enter_async_context(ClientSession(read, write))
-        await session.initialize()
-        yield proxy, session
+        yield proxy, f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
 
 
 async def until_up(proxy: Proxy, wanted: set[str]) -> None:
