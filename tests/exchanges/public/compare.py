@@ -14,10 +14,6 @@ Said = Mapping[str, Any]
 _NOT_OFFERED = -32601
 _SECONDS = re.compile(r"Wall time: [\d.]+ seconds")
 _LONGEST = 500
-KNOWN = {
-    ("claude", "call of pdf"): "a client of the modern era is not asked for its roots when a session is opened for it"
-}
-"""Defects of the gateway that are not mended yet, by client and part: they are printed, and do not fail."""
 
 
 def differences(direct: Said, through: Said) -> Iterator[str]:
