@@ -30,7 +30,8 @@ from gateway.proxy.transport.oauth.documents import fetcher_for
 from gateway.proxy.transport.oauth.grant import Grant
 from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.redirects import Redirects, open_redirects
-from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
+from gateway.proxy.transport.oauth.sign_in import begin_sign_in
+from gateway.proxy.transport.oauth.user_sign_ins import keep_sign_in
 
 _SIGN_IN_TIME: Final = 900.0
 """Seconds that a person has to sign in."""
@@ -106,10 +107,7 @@ async def _sign_in_at(store: GrantStore, upstream: UpstreamConfig, browser: bool
                 code = await redirects.code()
         except TimeoutError:
             raise NoAnswer(f"nobody signed in within {_SIGN_IN_TIME / 60:g} minutes") from None
-        grant = await finish_sign_in(flow, fetcher_for(upstream, client), code)
-        async with store.alone(key):
-            await store.replace(key, grant)
-        return grant
+        return await keep_sign_in(store, key, flow, fetcher_for(upstream, client), code)
 
 
 def _show(address: str, issuer: str, *, browser: bool) -> None:

@@ -461,6 +461,28 @@ async def test_all_users_share_one_registration_until_the_server_forgets_it(acco
     assert len(accounts.registered) == 2
 
 
+@pytest.mark.parametrize("owner", ["key:a", "key:b"])
+async def test_client_that_the_token_endpoint_refuses_is_registered_anew(accounts, store, owner):
+    """cloudflare/workers-oauth-provider 201, fastmcp 4520: it was forgotten, or its secret has expired."""
+    await accounts.sign_in("key:a", "ann")
+    before = store.read(GrantKey("key:a", "docs", accounts.url))
+
+    async def answer(asked, reply):
+        is_refused = asked.target == "/token" and before.client.id in asked.body.decode()
+        if is_refused:
+            await reply.message({"error": "invalid_client"}, 401)
+        return is_refused
+
+    accounts.before = answer
+    with pytest.raises(NoAnswer, match="invalid_client"):
+        await accounts.sign_in(owner, "bob")
+    assert store.read(GrantKey("key:a", "docs", accounts.url)).access == before.access
+    await accounts.sign_in(owner, "bob")
+
+    assert len(accounts.registered) == 2
+    assert accounts.whose[store.read(GrantKey(owner, "docs", accounts.url)).access] == "bob"
+
+
 async def begun(accounts, owner="key:a", person="ann"):
     """A sign-in at the authorization server's end: the query of the redirect, and the cookies of the browser."""
     made = await UserSignIns().begin(accounts.config(), owner)

@@ -4,7 +4,7 @@ Turns them into the header or the fields of a form (RFC 6749, 2.3.1). Pure.
 """
 
 from base64 import b64encode
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import quote_plus
 
@@ -20,6 +20,10 @@ class Client:
     method: AuthMethod = "none"
     redirect_uri: str = ""
     """What it was registered with; empty: it was not registered by the gateway."""
+
+    def forgotten(self) -> "Client":
+        """The client after its authorization server forgot it: the next sign-in registers another."""
+        return replace(self, redirect_uri="")
 
     def authentication(self) -> tuple[dict[str, str], dict[str, str]]:
         """The headers and the fields of a form that say who asks."""

@@ -47,7 +47,7 @@ class Grant:
 
     def ended(self, *, client_too: bool) -> "Grant":
         """The grant after the authorization server ended it. `client_too`: it does not know the client any more."""
-        client = replace(self.client, redirect_uri="") if client_too else self.client
+        client = self.client.forgotten() if client_too else self.client
         return replace(self, access=None, refresh=None, expires=None, client=client).after(self)
 
     def after(self, before: "Grant | None", now: float = 0.0) -> "Grant":

@@ -12,7 +12,7 @@ import secrets
 import stat
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -83,6 +83,12 @@ class GrantStore:
     def delete(self, key: GrantKey) -> None:
         """Forget a sign-in on this machine."""
         self._path(key).unlink(missing_ok=True)
+
+    def forget_client(self, key: GrantKey) -> None:
+        """Have the next sign-in register the gateway anew; the tokens stay. Raises `ConfigError`."""
+        self.delete(replace(key, owner=REGISTRATION))
+        if (mine := self.read(key)) is not None:
+            self.write(key, replace(mine, client=mine.client.forgotten()).after(mine))
 
     async def known(self, key: GrantKey) -> Grant | None:
         """The sign-in as this machine or a replica knows it; None: neither does."""

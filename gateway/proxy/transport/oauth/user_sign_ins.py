@@ -13,11 +13,12 @@ from urllib.parse import parse_qs
 from gateway.config.model import UpstreamConfig
 from gateway.proxy.transport.http.client import open_http_client
 from gateway.proxy.transport.oauth.code_flow import NOT_OURS, CodeFlow, NotOurs
-from gateway.proxy.transport.oauth.documents import fetcher_for
+from gateway.proxy.transport.oauth.documents import DocumentFetcher, fetcher_for
 from gateway.proxy.transport.oauth.grant import Grant
 from gateway.proxy.transport.oauth.grant_store import REGISTRATION, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.pending import Begun, PendingSignIns
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
+from gateway.proxy.transport.oauth.tokens import Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,7 @@ class UserSignIns:
             raise NotOurs(NOT_OURS)
         code = begun.flow.read_redirect(query)
         async with open_http_client() as client:
-            grant = await finish_sign_in(begun.flow, fetcher_for(config, client), code)
-        async with self._store.alone(begun.key):
-            await self._store.replace(begun.key, grant)
+            await keep_sign_in(self._store, begun.key, begun.flow, fetcher_for(config, client), code)
         return config.name, begun.key.owner
 
     def _known(self, key: GrantKey) -> Grant | None:
@@ -92,6 +91,19 @@ class UserSignIns:
         if flow.client.redirect_uri:
             server = flow.server
             self._store.write(key, Grant(server.issuer, server.token_endpoint, None, flow.client, flow.resource, None))
+
+
+async def keep_sign_in(store: GrantStore, key: GrantKey, flow: CodeFlow, fetcher: DocumentFetcher, code: str) -> Grant:
+    """Exchange the code of a redirect for tokens, and keep them. Raises `NoAnswer`, `LinkLost`, `ConfigError`."""
+    try:
+        grant = await finish_sign_in(flow, fetcher, code)
+    except Refused as error:
+        if error.code == "invalid_client":
+            store.forget_client(key)
+        raise
+    async with store.alone(key):
+        await store.replace(key, grant)
+    return grant
 
 
 def state_of(query: str) -> str:
