@@ -84,8 +84,11 @@ def refuse_late(request: HttpRequest) -> None:
 
 @lru_cache(maxsize=256)
 def accepts(accept: str, *media_types: str) -> bool:
-    """Whether an `Accept` header names all these media types, possibly by wildcards (RFC 9110, 12.5.1)."""
-    named = {part.split(";")[0].strip().lower() for part in accept.split(",")}
+    """Whether an `Accept` header names all these media types, possibly by wildcards (RFC 9110, 12.5.1).
+
+    `accept`: empty: a client that sends none takes any.
+    """
+    named = {part.split(";")[0].strip().lower() for part in (accept or "*/*").split(",")}
     return all(not named.isdisjoint((each, each.split("/")[0] + "/*", "*/*")) for each in media_types)
 
 

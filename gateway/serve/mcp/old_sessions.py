@@ -79,7 +79,7 @@ class OldSessions:
         raise Rejected(405, f"{OLD_PATH} takes GET and POST", headers=_ALLOW)
 
     async def _get(self, request: HttpRequest) -> None:
-        if not accepts(request.headers.get("accept", EVENTS), EVENTS):
+        if not accepts(request.headers.get("accept", ""), EVENTS):
             raise Rejected(406, f"the Accept header must name {EVENTS}")
         refuse_late(request)
         if (over := self._limits.sessions.take(request.principal)) is not None:

@@ -378,6 +378,21 @@ async def test_headers_of_a_post_are_checked(servers, site_of, headers, status):
     assert answer.status_code == status
 
 
+async def test_request_without_an_accept_header_takes_any_answer(servers, site_of):
+    """RFC 9110, 12.5.1. Proxies and simple clients leave it out (opencode 37019, XS-MLVP/UCAgent 127)."""
+    async with site_of(servers) as site:
+        session = await site.session()
+        headers = {**session.headers, "accept": ""}
+        answers = [await session.http.post(site.url, content=json.dumps(session.body("ping")), headers=headers)]
+        request = session.http.build_request(
+            "POST", site.url, content=json.dumps(session.body("ping")), headers=headers
+        )
+        del request.headers["accept"]
+        answers.append(await session.http.send(request))
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+
+
 async def test_get_needs_a_client_that_reads_events(servers, site_of):
     async with site_of(servers) as site:
         session = await site.session()
