@@ -95,6 +95,30 @@ async def test_each_request_of_a_session_brings_its_own_headers(web: UpstreamCon
     assert third == {}
 
 
+VALUES = (
+    "ann",
+    "a b",
+    '"quoted"',
+    "a,b",
+    "a;b=c",
+    "M\u00fcller",
+    "=?utf-8?b?w7w=?=",
+    "Bearer abc.def==",
+    '{"a": 1}',
+    "x" * 4000,
+    "a\tb",
+    "%41%0A",
+)
+
+
+async def test_value_of_a_header_is_passed_on_as_it_came(web: UpstreamConfig) -> None:
+    async with serving(wanting(web, "x-user")) as (_, http):
+        session = await session_of(http, {})
+        found = [(await called(http, {**session, "x-user": value}))["x-user"] for value in VALUES]
+
+    assert found == [*VALUES]
+
+
 async def test_request_of_the_modern_era_brings_its_headers(web: UpstreamConfig) -> None:
     async with serving(wanting(web, "x-user")) as (_, http):
         assert await called(http, BROUGHT, modern=True) == {"x-user": "ann"}
