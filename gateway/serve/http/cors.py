@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.serve.http.headers import headers_of
 
-_ROOTS: Final = ("/mcp", "/sse", "/v1")
+_ROOTS: Final = ("/mcp", "/sse", "/v1", "/.well-known")
+"""The last for clients that look there how to sign in to this gateway (RFC 9728)."""
 _METHODS: Final = "GET, POST, DELETE, OPTIONS"
 _NAMES: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+(?:[ \t]*,[ \t]*[\w!#$%&'*+.^`|~-]+)*", re.ASCII)
 """A list of header names (RFC 9110, section 5.6.2)."""

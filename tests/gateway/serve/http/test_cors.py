@@ -19,6 +19,7 @@ PREFLIGHT = {
     "Access-Control-Request-Method": "POST",
     "Access-Control-Request-Headers": "authorization,content-type,mcp-protocol-version,mcp-param-x",
 }
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
 TOKEN = {"Authorization": "Bearer right-token"}
 
 
@@ -41,7 +42,9 @@ def ask():
 
 
 @pytest.mark.parametrize("origin", [PAGE, FAR])
-@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp/one", "/sse", "/sse/one", "/v1/chat/completions"])
+@pytest.mark.parametrize(
+    "path", ["/mcp", "/mcp/", "/mcp/one", "/sse", "/sse/one", "/v1/chat/completions", f"{WELL_KNOWN}/mcp"]
+)
 async def test_preflight_of_a_named_page_needs_no_credential_and_allows_what_it_asks_for(ask, path, origin):
     answer = await ask("OPTIONS", path, **{**PREFLIGHT, "Origin": origin})
 
@@ -60,6 +63,13 @@ async def test_answer_can_be_read_by_a_named_page_with_the_session_s_header(ask,
     assert answer.headers["access-control-allow-origin"] == origin
     assert "Mcp-Session-Id" in answer.headers["access-control-expose-headers"].split(", ")
     assert "Origin" in answer.headers["vary"]
+
+
+async def test_named_page_reads_how_to_sign_in_here(ask):
+    """Krzysztof318/MailFathom 183: the metadata of the challenge has to be readable, too."""
+    answer = await ask("GET", f"{WELL_KNOWN}/mcp", Origin=FAR)
+
+    assert answer.headers["access-control-allow-origin"] == FAR
 
 
 async def test_refusal_can_be_read_by_a_named_page(ask):
