@@ -12,11 +12,14 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from gateway.proxy.caller import Principal
 
 _VARIABLE: Final = re.compile(r"\{[^{}]*\}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_IN_URIS: Final = "%:/?#[]@!$&'()*+,;=-._~"
+"""What stays as it is in URIs, besides letters and digits; a percent sign, because templates may be encoded already."""
 _TEMPLATES: Final = 100
 """Templates of one server that can claim URIs: each URI that others list is compared with all of them."""
 _VARIABLES: Final = 16
@@ -114,14 +117,25 @@ def literals_of(template: str) -> tuple[str, ...]:
     return tuple(_VARIABLE.split(template))
 
 
+@lru_cache(maxsize=4096)
+def _encoded_literals_of(template: str) -> tuple[str, ...]:
+    """The same as they stand in URIs, where characters that no URI has are percent-encoded (RFC 6570, 3.1)."""
+    return tuple(quote(each, safe=_IN_URIS, errors="replace") for each in literals_of(template))
+
+
 def fits(template: str, uri: str) -> bool:
-    """Whether the template can produce the URI with some values of its variables.
+    """Whether the template can produce the URI with some values of its variables; also where the URI was not encoded.
 
     Both are untrusted. Each literal is searched for once, so the time is linear, unlike that of a regular expression.
     """
-    first, *middle = literals_of(template)
+    literals, encoded = literals_of(template), _encoded_literals_of(template)
+    return _fit(literals, uri) or (encoded != literals and _fit(encoded, uri))
+
+
+def _fit(literals: tuple[str, ...], uri: str) -> bool:
+    first, *middle = literals
     if not middle:
-        return uri == template
+        return uri == first
     last = middle.pop()
     if len(uri) < len(first) + len(last) or not (uri.startswith(first) and uri.endswith(last)):
         return False

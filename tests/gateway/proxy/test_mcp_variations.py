@@ -183,6 +183,37 @@ async def test_uri_that_two_servers_have_leads_to_the_one_that_shows_it(obeying,
     assert read == ["bank"] * len(URIS) + ["notes"] * len(URIS) + ["bank"] * len(URIS) + ["notes"] * len(URIS)
 
 
+ENCODED = {
+    "a://docs/café/{n}": "a://docs/caf%C3%A9/x",
+    "b://my docs/{n}": "b://my%20docs/x",
+    "c:///größe/{+p}/ende": "c:///gr%C3%B6%C3%9Fe/1/2/ende",
+    "d://<x>/{n}": "d://%3Cx%3E/1",
+    "e://{n}/ß": "e://1/%C3%9F",
+    "f://a|b/{n}": "f://a%7Cb/1",
+    "g://a%20b/{n}": "g://a%20b/1",
+    "h://☃/{a}/☃/{b}": "h://%E2%98%83/1/%E2%98%83/2",
+    "i://docs/café/{n}": "i://docs/café/x",
+    "j://`q`/{n}": "j://%60q%60/1",
+}
+
+
+async def test_uri_of_a_template_is_read_where_the_client_encodes_what_the_template_does_not(obeying, proxy_of, client):
+    """PrefectHQ/fastmcp 5166: clients that parse URIs send them encoded."""
+    docs = {"templates": list(ENCODED), "capabilities": {"resources": {}}, "reads": "docs"}
+    other = {"resources": ["x:1"], "capabilities": {"resources": {}}, "reads": "other"}
+    with anyio.fail_after(60):
+        async with proxy_of(obeying("docs", docs), obeying("other", other)) as proxy:
+            one = client()
+            await proxy.handle("resources/templates/list", {}, one)
+            read = [
+                (await proxy.handle("resources/read", {"uri": uri}, one))["contents"][0]["text"]
+                for uri in ENCODED.values()
+            ]
+
+    assert read == ["docs"] * len(ENCODED)
+    assert len(ENCODED) >= FAMILY
+
+
 PROGRESS = (
     {"progress": 1},
     {"progress": 1, "total": 10},
