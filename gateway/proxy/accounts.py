@@ -30,6 +30,10 @@ class Account(Protocol):
         """
         ...
 
+    async def refresh(self) -> object:
+        """Find out, once a second, whether a replica knows others. Raises `NoAnswer`: they can't be read."""
+        ...
+
 
 class Accounts(Protocol):
     """The accounts at one server."""

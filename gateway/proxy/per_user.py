@@ -107,7 +107,10 @@ class PerUser:
         return user.upstream
 
     async def look_up(self, principal: Principal) -> Upstream | None:
-        """The same, after asking whether the principal has signed in at another replica."""
+        """The same, after asking whether the principal has signed in at another replica, perhaps as somebody else."""
+        if (user := self._users.get(self._accounts.key(principal))) is not None:
+            with suppress(NoAnswer):
+                await user.account.refresh()
         own = self.of(principal)
         if own is None and not self._is_stopping:
             await self._accounts.look_up(principal)

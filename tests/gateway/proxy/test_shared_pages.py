@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.model import GatewayConfig
+from gateway.observe.metrics import Metrics
+from gateway.proxy import Proxy
+from gateway.proxy.caller import Nobody, Principal
 from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth import pending
 from gateway.proxy.transport.oauth.code_flow import NotOurs
@@ -60,7 +64,8 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     memory, made = Memory(), list[Replica]()
     async with AsyncExitStack() as stack:
         accounts = await stack.enter_async_context(standin_accounts())
@@ -188,3 +193,23 @@ async def test_moved_server_is_not_signed_in_to(world):
     with pytest.raises(NotOurs):
         await world.two.sign_ins.finish(query, cookies, [moved])
     assert world.accounts.forms == []
+
+
+async def test_user_who_signs_in_as_somebody_else_at_one_replica_is_that_at_all(world, monkeypatch):
+    monkeypatch.setattr("gateway.proxy.transport.oauth.signed_in._LOOK", 0.0)
+    config = GatewayConfig(upstreams=(world.accounts.config(),), prefix="always")
+    caller = Nobody(modern=False, principal=Principal("ann", owner="key:a"))
+    asked = {"name": "docs__who", "arguments": {}}
+    async with (
+        Proxy(config, Metrics(), grants=world.one.store) as one,
+        Proxy(config, Metrics(), grants=world.two.store) as two,
+    ):
+        found = list[str]()
+        for at, person in ((world.one, "ann"), (world.two, "amy"), (world.one, "anna")):
+            await world.finish(at, *await world.begin(at, "key:a", person))
+            for proxy in (one, two, one):
+                outcome = await proxy.call_tool(asked, caller)
+                found.append(outcome.result["content"][0]["text"].strip())
+
+    assert found == [*["ann"] * 3, *["amy"] * 3, *["anna"] * 3]
+    assert world.accounts.mixed == []

@@ -65,6 +65,9 @@ class TokenExchange(EndpointTokens):
             self._failure = ""
             self._generation += 1
 
+    async def refresh(self) -> None:
+        """Callers bring their tokens to each replica."""
+
     def current(self) -> str | None:
         """Differs after a token was offered in place of one that could not be exchanged; None: there is none, or the
         only one has expired when it was needed."""

@@ -86,13 +86,7 @@ class SignedIn:
 
     async def headers(self) -> Mapping[str, str]:
         """See `Authorizer.headers`. Empty while nobody has signed in: the server may need no sign-in."""
-        grant = self._grant if monotonic() - self._looked < _LOOK else self._look()
-        if (
-            self._store.shared is not None
-            and monotonic() - self._asked >= _LOOK
-            and (self._config.auth or grant is not None)
-        ):
-            grant = await self.look_up()
+        grant = await self.refresh()
         if grant is None or grant.access is None:
             return _NOTHING
         if self._due is not None and self._clock() >= self._due and grant.refresh is not None:
@@ -103,6 +97,12 @@ class SignedIn:
                     raise
             grant = self._grant
         return _NOTHING if grant is None else {"authorization": f"Bearer {grant.access}"}
+
+    async def refresh(self) -> Grant | None:
+        """The sign-in, read again if that was a second ago, here or at the replicas. Raises `NoAnswer`."""
+        grant = self._grant if monotonic() - self._looked < _LOOK else self._look()
+        is_due = self._store.shared is not None and monotonic() - self._asked >= _LOOK
+        return await self.look_up() if is_due and (self._config.auth or grant is not None) else grant
 
     def current(self) -> str | None:
         """Which sign-in there is now; None: none, or one that has ended. Raises `NoAnswer`: it can't be read."""
@@ -119,6 +119,8 @@ class SignedIn:
             if self._config.auth is None and "resource_metadata" not in challenge:
                 # It may want another kind of credentials, or have forgotten our session.
                 return False
+            if self._only is not None:
+                raise NoAnswer("the sign-in has ended, or another has taken its place: call again")
             raise NoAnswer(f"nobody has signed in to it: {self._way_out}")
         if grant.access is None:
             raise NoAnswer(f"its sign-in has ended: {self._way_out}")
