@@ -177,6 +177,33 @@ async def test_without_the_store_a_browser_comes_back_to_the_replica_that_it_lef
         await world.finish(world.one, query, cookies)
 
 
+async def test_sign_in_that_the_store_took_late_is_used_once(world, monkeypatch):
+    async def late(*_: object, **__: object) -> list[object]:
+        return []
+
+    with monkeypatch.context() as slow:
+        slow.setattr(world.one.store.shared, "find", late)
+        query, cookies = await world.begin(world.one, "key:a", "ann")
+    assert world.sealed()
+
+    assert await world.finish(world.one, query, cookies) == ("docs", "key:a")
+    for at in (world.one, world.two):
+        with pytest.raises(NotOurs):
+            await world.finish(at, query, cookies)
+    assert world.sealed() == set()
+
+
+async def test_callback_without_the_cookie_asks_the_store_nothing(world):
+    query, cookies = await world.begin(world.one, "key:a", "ann")
+    asked = world.memory.command
+    with pytest.MonkeyPatch.context() as watched:
+        watched.setattr(world.memory, "command", lambda *_: pytest.fail("the store was asked"))
+        with pytest.raises(NotOurs):
+            await world.finish(world.two, query, {})
+    assert world.memory.command == asked
+    assert await world.finish(world.two, query, cookies) == ("docs", "key:a")
+
+
 async def test_store_that_is_away_when_the_browser_comes_back_costs_no_sign_in(world):
     query, cookies = await world.begin(world.one, "key:a", "ann")
     world.two.way.is_there = False

@@ -78,7 +78,13 @@ class PendingSignIns:
         Raises:
             NoAnswer: the shared store does not answer; nothing has changed.
         """
-        return self._take_file(state, cookies) or await self._take_shared(state, cookies)
+        found = self._take_file(state, cookies)
+        if found is None:
+            return await self._take_shared(state, cookies)
+        if self._store.shared is not None:
+            # It may have got there, too, after nobody waited for it any more.
+            await self._store.shared.drop(_KIND, _whose(found.key.owner), state)
+        return found
 
     def _take_file(self, state: str, cookies: Mapping[str, str]) -> Begun | None:
         for path in self._store.folder.glob(self._path("*", state).name):
@@ -90,10 +96,10 @@ class PendingSignIns:
         return None
 
     async def _take_shared(self, state: str, cookies: Mapping[str, str]) -> Begun | None:
-        if (shared := self._store.shared) is None:
-            return None
         given = next(filter(None, (cookies.get(_cookie_of(state, is_secure=each)) for each in (True, False))), "")
         whose = given.rpartition(".")[2]
+        if (shared := self._store.shared) is None or not whose:
+            return None
         found = await shared.find(_KIND, whose, state, _BOUNDS)
         begun = self._opened(found[0].value, cookies) if found else None
         taken = None if begun is None else await shared.drop(_KIND, whose, state)
