@@ -4,6 +4,7 @@ A field of the table (docs/api-fields.md) without a row here fails.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,8 @@ ALLOWED: Json = {"type": "allowed_tools", "allowed_tools": {"mode": "required", 
 OLD: Json = {"functions": [LOOK["function"]], "function_call": {"name": "look"}, "max_tokens": 80}
 FORM: Json = {"type": "json_schema", "json_schema": {"name": "n", "schema": {**SCHEMA, "required": ["n"]}}}
 
+COLOUR: Json = {"type": "object", "properties": {"c": {"enum": ["red", "blue"]}}, "required": ["c"]}
+
 BOTH: dict[str, list[Json]] = {
     "frequency_penalty": [{"frequency_penalty": 1}],
     "logit_bias": [{"logit_bias": {"30": -100}}],
@@ -48,7 +51,14 @@ BOTH: dict[str, list[Json]] = {
     "tool_watcher_end": [{"tool_watcher_end": "</x>"}],
     "tool_watcher_start": [{"tool_watcher_start": "<x>"}],
     "top_k": [{"top_k": 5}, {"top_k": -1}],
-    "top_p": [{"top_p": 0.5}],
+    "top_p": [{"top_p": 0.5}, {"top_p": 0}],
+    "response_format": [{"response_format": {"type": kind}} for kind in ("text", "json_object")]
+    + [{"response_format": FORM, "max_tokens": 60}],
+    "json_schema": [{"json_schema": COLOUR}],
+    "guided_json": [{"guided_json": COLOUR}, {"guided_json": json.dumps(COLOUR)}],
+    "guided_choice": [{"guided_choice": ["red", "blue"]}],
+    "guided_regex": [{"guided_regex": "[ab]{4}"}],
+    "structured_outputs": [{"structured_outputs": {"choice": ["red", "blue"]}}],
 }
 CHAT: dict[str, list[Json]] = BOTH | {
     "add_generation_prompt": [{"add_generation_prompt": True}],
@@ -64,8 +74,6 @@ CHAT: dict[str, list[Json]] = BOTH | {
     "n": [{"n": 2}],
     "parallel_tool_calls": [{**CALLS, "parallel_tool_calls": False}],
     "reasoning_effort": [{"reasoning_effort": "none"}],
-    "response_format": [{"response_format": {"type": kind}} for kind in ("text", "json_object")]
-    + [{"response_format": FORM, "max_tokens": 60}],
     "show_calls": [{"show_calls": True}],
     "tool_choice": [{**CALLS, "tool_choice": choice} for choice in ("auto", "none", NAMED, ALLOWED)],
     "tools": [CALLS],
@@ -111,6 +119,24 @@ def test_chat_is_read_by_openais_types_and_streamed_as_it_is_whole(http: httpx2.
     assert [told(choice) for choice in joined["choices"]] == [told(choice) for choice in whole["choices"]]
     assert joined["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"]
     assert joined["model"] == whole["model"]
+
+
+HELD: list[tuple[Json, str]] = [
+    ({"json_schema": COLOUR}, r'\{"c": "(red|blue)"\}'),
+    ({"guided_json": COLOUR}, r'\{"c": "(red|blue)"\}'),
+    ({"structured_outputs": {"json": COLOUR}}, r'\{"c": "(red|blue)"\}'),
+    ({"guided_choice": ["red", "dark blue"]}, "red|dark blue"),
+    ({"guided_regex": "[0-9]{3}-[ab]+!"}, "[0-9]{3}-[ab]+!"),
+]
+
+
+@pytest.mark.parametrize(("body", "pattern"), HELD)
+def test_form_in_another_servers_field_holds_the_answer(http: httpx2.Client, body: Json, pattern: str) -> None:
+    chat = posted(http, "/v1/chat/completions", {**CHATS, "max_tokens": 40, **body})
+    completion = posted(http, "/v1/completions", {**PROMPTS, "max_tokens": 40, **body})
+
+    assert re.fullmatch(pattern, chat["choices"][0]["message"]["content"])
+    assert re.fullmatch(pattern, completion["choices"][0]["text"])
 
 
 def told(choice: Json) -> Json:

@@ -14,7 +14,8 @@ from gateway.agent.context_advice import larger_context
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
 from gateway.agent.generate.end_hold import EndHold
 from gateway.agent.generate.plain_span import plain_span, sampling_attributes
-from gateway.agent.generate.replay import replayed
+from gateway.agent.generate.refused_grammar import form_refused
+from gateway.agent.generate.replay import lost_grammar, replayed
 from gateway.agent.generate.stop import StopFilter
 from gateway.config import LimitsConfig
 from gateway.context.compose.hidden_ids import hidden_ids
@@ -25,10 +26,10 @@ from gateway.engine.pool.pool import EnginePool
 from gateway.engine.pool.stay import Stay
 from gateway.engine.slots.allocation import Place
 from gateway.engine.start.readiness import ReadyEngine
-from gateway.errors import EngineError, EngineUnavailable, RequestInvalid
+from gateway.errors import EngineError, EngineUnavailable, GrammarRefused, RequestInvalid
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import Content
+from gateway.toolcalls import AnswerForm, Content
 from leaf_sdk.vocab import Detokenizer
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class CompletionOptions:
     max_tokens: int | None = None
     sampling: Sampling = Sampling()
     stops: tuple[str, ...] = ()
+    form: AnswerForm | None = None
+    """The form that the text after the prompt must have; None: any."""
     text: bool = True
     """Whether `Content` is emitted."""
     ids: bool = False
@@ -101,7 +104,8 @@ class Completer:
     async def answer(self, prompt: Prompt, options: CompletionOptions, emit: Emit) -> Finished:
         """Generate until the model ends, a stop string appears or a limit is reached; `Finished` is emitted last.
 
-        Raises `EngineUnavailable` and `EngineRefused` when the engine fails; what was emitted before stands.
+        Raises `EngineUnavailable` and `EngineRefused` when the engine fails; what was emitted before stands. Raises
+        `RequestInvalid` where the engine refuses the grammar of the form.
         """
         room = prompt.ready.facts.context - len(prompt.ids)
         most = min(options.max_tokens or self._limits.completion_tokens, room)
@@ -212,6 +216,7 @@ class _Completion:
                 salt=place.salt,
                 session=self._home,
                 trace=self._trace,
+                grammar=options.form and options.form.grammar,
                 # Where a stop string may end it, each id must be checked before the next one is read.
                 gather=not options.stops,
             )
@@ -220,19 +225,26 @@ class _Completion:
                 async with AsyncExitStack() as generating:
                     events = await self._stay.wait(generating.enter_async_context(ready.engine.generate(request)))
                     end = await self._follow(self._stay.each(events))
+            except GrammarRefused as error:
+                raise form_refused() from error
             finally:
                 reported = end is not None and end.reported
                 answered = end is not None or self._answered
                 place.slot.holds([*self._prompt.ids, *self._ids], at_rest=reported, answered=answered)
         return end, place
 
-    async def _rewind(self, _error: EngineError) -> tuple[GenerationEnd, None] | None:
-        """Prepare to continue from the ids so far; return the end where nothing is left to generate."""
+    async def _rewind(self, error: EngineError) -> tuple[GenerationEnd, None] | None:
+        """Prepare to continue from the ids so far; return the end where nothing is left to generate.
+
+        Raises `EngineLost` where a grammar is active.
+        """
         self._hold.drop()
         if len(self._ids) >= self._most:
             end = GenerationEnd.unreported(len(self._ids))
             await self._close(end)
             return end, None
+        if self._ids and self._options.form is not None:
+            raise lost_grammar(error)
         self._moved += 1
         return None
 

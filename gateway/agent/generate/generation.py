@@ -18,11 +18,11 @@ from gateway.agent.generate.choice import Hold
 from gateway.agent.generate.generation_options import GenerationOptions
 from gateway.agent.generate.model_output import ModelOutput
 from gateway.agent.generate.refused_grammar import loosened_hold, looseness
-from gateway.agent.generate.replay import replayed
+from gateway.agent.generate.replay import lost_grammar, replayed
 from gateway.context.compose.conversation import Conversation, Spliced
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.slots.allocation import Place
-from gateway.errors import EngineError, EngineLost, EngineUnavailable, GrammarRefused
+from gateway.errors import EngineError, EngineUnavailable, GrammarRefused
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import CallClosed, call_triggers
 
@@ -146,10 +146,7 @@ class Generation:
             await self._tell(self._output.close(end.ended_by))
             return end, None
         if ids and hold is not None and (not hold.triggers or any(each.token_id in ids for each in hold.triggers)):
-            raise EngineLost(
-                "the engine was lost during an answer under a grammar, which no other engine can continue; "
-                f"keep the part that has arrived, or ask again ({error.message})"
-            )
+            raise lost_grammar(error)
         self._moved += 1
         return None
 

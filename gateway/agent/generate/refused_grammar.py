@@ -57,7 +57,7 @@ async def loosened_hold(
         ready.forms.report(ToolFault(conversation.asked.owner_of(tool.name), tool.name, _REFUSED))
 
     if hold.formed and not await takes(()):
-        raise RequestInvalid("the engine refuses the grammar for this form of answer; send a simpler or smaller schema")
+        raise form_refused()
     if hold.triggers and not await takes((_PLAINEST,)):
         ready.loose.note_lazy()
         metrics.grammar_refused()
@@ -69,6 +69,11 @@ async def loosened_hold(
     found = await too_much(hold.tools, takes, note)
     loose = hold.loosening(found.__contains__)
     return loose if not hold.triggers or await takes(loose.tools) else None
+
+
+def form_refused() -> RequestInvalid:
+    """Return the error for a form of answer whose grammar the engine refuses."""
+    return RequestInvalid("the engine refuses the grammar for this form of answer; send a simpler or smaller schema")
 
 
 def looseness(hold: Hold | None) -> list[Diagnostic]:

@@ -9,9 +9,17 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from gateway.engine.pool.stay import Stay, is_loss
-from gateway.errors import EngineError
+from gateway.errors import EngineError, EngineLost
 
 T = TypeVar("T")
+
+
+def lost_grammar(error: EngineError) -> EngineLost:
+    """Return the error for an answer under a grammar, which another engine would start from the beginning."""
+    return EngineLost(
+        "the engine was lost during an answer under a grammar, which no other engine can continue; "
+        f"keep the part that has arrived, or ask again ({error.message})"
+    )
 
 
 async def replayed(

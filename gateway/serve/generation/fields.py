@@ -6,25 +6,29 @@ OpenAI's sampling fields; Codec's fields for the form of the stream (`stream_for
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from heapq import nsmallest
 from reprlib import Repr
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from gateway.engine.interface import Sampling
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
+from gateway.serve.generation.answer_form import FORM_FIELDS, read_only_form
 from gateway.serve.generation.finite import must_be_finite
 from gateway.serve.generation.watch import DEFAULT_END, DEFAULT_START, WatchIds, WatchTexts
+from gateway.toolcalls import AnswerForm
 from leaf_sdk.vocab import TokenMap
 
 OTHER_GRAMMARS: Final = dict.fromkeys(
-    ("grammar", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_schema", "structured_outputs"),
-    "use `response_format` in a chat",
+    ("grammar", "guided_grammar"),
+    "use `response_format`, `json_schema`, `guided_json`, `guided_choice` or `guided_regex`",
 )
-"""Fields by which other servers constrain the form of an answer; refused here, with what to send instead."""
+"""Grammars in an engine's own notation. They are refused: an ambiguous one takes the engine from everybody else for
+minutes, and whether a grammar is ambiguous can't be told from its text."""
 HINTS: Final = frozenset(
     ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
 )
@@ -149,7 +153,7 @@ class SamplingFields(RequestModel):
     """How ids are sampled: OpenAI's fields, and some that other servers have added."""
 
     temperature: Annotated[float, Field(ge=0, le=MOST_TEMPERATURE)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
@@ -171,6 +175,17 @@ class SamplingFields(RequestModel):
         )
 
 
+_Biases = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=_BIASES, fail_fast=True)]
+
+
+def _table_of_pairs(given: Any) -> Any:
+    """llama.cpp also takes a list of pairs, and false for a token that must not come."""
+    pairs = cast("list[Any]", given) if isinstance(given, list) else []
+    if not pairs or not all(isinstance(pair, list) and len(cast("list[Any]", pair)) == 2 for pair in pairs):
+        return given
+    return {str(token_id): -100.0 if bias is False else bias for token_id, bias in pairs}
+
+
 class GenerationFields(SamplingFields):
     """Fields that chat completions and plain completions share."""
 
@@ -178,16 +193,25 @@ class GenerationFields(SamplingFields):
     stream: bool = False
     stream_options: _StreamOptions | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    logit_bias: (
-        Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=_BIASES, fail_fast=True)] | None
-    ) = None
+    logit_bias: Annotated[_Biases | None, BeforeValidator(_table_of_pairs)] = None
     stop: Annotated[str | Annotated[list[str], FAIL_FAST] | None, AfterValidator(_checked_stop)] = None
+    response_format: Any = None
+    json_schema: Any = None
+    guided_json: Any = None
+    guided_choice: Any = None
+    guided_regex: Any = None
+    structured_outputs: Any = None
     return_token_ids: bool = False
     stream_format: StreamFormat = "json"
     stream_flush: FlushName = "interactive"
     tool_watcher: bool | _WatchedIds = False
     tool_watcher_start: str = DEFAULT_START
     tool_watcher_end: str = DEFAULT_END
+
+    @cached_property
+    def form(self) -> AnswerForm | None:
+        """The form that the answer's text must have; None: any. Raises `RequestInvalid` for an unenforceable one."""
+        return read_only_form({name: getattr(self, name) for name in FORM_FIELDS})
 
     @property
     def usage_chunk(self) -> bool:

@@ -121,7 +121,7 @@ class MessagesRequest(PromptFields):
         BeforeValidator(_as_list),
     ] = ()
     temperature: Annotated[float, Field(ge=0, le=MOST_TEMPERATURE)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
 
     @property

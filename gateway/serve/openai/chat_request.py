@@ -15,7 +15,6 @@ from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.context.history.client_messages import checked_messages
 from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
-from gateway.serve.generation.answer_form import read_form
 from gateway.serve.generation.fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, GenerationFields
 from gateway.serve.generation.request_options import (
     GatewayTools,
@@ -28,7 +27,7 @@ from gateway.serve.generation.schemas import MOST_TOOLS
 from gateway.serve.generation.tool_choice import read_choice
 from gateway.serve.openai.call_shapes import CallShapes
 from gateway.serve.openai.chat_tools import ChatTools
-from gateway.toolcalls import AnswerForm, ToolSpec
+from gateway.toolcalls import ToolSpec
 from leaf_sdk.vocab import TokenMap
 
 _CHOICES: Final = 16
@@ -62,7 +61,6 @@ class ChatRequest(GenerationFields):
     continue_final_message: bool = False
     add_generation_prompt: bool | None = None
     modalities: Annotated[tuple[Literal["text"], ...], FAIL_FAST] | None = None
-    response_format: Any = None
 
     @classmethod
     def checked(cls, body: bytes) -> tuple["ChatRequest", list[dict[str, Any]]]:
@@ -119,11 +117,6 @@ class ChatRequest(GenerationFields):
     def choice(self) -> ToolChoice:
         """`tool_choice` in the agent's terms. Raises `RequestInvalid`."""
         return read_choice(self.function_call if self.is_old else self.tool_choice)
-
-    @cached_property
-    def form(self) -> AnswerForm | None:
-        """The form that the answer's text must have; None: any. Raises `RequestInvalid` for an unenforceable schema."""
-        return read_form(self.response_format, "response_format")
 
     def options(self, token_map: TokenMap) -> AnswerOptions:
         """How the answer is to be made. Raises `RequestInvalid` for a bias on anything but the map's ordinary ids."""

@@ -38,12 +38,13 @@ class CompletionRequest(GenerationFields):
     best_of: Literal[1] | None = None
 
     def options(self, token_map: TokenMap) -> CompletionOptions:
-        """How to make the completion. Raises `RequestInvalid` for a bias on anything but the map's ordinary ids."""
+        """How to make the completion. Raises `RequestInvalid` for a bias that is none, or a form."""
         frames = self.stream_format != "json"
         return CompletionOptions(
             max_tokens=self.max_tokens,
             sampling=self.sampling_by(token_map),
             stops=self.stops,
+            form=self.form,
             text=not frames,
             ids=frames or self.return_token_ids,
         )

@@ -1,4 +1,4 @@
-"""An answer that must have a form: any JSON object, or a value of a schema, and the grammar that holds a model to it.
+"""An answer that must have a form: a JSON object, a schema's value, or a given text; the grammar that holds it to it.
 
 Reasoning comes first where the format has any. Where tools may be called, there may be a call instead of an answer. An
 answer that the grammar accepts always fits the schema: a schema for which this can't be guaranteed is refused.
@@ -10,11 +10,14 @@ from typing import Any, cast
 
 from gateway.errors import RequestInvalid
 from gateway.toolcalls.formats.format import Format, marker_ids, reasoning_rules
+from gateway.toolcalls.grammar.characters import PlainText
 from gateway.toolcalls.grammar.exact import exact_rules
 from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.grammar.held import NotHeld
+from gateway.toolcalls.grammar.held import NotHeld, refuse
+from gateway.toolcalls.grammar.patterns import pattern_rules
 from gateway.toolcalls.grammar.schemas import schema_rules
 from gateway.toolcalls.grammar.shared_rules import shared
+from gateway.toolcalls.grammar.texts import one_of
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.tokens import Vocabulary
 
@@ -25,9 +28,11 @@ class AnswerForm:
 
     schema: Mapping[str, Any] | None = None
     """A JSON Schema that a grammar is known to express exactly; None: any JSON object."""
+    bare: bool = False
+    """Whether the answer is the string itself, unquoted; the schema then has an `enum` or a whole `pattern`."""
 
     @classmethod
-    def of_schema(cls, schema: object, param: str) -> "AnswerForm":
+    def of_schema(cls, schema: object, param: str, *, bare: bool = False) -> "AnswerForm":
         """Return the form for a schema that a client sent as `param`. Raises `RequestInvalid` with the reason."""
         # Imported late, as in `validate_call`: it is not needed unless a form is asked for.
         from gateway.toolcalls.schema.check import flaw
@@ -35,18 +40,34 @@ class AnswerForm:
         if not isinstance(schema, Mapping):
             raise RequestInvalid(f"{param}: expected a JSON Schema that is an object", param=param)
         known = cast("Mapping[str, Any]", schema)
-        form = cls(known)
+        # As JSON first where the quotes are left out: the rules of schemas know what no grammar holds.
+        forms = [cls(known), cls(known, bare)] if bare else [cls(known)]
         if wrong := flaw(known):
             raise RequestInvalid(f"{param} can't be used as a JSON Schema: {wrong}", param=param)
         try:
-            form.rules(Grammar((), parallel=False, schemas=schema_rules))
+            for form in forms:
+                form.rules(Grammar((), parallel=False, schemas=schema_rules))
         except NotHeld as error:
             raise RequestInvalid(f"{param}: an answer can't be held to this schema: {error}", param=param) from error
-        return form
+        return forms[-1]
 
     def rules(self, g: Grammar) -> str:
         """Return the expression for such an answer. Raises `NotHeld`."""
-        return shared(g, "object") if self.schema is None else exact_rules(g, self.schema, "answer")
+        if self.schema is None:
+            return shared(g, "object")
+        return _bare_text(g, self.schema) if self.bare else exact_rules(g, self.schema, "answer")
+
+    @property
+    def grammar(self) -> str:
+        """The GBNF for such an answer where there is neither a format nor a tool."""
+        g = Grammar((), parallel=False, schemas=schema_rules)
+        return g.text(self.rules(g))
+
+
+def _bare_text(g: Grammar, schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return one_of(g, schema["enum"])
+    return pattern_rules(g, schema["pattern"], PlainText("")) or refuse("the pattern is too complex for a grammar")
 
 
 def answer_grammar(

@@ -10,9 +10,9 @@ from gateway.agent import Completer, CompletionOptions
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Generated, GenerationEnd, Timings
-from gateway.errors import EngineRefused, EngineUnavailable, RequestInvalid
+from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused, RequestInvalid
 from gateway.proxy.caller import Principal
-from gateway.toolcalls import Content
+from gateway.toolcalls import AnswerForm, Content
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio
@@ -71,6 +71,26 @@ async def test_prompt_that_the_engine_refused_tells_nothing_of_the_cache_when_it
         told = [await completer.answer(prompt, CompletionOptions(), stage.listen) for _ in range(2)]
 
     assert [each.cached_ids for each in told] == [0, len(prompt.ids) - 1]
+
+
+COLOURS = AnswerForm.of_schema({"enum": ["red", "blue"]}, "guided_choice", bare=True)
+
+
+async def test_form_of_a_completion_is_held_by_the_engine(open_stage):
+    async with open_stage("red") as stage:
+        await completed(stage, CompletionOptions(form=COLOURS))
+        assert [asked.grammar for asked in stage.engine.asked] == ['root ::= ("red" | "blue")\n']
+
+
+async def test_form_whose_grammar_the_engine_refuses_is_the_client_s_fault(open_stage):
+    async def refuse(prompt: list[int], most: int):
+        raise GrammarRefused("no", 400)
+        yield
+
+    async with open_stage("") as stage:
+        stage.engine._events = refuse
+        with pytest.raises(RequestInvalid, match="refuses the grammar"):
+            await completed(stage, CompletionOptions(form=COLOURS))
 
 
 def figure(stage: Any, name: str) -> float:

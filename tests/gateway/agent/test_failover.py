@@ -34,7 +34,7 @@ from gateway.errors import (
 )
 from gateway.observe.metrics import Metrics
 from gateway.observe.tracing import Tracing
-from gateway.toolcalls import Content, choose_format
+from gateway.toolcalls import AnswerForm, Content, choose_format
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio
@@ -475,6 +475,22 @@ async def test_a_plain_completion_goes_on_as_well(staged: Any, lost: int) -> Non
 
     assert (stage.text(), stage.ids(), finished.reason) == (STORY, TINY.encode(STORY), "stop")
     assert stage.of(GenerationFinished)[0].moved == 1
+
+
+@pytest.mark.parametrize("lost", [0, 4])
+async def test_a_plain_completion_under_a_form_goes_on_only_from_its_beginning(staged: Any, lost: int) -> None:
+    stage = staged(all_lossy(Script(STORY), lost))
+    completer = Completer(stage.pool, LimitsConfig(), Metrics())
+    prompt = completer.open("Say: ")
+    stage.script.prompt = len(prompt.ids)
+    asked = completer.answer(prompt, CompletionOptions(ids=True, form=AnswerForm()), stage.listen)
+
+    if lost:
+        with pytest.raises(EngineLost, match="grammar"):
+            await asked
+    else:
+        await asked
+    assert stage.ids() == TINY.encode(STORY)[: lost or None]
 
 
 @pytest.mark.parametrize(("ends", "engines"), [(64, 1), (63, 2)], ids=["alike", "other"])

@@ -143,8 +143,9 @@ def _common(request: GenerateRequest, model: str) -> dict[str, Any]:
 def _sampling(sampling: Sampling) -> dict[str, Any]:
     named: dict[str, Any] = {
         "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
+        # vLLM refuses a `top_p` of 0, which leaves only the likeliest token; so does a `top_k` of 1.
+        "top_p": sampling.top_p or None,
+        "top_k": 1 if sampling.top_p == 0 else sampling.top_k,
         "min_p": sampling.min_p,
         "seed": sampling.seed,
         "presence_penalty": sampling.presence_penalty,

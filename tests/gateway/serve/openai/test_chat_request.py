@@ -13,6 +13,7 @@ from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.openai.completion_request import CompletionRequest
 from gateway.toolcalls import AnswerForm
 from leaf_sdk.testing import tiny_map
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 TINY = tiny_map()
 END = "<|im_end|>"
@@ -46,7 +47,19 @@ def request_of(**fields: Any) -> ChatRequest:
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"functions": [{"name": "f"}], "function_call": "perhaps"}, "tool_choice"),
-        ({"guided_json": {"type": "object"}}, "guided_json"),
+        ({"grammar": 'root ::= "a"'}, "grammar"),
+        ({"guided_grammar": 'root ::= "a"'}, "guided_grammar"),
+        ({"guided_json": {"type": "array", "uniqueItems": True}}, "guided_json"),
+        ({"guided_json": "{"}, "guided_json"),
+        ({"guided_choice": ["a", 1]}, "guided_choice"),
+        ({"guided_choice": "a"}, "guided_choice"),
+        ({"guided_regex": "(?=a)b"}, "guided_regex"),
+        ({"guided_regex": ["a"]}, "guided_regex"),
+        ({"json_schema": {"type": "strange"}}, "json_schema"),
+        ({"structured_outputs": {"grammar": 'root ::= "a"'}}, "structured_outputs"),
+        ({"structured_outputs": {"json": {"type": "object"}, "choice": ["a"]}}, "structured_outputs"),
+        ({"structured_outputs": {"regex": "(?=a)b"}}, "structured_outputs.regex"),
+        ({"guided_choice": ["a"], "response_format": {"type": "json_object"}}, "guided_choice"),
         ({"audio": {"voice": "x"}}, "audio"),
         ({"modalities": ["text", "audio"]}, "modalities.1"),
         ({"add_generation_prompt": False}, "add_generation_prompt"),
@@ -55,13 +68,15 @@ def request_of(**fields: Any) -> ChatRequest:
         ({"continue_final_message": True, "tool_choice": "required"}, "continue_final_message"),
         ({"temperature": -1}, "temperature"),
         ({"temperature": 101}, "temperature"),
-        ({"top_p": 0}, "top_p"),
+        ({"top_p": -0.1}, "top_p"),
         ({"presence_penalty": 3}, "presence_penalty"),
         ({"frequency_penalty": -3}, "frequency_penalty"),
         ({"top_k": -2}, "top_k"),
         ({"min_p": 1.5}, "min_p"),
         ({"logit_bias": {"5": 101}}, "logit_bias.5"),
         ({"logit_bias": [5]}, "logit_bias"),
+        ({"logit_bias": [[5, -1], [6]]}, "logit_bias"),
+        ({"logit_bias": [["5", 101]]}, "logit_bias.5"),
         ({"logit_bias": {str(n): 1 for n in range(1025)}}, "logit_bias"),
         ({"seed": -(2**63) - 1}, "seed"),
         ({"seed": 2**63}, "seed"),
@@ -127,6 +142,61 @@ def test_long_value_is_shown_in_part():
 
 def test_fields_that_nobody_knows_are_ignored():
     assert request_of(user="me", metadata={"a": 1}, store=True).temperature is None
+
+
+COLOUR = {"type": "object", "properties": {"c": {"enum": ["red", "blue"]}}, "required": ["c"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "form"),
+    [
+        ({"json_schema": COLOUR}, AnswerForm(COLOUR)),
+        ({"guided_json": COLOUR}, AnswerForm(COLOUR)),
+        ({"guided_json": json.dumps(COLOUR)}, AnswerForm(COLOUR)),
+        ({"guided_json": COLOUR, "response_format": {"type": "text"}}, AnswerForm(COLOUR)),
+        ({"guided_json": COLOUR, "guided_choice": [], "guided_regex": None}, AnswerForm(COLOUR)),
+        ({"structured_outputs": {"json": COLOUR, "regex": None}}, AnswerForm(COLOUR)),
+        ({"structured_outputs": {"json_object": True}}, AnswerForm()),
+        ({"structured_outputs": {"choice": ["a", "b"]}}, AnswerForm({"enum": ["a", "b"]}, bare=True)),
+        ({"guided_choice": ["a", "b"]}, AnswerForm({"enum": ["a", "b"]}, bare=True)),
+    ],
+)
+def test_forms_in_the_shapes_of_llama_cpp_and_vllm_are_one_form(fields, form):
+    assert request_of(**fields).form == form
+    assert CompletionRequest.of_body(json.dumps({"prompt": "x", **fields}).encode()).options(TINY).form == form
+
+
+@pytest.mark.parametrize(
+    ("regex", "fits", "other"),
+    [
+        (r"\d{3}-\d{4}", "555-1234", "x555-1234"),
+        (r"^\d{3}$", "555", "5555"),
+        (r"yes|no", "no", "nope"),
+        (r"(red|blue) \w+", "red car", "red"),
+        (r"a\$", "a$", "a"),
+        (r'"q"', '"q"', "q"),
+        (r"[^a]+", "bcd\n", "a"),
+        (r"a*", "", "b"),
+    ],
+)
+def test_regular_expression_holds_the_whole_answer_without_quotes(regex, fits, other):
+    form = request_of(guided_regex=regex).form
+
+    assert form is not None
+    assert Gbnf(form.grammar).takes(fits)
+    assert not Gbnf(form.grammar).takes(other)
+
+
+@pytest.mark.parametrize(
+    "texts", [["positive", "negative"], ['say "x"', "{", "東京"], [f"choice {n}" for n in range(90)]]
+)
+def test_choice_holds_the_answer_to_one_of_its_texts(texts):
+    form = request_of(guided_choice=texts).form
+
+    assert form is not None
+    grammar = Gbnf(form.grammar)
+    assert all(map(grammar.takes, texts))
+    assert not any(map(grammar.takes, [json.dumps(texts[0]), texts[0] + "x", texts[0][:-1], "x"]))
 
 
 def test_null_means_not_given():

@@ -1,4 +1,7 @@
-"""Every field of every request, exchanged for what does not belong there: an answer that says so, never a failure."""
+"""Every field of every request, exchanged for what does not belong there: an answer that says so, never a failure.
+
+And requests that other servers refused without a reason, by the reports of their users: all are answered.
+"""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
@@ -317,3 +320,103 @@ async def test_no_field_of_a_request_can_make_the_gateway_fail(
         assert answer.status_code in {200, 400, 404, 413}, what
         assert answer.status_code == 200 or "error" in answer.json(), what
         assert answer.status_code == 400 or raw not in refused, what
+
+
+HI: Final = {"role": "user", "content": "hi"}
+ODD: Final = {**CALL, "id": "call-243240c8"}
+USED: Final = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+LOOKS: Final = [{"name": "look", "input_schema": {"type": "object"}}]
+FORM: Final = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+def chat(*messages: Any, **fields: Any) -> tuple[str, dict[str, Any]]:
+    return "/v1/chat/completions", {"messages": [HI, *messages], **fields}
+
+
+def response(*items: Any, **fields: Any) -> tuple[str, dict[str, Any]]:
+    return "/v1/responses", {"input": [*items, HI], **fields}
+
+
+def messages(*others: Any, **fields: Any) -> tuple[str, dict[str, Any]]:
+    return "/v1/messages", {"max_tokens": 5, "messages": [HI, *others], **fields}
+
+
+def said(role: str, *blocks: Any) -> dict[str, Any]:
+    return {"role": role, "content": list(blocks)}
+
+
+def result(content: Any) -> dict[str, Any]:
+    return said("user", {"type": "tool_result", "tool_use_id": "t1", "content": content})
+
+
+REPORTED: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "openai/codex#731": chat({"role": "user", "content": {"type": "text", "text": "hi"}}),
+    "vllm#4597": chat(guided_choice=["positive", "negative"]),
+    "vllm#21089": chat({"role": "assistant", "content": ""}, HI),
+    "vllm#16774": chat(
+        {"role": "assistant", "content": "Let me look.", "tool_calls": [ODD]},
+        {"role": "tool", "tool_call_id": ODD["id"], "content": None},
+        tools=[TOOL],
+    ),
+    "vllm#54491": chat(said("assistant", {"type": "text", "text": "a"}), said("user", {"type": "text", "text": "b"})),
+    "autogen#1829": chat(
+        {"role": "assistant", "content": None, "function_call": CALL["function"]},
+        {"role": "function", "name": "look", "content": "1"},
+        HI,
+    ),
+    "llama.cpp#23463": chat(response_format={"type": "json_schema", "json_schema": {"name": "t", "schema": FORM}}),
+    "llama-cpp-python#113": chat({"role": "assistant", "content": "x", "refusal": None, "audio": None}, HI),
+    "litellm#26322": chat(max_completion_tokens=5, reasoning_effort="low"),
+    "hermes-agent#934": chat(parallel_tool_calls=True, prompt_cache_key="k", tool_choice="auto"),
+    "llama.cpp's own form of a bias": chat(logit_bias=[[5, -1], [6, False]]),
+    "langchain#32557": response({"role": "assistant", "content": [{"type": "output_text", "text": "x"}]}),
+    "vllm#54224": response({"type": "message", "role": "assistant", "id": None, "content": "x", "status": None}),
+    "langchainjs#11045": response({"type": "reasoning", "id": "", "summary": []}),
+    "TensorRT-LLM#17738": response({"type": "reasoning", "id": "rs_1", "summary": []}),
+    "vllm#41355": response({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ""}]}),
+    "inspect_ai#1545": response({"type": "message", "role": "assistant", "id": "CPCWNbG2", "content": "x"}),
+    "litellm#36546": response(
+        {"type": "function_call", "name": "look", "call_id": "c", "encrypted_function_args": "x"},
+        {"type": "compaction", "encrypted_content": "x"},
+        {"type": "local_shell_call", "call_id": "l", "action": {}},
+        {"type": "tool_search_call"},
+    ),
+    "codex-proxy-rs#194": response(
+        {"type": "function_call", "name": "look", "call_id": "c", "arguments": "{}", "status": "completed"},
+        {"type": "function_call_output", "call_id": "c", "output": "1", "status": "completed"},
+    ),
+    "CLIProxyAPI#1703": response(metadata={"user_api_key_hash": "x", "deployment": {"a": None}}),
+    "CLIProxyAPI#897": response(prompt_cache_retention="24h"),
+    "litellm#38842": response(reasoning={"effort": "xhigh", "summary": "detailed"}),
+    "ai-tools-mng#79": ("/v1/responses", {"input": "Hello!"}),
+    "lemonade#1820": messages(
+        thinking={"type": "adaptive"}, metadata={"user_id": None}, context_management={"edits": []}
+    ),
+    "copilot-api#241": messages(
+        said("assistant", USED), result([{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}])
+    ),
+    "chatlabs#35": messages(said("assistant"), HI),
+    "obsidian-smart-composer#156": messages({"role": "assistant", "content": ""}, HI),
+    "claude-code#12894": messages(said("assistant", USED), result("x"), thinking={"type": "enabled"}),
+    "claude-code#6242": messages(said("assistant", USED), HI, tools=LOOKS),
+    "claude-code#63267": messages(
+        said("assistant", {"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "y"}), HI
+    ),
+    "inspect_ai#3025": messages(said("assistant", {"type": "text", "text": "<think>x</think>y"}), HI),
+    "a result before its text": messages(
+        said("assistant", USED), said("user", {"type": "text", "text": "x"}, *result("y")["content"])
+    ),
+    "a call of a tool on Anthropic's side": messages(
+        said("assistant", {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}), HI
+    ),
+    "top_p of 0": messages(top_p=0, temperature=1.5),
+}
+
+
+@pytest.mark.parametrize("report", REPORTED)
+async def test_request_that_another_server_refused_is_answered(client: httpx2.AsyncClient, report: str) -> None:
+    url, body = REPORTED[report]
+
+    answer = await client.post(url, json=body)
+
+    assert answer.status_code == 200, answer.text

@@ -69,6 +69,14 @@ def test_generations_are_asked_for_as_the_document_says(request_: GenerateReques
     assert named <= fields_of("CompletionRequest")
 
 
+def test_top_p_of_zero_asks_for_the_likeliest_token_in_a_way_that_vllm_takes() -> None:
+    for body in (ids_body, completion_body):
+        asked = body(replace(PLAIN, sampling=Sampling(top_p=0)), "m")
+        sampling = asked.get("sampling_params", asked)
+
+        assert (sampling.get("top_p"), sampling["top_k"]) == (None, 1)
+
+
 async def test_questions_are_asked_as_the_document_says() -> None:
     asked: list[tuple[str, Any]] = []
 
