@@ -31,14 +31,14 @@ def checked_messages(messages: object, left_out: LeftOut | None = None) -> list[
     """
     if not isinstance(messages, list) or not messages:
         raise RequestInvalid("'messages' must be a list of at least one message", param="messages")
-    given = [*_with_ids(cast("list[object]", messages))]
-    if len(given) + sum(map(_count_calls, given)) > MOST_MESSAGES:
+    given = [*in_todays_form(cast("list[object]", messages))]
+    if len(given) + sum(map(count_calls, given)) > MOST_MESSAGES:
         raise RequestInvalid(f"'messages' holds more than {MOST_MESSAGES} messages and calls in all", param="messages")
     return [checked_message(message, f"messages[{n}]", left_out) for n, message in enumerate(given)]
 
 
-def _with_ids(messages: Sequence[object]) -> Iterator[object]:
-    """The messages with those of OpenAI's old form in today's: `function_call`, and the result under `function`."""
+def in_todays_form(messages: Sequence[object]) -> Iterator[object]:
+    """Yield messages; of those, OpenAI's old form (`function_call`, and the result by `function`) becomes today's."""
     last: str | None = None
     for number, message in enumerate(messages):
         fields: Mapping[str, Any] = cast("Mapping[str, Any]", message) if isinstance(message, Mapping) else {}
@@ -81,7 +81,7 @@ def checked_message(message: object, where: str, left_out: LeftOut | None = None
     if not isinstance(calls, list):
         raise RequestInvalid(f"{where}.tool_calls must be a list", param=f"{where}.tool_calls")
     if calls:
-        fields["tool_calls"] = [_call(call, f"{where}.tool_calls") for call in cast("list[object]", calls)]
+        fields["tool_calls"] = [checked_call(call, f"{where}.tool_calls") for call in cast("list[object]", calls)]
     return fields
 
 
@@ -92,13 +92,14 @@ def arguments_text(arguments: object) -> str:
     return "{}" if arguments is None else json.dumps(arguments, ensure_ascii=False)
 
 
-def _count_calls(message: object) -> int:
+def count_calls(message: object) -> int:
+    """How many calls a message in the shape of chats holds."""
     calls: object = cast("Mapping[str, Any]", message).get("tool_calls") if isinstance(message, Mapping) else None
     return len(cast("list[object]", calls)) if isinstance(calls, list) else 0
 
 
-def _call(call: object, where: str) -> dict[str, Any]:
-    """A call of a function or of a free-form tool; some clients write what it holds beside its id."""
+def checked_call(call: object, where: str) -> dict[str, Any]:
+    """A call of a function or of a free-form tool; some clients write what it holds beside its id. Raises."""
     fields: Mapping[str, Any] = cast("Mapping[str, Any]", call) if isinstance(call, Mapping) else {}
     inside: object = fields.get("function") or fields.get("custom") or fields
     function: Mapping[str, Any] = cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else {}

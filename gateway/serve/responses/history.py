@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from gateway.context.history.client_messages import MOST_MESSAGES
+from gateway.context.history.client_messages import MOST_MESSAGES, count_calls
 from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
+from gateway.serve.responses.chat_messages import as_items
 from gateway.serve.responses.form import NotStored
 from gateway.serve.responses.items import ADDITIONAL_TOOLS, REFERENCE, Item, clean_item, user_message
 from gateway.serve.responses.names import NewName
@@ -88,10 +89,9 @@ def gather(request: ResponsesRequest, store: Stored, owner: str, most: int) -> G
     if isinstance(request.input, str):
         found.own.append(("input[0]", user_message(request.input)))
     given = _listed(request.input)
-    if len(found.earlier) + len(found.own) + len(given) > MOST_MESSAGES:
+    if len(found.earlier) + len(found.own) + sum(1 + count_calls(each) for each in given) > MOST_MESSAGES:
         raise RequestInvalid(f"input: the conversation has more than {MOST_MESSAGES} items: shorten it", param="input")
-    for number, each in enumerate(given):
-        where = f"input[{number}]"
+    for where, each in as_items(given):
         item = clean_item(each, where, found.left_out)
         if item is None:
             continue

@@ -190,6 +190,62 @@ async def test_items_become_the_messages_that_the_model_reads(stage: Any) -> Non
     assert told[4:7] == ["tool\nsunny", "tool\ndone", "user\nd"]
 
 
+CHAT_CALL: Json = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Bern"}'}}
+CHAT_HISTORIES: dict[str, list[Json]] = {
+    "of chats": [
+        {"role": "assistant", "content": "Well.", "tool_calls": [CHAT_CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+    ],
+    "null content": [
+        {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Well."}], "tool_calls": None},
+        {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]},
+        {"role": "tool", "tool_call_id": "c1", "name": "weather", "content": [{"type": "text", "text": "sunny"}]},
+    ],
+    "number": [
+        {"role": "assistant", "content": "Well.", "tool_calls": [{**CHAT_CALL, "id": 1}]},
+        {"role": "tool", "tool_call_id": 1, "content": "sunny"},
+    ],
+    "arguments as an object": [
+        {
+            "role": "assistant",
+            "content": "Well.",
+            "tool_calls": [{"id": "c1", "function": {"name": "weather", "arguments": {"city": "Bern"}}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+    ],
+    "old form": [
+        {"role": "assistant", "content": "Well.", "function_call": CHAT_CALL["function"]},
+        {"role": "function", "name": "weather", "content": "sunny"},
+    ],
+    "result as an item": [
+        {"role": "assistant", "content": "Well.", "tool_calls": [CHAT_CALL]},
+        {"type": "function_call_output", "call_id": "c1", "output": "sunny"},
+    ],
+}
+
+
+@pytest.mark.parametrize("sent", CHAT_HISTORIES.values(), ids=CHAT_HISTORIES)
+async def test_messages_in_the_shape_of_chats_read_like_items(stage: Any, sent: list[Json]) -> None:
+    items: list[Json] = [
+        {"role": "assistant", "content": "Well."},
+        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city": "Bern"}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "sunny"},
+    ]
+    for history in (items, sent):
+        await stage.ask("Hello.", input=[USER, *history, USER], tools=[WEATHER])
+
+    assert "sunny" in stage.engine.prompts[0]
+    assert stage.engine.prompts[0] == stage.engine.prompts[1]
+
+
+async def test_message_in_the_shape_of_chats_is_stored_and_listed_as_items(stage: Any) -> None:
+    sent = [USER, *CHAT_HISTORIES["of chats"]]
+    first = await stage.ask("Hello.", input=sent, tools=[WEATHER])
+    await stage.ask("Again.", input="And?", previous_response_id=first["id"], tools=[WEATHER])
+
+    assert stage.engine.prompts[1].startswith(stage.engine.prompts[0])
+
+
 ADDITIONAL: list[Json] = [
     {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}, {"type": "hologram"}]},
     {"type": "function", "name": "look", "parameters": {"type": "object"}},
@@ -257,6 +313,9 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "image": ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content"),
     "text": ({"input": [{"role": "user", "content": [{"type": "input_text", "text": 1}]}]}, "input[0].content"),
     "call id": ({"input": [{"type": "function_call_output", "output": "x"}]}, "input[0].call_id"),
+    "chat's call": ({"input": [{"role": "assistant", "tool_calls": [{"id": "c"}]}]}, "input[0].tool_calls"),
+    "chat's result": ({"input": [{"role": "tool", "content": "x"}]}, "input[0].call_id"),
+    "too many calls": ({"input": [{"role": "assistant", "tool_calls": [CHAT_CALL] * 10_000}]}, "input"),
     "approval": (
         {"input": [{"type": "mcp_approval_response", "approval_request_id": "mcpr_x", "approve": True}]},
         "input[0].approval_request_id",
