@@ -101,7 +101,7 @@ class MapCache:
         return data
 
     def note(self, name: str, data: bytes) -> None:
-        """Keep what an origin published, for when it can't be reached."""
+        """Keep a small finding under a name, such as what an origin published, for when it can't be reached."""
         _write(self._note(name), data)
 
     def noted(self, name: str) -> bytes | None:

@@ -54,16 +54,24 @@ class PreparedMap:
     token_map: TokenMap
     candidates: Mapping[str, int]
     """Entries that may be special although the map does not list them as such."""
+    expected: TokenMap
+    """The map as the proof is expected to leave it, ready to encode: with the control tokens that were found before."""
 
 
-def prepared_map(token_map: TokenMap) -> PreparedMap:
+def prepared_map(token_map: TokenMap, found_before: Mapping[str, int] | None = None) -> PreparedMap:
     """Work out what the proof of a map needs, which takes seconds on a slow machine.
 
     A llama.cpp server closes a connection on which nothing is asked for five seconds, and the proof needs a single one.
+
+    `found_before`: control tokens that an engine had besides the map's. The proof looks for them anew; if it finds the
+    same ones, no second encoder has to be built.
     """
+    candidates = _candidates(token_map)
+    known = {token: i for token, i in (found_before or {}).items() if candidates.get(token) == i}
+    expected = replace(token_map, special_tokens={**token_map.special_tokens, **known}) if known else token_map
     for sample in BATTERY:
-        token_map.encode(sample)
-    return PreparedMap(token_map, _candidates(token_map))
+        expected.encode(sample)
+    return PreparedMap(token_map, candidates, expected)
 
 
 async def proven_map(engine: Tokenizer, facts: EngineFacts, own: PreparedMap) -> TokenMap:
@@ -80,8 +88,9 @@ async def proven_map(engine: Tokenizer, facts: EngineFacts, own: PreparedMap) ->
     whole = await with_all_specials(engine, own, plain=facts.can.plain_tokenize)
     # The engine finds user-defined tokens in any text; to us text is always ordinary.
     samples = [sample for sample in BATTERY if not any(marker in sample for marker in whole.special_texts)]
-    # Control tokens that are found change nothing in texts without them, and `whole` has no encoder yet.
-    await _compare(engine, facts, token_map, {sample: token_map.encode(sample) for sample in samples}, specials=False)
+    # Control tokens that are found change nothing in texts without them, and a `whole` that is new has no encoder yet.
+    encoder = whole if whole is own.expected else token_map
+    await _compare(engine, facts, token_map, {sample: encoder.encode(sample) for sample in samples}, specials=False)
     return whole
 
 
@@ -102,11 +111,15 @@ async def with_all_specials(engine: Tokenizer, own: PreparedMap, *, plain: bool 
     if await engine.tokenize("".join(suspects), specials=True) != [*suspects.values()]:
         alone = await engine.tokenize_each([*suspects], specials=True)
         suspects = {token: i for (token, i), ids in zip(suspects.items(), alone, strict=True) if ids == [i]}
-    # Text can't give a token that the map's own encoder does not make of it.
-    doubtful = {token: i for token, i in suspects.items() if token_map.encode(token) == [i]}
+    # Text can't give a token that the map's own encoder does not make of it; of those that are expected, it may.
+    expected = own.expected
+    doubtful = {t: i for t, i in suspects.items() if t in expected.special_tokens or expected.encode(t) == [i]}
     text = await (_plain_text if plain else _text_among_text)(engine, token_map, doubtful)
     found = {token: i for token, i in suspects.items() if token not in text}
-    return replace(token_map, special_tokens={**token_map.special_tokens, **found}) if found else token_map
+    tokens = {**token_map.special_tokens, **found}
+    if tokens == expected.special_tokens:
+        return expected
+    return replace(token_map, special_tokens=tokens) if found else token_map
 
 
 async def _plain_text(engine: Tokenizer, token_map: TokenMap, tokens: Mapping[str, int]) -> set[str]:

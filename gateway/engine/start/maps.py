@@ -5,9 +5,13 @@ describe the same tokenizer in other bytes (published files). Each is proven equ
 ids are accepted (`map_proof.py`).
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.engine.embedded.model_file import model_fault
@@ -16,6 +20,10 @@ from gateway.errors import ConfigError
 from leaf_sdk.errors import CodecError
 from leaf_sdk.fetch import MAX_BYTES, MapCache, default_cache, map_bytes, open_map
 from leaf_sdk.vocab import TokenMap, load_map, map_digest
+
+_SPECIALS: Final = "control tokens of {}"
+"""Name of the note in the cache."""
+_SHAPE: Final = TypeAdapter(dict[str, int], config=ConfigDict(defer_build=True))
 
 
 @dataclass(slots=True)
@@ -96,6 +104,22 @@ def map_file(maps: MapSet, map_id: str) -> bytes:
     if map_digest(data) != map_id:
         raise ConfigError(f"token map {map_id!r}: its file now holds another map; restart the gateway")
     return data
+
+
+def noted_specials(map_id: str) -> dict[str, int]:
+    """The control tokens that engines had besides a map's own, when the map was last proven. Reads the disk."""
+    cache = _cache()
+    noted = cache and cache.noted(_SPECIALS.format(map_id))
+    try:
+        return _SHAPE.validate_json(noted or b"{}")
+    except ValidationError:
+        return {}
+
+
+def note_specials(map_id: str, tokens: Mapping[str, int]) -> None:
+    """Keep them for the next start."""
+    if (cache := _cache()) is not None:
+        cache.note(_SPECIALS.format(map_id), json.dumps(tokens).encode())
 
 
 def has_no_model(config: GatewayConfig) -> bool:

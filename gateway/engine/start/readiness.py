@@ -16,6 +16,7 @@ from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.to_thread import run_sync
 
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.config.masking import mask_text
@@ -30,7 +31,7 @@ from gateway.engine.slots.prefill import Prefill
 from gateway.engine.slots.rates import Rates
 from gateway.engine.slots.slot_files import SlotFiles, open_slot_files, own_part, slot_table
 from gateway.engine.start.map_proof import PreparedMap, prepared_map, proven_map
-from gateway.engine.start.maps import MapSet, needs_engine, resolve_maps
+from gateway.engine.start.maps import MapSet, needs_engine, note_specials, noted_specials, resolve_maps
 from gateway.engine.start.outage import STEADY, Outage, Pauses, first_words, until_file_changes
 from gateway.engine.start.pulse import Pulse
 from gateway.engine.start.watched import Life
@@ -164,6 +165,8 @@ class EngineRoute:
         self._file = ModelFile(self._settings)
         self._lost = anyio.Event()
         self._attempted = anyio.Event()
+        self._ahead = anyio.Event()
+        """Set once the maps are prepared for their proof."""
         self._server: EmbeddedServer | None = None
         self._misconfigured: ConfigError | None = None
         self._prepared: dict[str, PreparedMap] = {}
@@ -259,7 +262,8 @@ class EngineRoute:
 
     @asynccontextmanager
     async def _engine(self, tasks: TaskGroup, seconds: float) -> AsyncGenerator[EngineClient]:
-        settings, self._server = self._settings, None
+        settings, self._server, self._ahead = self._settings, None, anyio.Event()
+        tasks.start_soon(self._prepare_ahead)
         async with AsyncExitStack() as stack:
             address = EngineAddress(settings.url or "", settings.api_key, ours=False)
             if settings.kind == "embedded":
@@ -309,13 +313,13 @@ class EngineRoute:
 
     async def _open(self, engine: EngineClient, tasks: TaskGroup) -> ReadyEngine:
         self._lost = anyio.Event()
-        self._prepare()
+        await self._ahead.wait()
         pulse = Pulse(engine.work, lambda: 0.0, self._settings.idle_timeout) if self._was_stuck else None
         if pulse is not None and not await pulse.moves():
             raise self._still_stuck()
         proven = await engine.prove(self._proof)
-        # Later connections are checked with the map as it is now.
-        self._prepare()
+        # Later connections are checked with the map as it is now; a new encoder would hold the loop for seconds.
+        await run_sync(self._prepare)
         facts, token_map = own_part(proven.facts, engine.keeper, self._settings.slot_range), proven.token_map
         template = ChatTemplate(engine, facts, token_map)
         slots = await slot_table(engine.keeper, facts, self._config, self.slot_files, tasks)
@@ -349,11 +353,20 @@ class EngineRoute:
         )
         return ready
 
+    async def _prepare_ahead(self) -> None:
+        """Prepare the maps in a thread, while an embedded engine loads its model."""
+        try:
+            await run_sync(self._prepare, abandon_on_cancel=True)
+        finally:
+            self._ahead.set()
+
     def _prepare(self) -> list[PreparedMap]:
         """Return the accepted maps, each ready for its proof."""
         accepted = self.maps.accepted
         kept = {key: each for key, each in self._prepared.items() if accepted.get(key) is each.token_map}
-        self._prepared = {key: kept.get(key) or prepared_map(each) for key, each in accepted.items()}
+        self._prepared = {
+            key: kept.get(key) or prepared_map(each, noted_specials(key)) for key, each in accepted.items()
+        }
         return list(self._prepared.values())
 
     async def _proof(self, questions: Provable) -> Proven:
@@ -370,6 +383,11 @@ class EngineRoute:
                     map=whole.map_id,
                     tokens=self.maps.left_out[whole.map_id],
                 )
+            if whole is candidate.expected:
+                self._prepared[whole.map_id] = replace(candidate, token_map=whole)
+            else:
+                known = candidate.token_map.special_tokens
+                note_specials(whole.map_id, {t: i for t, i in whole.special_tokens.items() if t not in known})
         if self.maps.session is None:
             raise EngineUnavailable("the engine needs a token map; start the gateway with --map auto or --map PATH")
         return Proven(facts, self.maps.session)

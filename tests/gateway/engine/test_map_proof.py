@@ -11,6 +11,7 @@ import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.start.map_proof import BATTERY, prepared_map, proven_map, with_all_specials
+from gateway.engine.start.maps import noted_specials
 from gateway.engine.start.readiness import EngineRoute
 from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.engine.wire.llama_cpp.questions import Questions
@@ -156,6 +157,49 @@ async def test_control_token_that_the_map_leaves_out_counts_as_special_whatever_
     assert whole.encode("<repo_name>", specials=True) == [3]
     assert 3 not in whole.encode("<repo_name>")
     assert whole.map_id == poorer.map_id
+
+
+@pytest.mark.parametrize("left_out", [("<repo_name>", "<filename>"), ("<repo_name>",)])
+async def test_map_is_proven_with_the_encoder_that_was_built_for_what_was_found_before(
+    engine, model_map_bytes, left_out
+):
+    poorer = changed(model_map_bytes, without(*left_out))
+    before = {"<repo_name>": 3}
+    prepared = prepared_map(poorer, before)
+
+    whole = await proven_map(engine, await engine.facts(), prepared)
+
+    assert (whole is prepared.expected) == (left_out == ("<repo_name>",))
+    assert {3, 6} <= whole.special_ids
+    assert 3 not in whole.encode("<repo_name>")
+
+
+async def test_token_that_is_no_control_token_any_more_is_text_again(engine, model_map):
+    """Notes of another engine, or of nobody: what the engine says now counts."""
+    usual = next((t, i) for t, i in prepared_map(model_map).candidates.items())
+    prepared = prepared_map(model_map, {usual[0]: usual[1], "no token": 5, "<|im_end|>": 7})
+
+    assert prepared.expected.special_tokens == {**model_map.special_tokens, usual[0]: usual[1]}
+    assert await proven_map(engine, await engine.facts(), prepared) is model_map
+
+
+async def test_start_finds_the_control_tokens_of_the_last_one(engine_url, model_map_bytes, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = tmp_path / "map.json"
+    fields = json.loads(model_map_bytes)
+    without("<repo_name>")(fields)
+    path.write_bytes(json.dumps(fields).encode())
+    config = GatewayConfig(engine=EngineConfig(kind="url", url=engine_url), tokens=TokensConfig(map=str(path)))
+    map_id = load_map(path.read_bytes()).map_id
+    for noted in ({}, {"<repo_name>": 3}):
+        assert noted_specials(map_id) == noted
+        route = EngineRoute(config, lambda up, reason: None)
+        async with route.running():
+            assert 3 in route.ready().token_map.special_ids
+            assert route.maps.left_out == {map_id: ["<repo_name>"]}
+    (note,) = (tmp_path / "codec-leaf/published").iterdir()
+    note.write_bytes(b'{"<repo_name>": "x"')
+    assert noted_specials(map_id) == {}
 
 
 async def test_every_control_token_of_the_model_is_found_in_few_requests_where_the_map_has_none(
