@@ -180,7 +180,8 @@ class Parameters(Node):
 
     def _write(self, g: Grammar, key: str, schema: object, root: Mapping[str, Any]) -> str:
         before, after = self.written
-        kinds = kinds_of(schema, root)
+        # A schema that no value fits, as of `allOf` that contradict each other, is not held.
+        kinds = kinds_of(schema, root) or ALL
         typed = sorted(kinds)[0] if len(kinds) == 1 else "string" if "string" in kinds else sorted(kinds)[0]
         head = g.markup(before, key=key, string="true" if "string" in kinds else "false", type=typed)
         if self.quotes and "string" in kinds:

@@ -20,6 +20,7 @@ from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineRefused, TemplateRefused
 from gateway.toolcalls.schema.pointers import resolve
 from leaf_sdk.vocab import TokenMap
+from tests.gateway.toolcalls.unconverted_schemas import CLASSES
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
@@ -176,30 +177,19 @@ async def test_the_prompt_says_what_the_engine_itself_renders(engine: LlamaCpp, 
         assert markers_map.decode(ids) == await engine.apply_template(messages, tools)
 
 
-NOT_CONVERTED: dict[str, Any] = {
-    "named": {"$ref": "#/$defs/File"},
-    "same as x": {"$ref": "#/properties/x"},
-    "itself": {"$ref": "#"},
-    "nowhere": {"$ref": "#/$defs/Nothing"},
-    "elsewhere": {"$ref": "https://example.com/schema.json"},
-    "anchor": {"$ref": "#here"},
-    "unknown type": {"type": "datetime"},
-    "no value": {"enum": []},
-}
-"""Properties that llama.cpp can't make a grammar of, some because names are guarded, some in any case."""
-
-
 @pytest.mark.parametrize("name", ["Qwen-Qwen2.5-7B-Instruct", "Qwen3.5-4B", "Kimi-K3"])
 async def test_no_schema_of_a_tool_keeps_a_conversation_from_being_rendered(
     name: str, serve_template: Callable[[str], str], markers_map: TokenMap
 ) -> None:
     client = LlamaCpp(serve_template(name))
     template = ChatTemplate(client, await client.facts(), markers_map)
-    for words, schema in NOT_CONVERTED.items():
-        parameters = {"type": "object", "properties": {"x": {"type": "object"}, words: schema}, "$defs": {"File": {}}}
-        tool = {"type": "function", "function": {"name": "f", "description": "F", "parameters": parameters}}
-        ids = (await template.prompt([{"role": "user", "content": "hello"}], [tool])).ids
-        assert words in markers_map.decode(ids)
+    for kind, schemas in CLASSES.items():
+        tools = [
+            {"type": "function", "function": {"name": f"f{n}_", "description": kind, "parameters": parameters}}
+            for n, parameters in enumerate(schemas.values())
+        ]
+        text = markers_map.decode((await template.prompt([{"role": "user", "content": "hello"}], tools)).ids)
+        assert all(f"f{n}_" in text for n in range(len(tools))), kind
     await client.aclose()
 
 

@@ -37,6 +37,7 @@ from gateway.toolcalls import (
 from leaf_sdk.vocab import TokenMap
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 from tests.gateway.toolcalls.tool_sets import ANYTHING, MAP, TOOL_SETS
+from tests.gateway.toolcalls.unconverted_schemas import CLASSES
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine, pytest.mark.timeout(3600)]
 
@@ -221,6 +222,19 @@ async def test_no_schema_makes_a_grammar_that_the_engine_refuses(writer: Writer,
         request = {"prompt": ASK, "n_predict": 3, "grammar": grammar, "id_slot": 0}
         answer = await writer.client.post("/completion", json=request)
         assert answer.status_code == 200, (answer.text, grammar[:500])
+
+
+@pytest.mark.parametrize("name", ["generic", "qwen3_coder", "gemma4"])
+@pytest.mark.parametrize("kind", CLASSES)
+async def test_calls_can_be_required_under_schemas_that_the_engine_can_not_convert(
+    writer: Writer, kind: str, name: str
+) -> None:
+    tools = [ToolSpec(f"f{number}", "", schema) for number, schema in enumerate(CLASSES[kind].values())]
+    grammar = call_grammar(format_named(name), tools, choice="required")
+    request = {"prompt": ASK, "n_predict": 1, "grammar": grammar, "id_slot": 0}
+    answer = await writer.client.post("/completion", json=request)
+
+    assert answer.status_code == 200, (answer.text, grammar[:500])
 
 
 async def test_a_call_s_ids_are_all_that_was_generated(writer: Writer) -> None:
