@@ -178,11 +178,13 @@ class SamplingFields(RequestModel):
 _Biases = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=_BIASES, fail_fast=True)]
 
 
-def _table_of_pairs(given: Any) -> Any:
+def _table_of_pairs(given: object) -> object:
     """llama.cpp also takes a list of pairs, and false for a token that must not come."""
-    pairs = cast("list[Any]", given) if isinstance(given, list) else []
-    if not pairs or not all(isinstance(pair, list) and len(cast("list[Any]", pair)) == 2 for pair in pairs):
+    if not isinstance(given, list):
         return given
+    pairs = cast("list[Any]", given)
+    if not all(isinstance(pair, list) and len(cast("list[Any]", pair)) == 2 for pair in pairs):
+        return pairs
     return {str(token_id): -100.0 if bias is False else bias for token_id, bias in pairs}
 
 

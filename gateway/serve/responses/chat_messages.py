@@ -15,7 +15,7 @@ def as_items(given: Sequence[object]) -> Iterator[tuple[str, object]]:
     """Yield the items of an input, each with its place in it. Raises `RequestInvalid` for a call without a name."""
     for number, each in enumerate(in_todays_form(given)):
         where = f"input[{number}]"
-        message = cast("Mapping[str, Any]", each) if isinstance(each, Mapping) else {}
+        message: Mapping[str, Any] = cast("Mapping[str, Any]", each) if isinstance(each, Mapping) else {}
         of_chat = message.get("type", "message") == "message"
         if of_chat and message.get("role") == "tool":
             yield where, {"type": "function_call_output", **_call_id(message), "output": message.get("content")}
