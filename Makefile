@@ -85,8 +85,8 @@ test-tokenizers: tokenizers ## hold maps of real models' tokenizers against thei
 families: tokenizers ## start, call and continue with the tokenizers and templates of nine real model families: ten minutes
 	@$(BIN)/pytest -q -m families tests/families
 
-real-models: $(READY) ## forty tasks for real models, the gateway and a stock llama-server side by side: hours, SHORT=1: four tasks; MODEL=, SEEDS=3, THREADS= (downloads 2 GB)
-	@$(BIN)/python -m bench.real_models $(MODEL) $(if $(SHORT),--short) --seeds $(or $(SEEDS),0) $(if $(THREADS),--threads $(THREADS))
+real-models: $(READY) ## forty tasks for real models, the gateway and a stock llama-server side by side: hours, SHORT=1: four tasks, LOOP=1: a loop of eight requests; MODEL=, SEEDS=3, THREADS= (downloads 2 GB)
+	@$(BIN)/python -m bench.real_models $(MODEL) $(if $(SHORT),--short) $(if $(LOOP),--loop) --seeds $(or $(SEEDS),0) $(if $(THREADS),--threads $(THREADS))
 
 test-templates: $(READY) ## try every marker at every place of every chat template of llama.cpp's set, and conversations that come back: an hour
 	@CODEC_ALL_MARKERS=1 $(BIN)/pytest -q --timeout 3600 tests/gateway/engine/test_foreign_text.py tests/gateway/agent/recall

@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
-from bench.real_models.__main__ import asked, judged, summed
+from bench.real_models import loop
+from bench.real_models.__main__ import PAGE, asked, judged, summed, with_table
 from bench.real_models.judge import are_words, is_right, is_valid
 from bench.real_models.tasks import TASKS, TOOLS, Task
 
@@ -136,3 +138,40 @@ def test_run_that_was_cut_off_asks_only_what_is_new(tmp_path: Path) -> None:
     assert again[::2] == first
     assert [(row["gateway"]["right"], row["stock"]["right"]) for row in first] == [(True, False), (False, False)]
     assert summed(first)["free"] == {"asked": 2, "gateway": 1, "stock": 0}
+
+
+def chunks(*deltas: dict[str, Any], usage: dict[str, Any]) -> str:
+    sent = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas] + [{"choices": [], "usage": usage}]
+    return "".join(f"data: {json.dumps(each)}\n\n" for each in sent) + "data: [DONE]\n\n"
+
+
+def test_loop_sends_back_what_came_and_counts_what_was_lost() -> None:
+    asked_for: list[dict[str, Any]] = []
+    begun = {"index": 0, "id": "c", "type": "function", "function": {"name": "get_time", "arguments": ""}}
+    going_on = {"index": 0, "function": {"arguments": '{"city": "Oslo"}'}}
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked_for.append(json.loads(request.content))
+        number = len(asked_for)
+        details = {"cached_tokens": max(0, 100 * (number - 1) + (9 if number < 4 else 2))}
+        usage = {"prompt_tokens": 100 * number, "completion_tokens": 10, "prompt_tokens_details": details}
+        said = ({"tool_calls": [begun]}, {"tool_calls": [going_on]}) if number % 2 else ({"content": "So."},)
+        return httpx2.Response(200, text=chunks(*said, usage=usage))
+
+    with httpx2.Client(transport=httpx2.MockTransport(answer), base_url="http://engine") as client:
+        rows = loop.run(client)
+
+    assert [each["tool_choice"] for each in asked_for] == ["required"] * 7 + ["none"]
+    first, second = asked_for[2]["messages"][1:3], asked_for[2]["messages"][3:]
+    assert first[0]["tool_calls"][0]["function"] == {"name": "get_time", "arguments": '{"city": "Oslo"}'}
+    assert (first[1]["role"], first[1]["tool_call_id"]) == ("tool", "c")
+    assert [each["role"] for each in second] == ["assistant", "user"]
+    assert [row["lost"] for row in rows] == [0, 0, 0, 7, 7, 7, 7, 7]
+    assert [row["calls"] for row in rows] == [1, 0] * 4
+
+
+def test_page_shows_the_loops_that_were_measured() -> None:
+    models = json.loads((PAGE.parent / "results" / "real_models.json").read_text())["models"]
+    page = PAGE.read_text()
+
+    assert with_table(page, models) == page

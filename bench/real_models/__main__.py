@@ -2,7 +2,8 @@
 
 `python -m bench.real_models [MODEL ...]` fetches each model, starts both servers with it, and asks them each task in
 turns: once at temperature 0, and with `--seeds N` that often at 0.7. It writes `results/real_models.json` after each
-model, with the results of models that were not run kept as they are. `--short` asks four tasks once.
+model, with the results of models that were not run kept as they are. `--short` asks four tasks once. `--loop` runs an
+agent's loop at each server instead (`loop.py`), and also writes the table in `bench/README.md`.
 
 Answers are kept beside the model's file as they come, so a run that was cut off goes on where it was, and one with more
 seeds asks only what is new. Answers of another state of the gateway are not used.
@@ -22,6 +23,7 @@ import httpx2
 
 from bench.first_delta import process
 from bench.processes import serving_gateway
+from bench.real_models import loop
 from bench.real_models.judge import is_right, is_valid
 from bench.real_models.models import FOLDER, MODELS, Model, fetch
 from bench.real_models.tasks import TASKS, Task, body
@@ -35,6 +37,7 @@ _SAMPLED: Final = 0.7
 _SAID: Final = 160
 """Characters of an answer's text that its row shows."""
 _SIDES: Final = ("gateway", "stock")
+PAGE: Final = RESULTS.parent / "README.md"
 
 _Answers = dict[str, Any]
 """`task`: its number; `seed`; and each server's answer, by the server's name."""
@@ -136,6 +139,29 @@ def measure(model: Model, tasks: Sequence[Task], seeds: int, threads: int) -> di
     return {"sha256": model.sha256, "sums": sums, "rows": rows}
 
 
+def looped(model: Model, threads: int) -> dict[str, Any]:
+    """Run one model's loop at each server."""
+    with both_servers(fetch(model), threads) as clients:
+        return {side: loop.run(clients[side]) for side in _SIDES}
+
+
+def write_results(name: str, found: Mapping[str, Any]) -> None:
+    """Write what was found of one model beside what is known, and the page's table."""
+    path = RESULTS / "real_models.json"
+    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"] if path.is_file() else {}
+    known[name] = {**known.get(name, {}), **found}
+    write("real_models", _PACKAGES, {"models": known})
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), known), encoding="utf-8")
+
+
+def with_table(page: str, models: Mapping[str, Any]) -> str:
+    """Return the page with the table of the loops in place of the one that it has."""
+    head, begins, rest = page.partition("| model | server |")
+    shown, _, behind = rest.partition("\n\n")
+    del begins, shown
+    return f"{head}{loop.table(models)}\n{behind}"
+
+
 def main() -> None:
     """Fetch, run and write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -143,16 +169,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=0)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of each server; 1 beside other work")
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--loop", action="store_true", help="an agent's loop of eight requests instead of the tasks")
     options = parser.parse_args()
     tasks = [TASKS[number] for number in _SHORT] if options.short else list(TASKS)
-    path = RESULTS / "real_models.json"
     for name in options.model or list(MODELS):
+        if options.loop:
+            write_results(name, {"loop": looped(MODELS[name], options.threads)})
+            continue
         found = measure(MODELS[name], tasks, options.seeds, options.threads)
         print(json.dumps({name: found["sums"]}, indent=1))
         if not options.short:
-            known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"] if path.is_file() else {}
-            known[name] = found
-            write("real_models", _PACKAGES, {"models": known})
+            write_results(name, found)
 
 
 if __name__ == "__main__":

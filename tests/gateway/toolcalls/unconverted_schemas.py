@@ -8,8 +8,13 @@ NAMES = (
     *("File", "Image", "Object", "Tool", "Name", "Text", "Repo", "Start", "End", "User", "System", "Token", "Message"),
     *("tool_call", "im_start", "a/b", "m~n", "x y", "é"),
 )
+EMPTY_PARTS: tuple[Schema, ...] = (
+    *({"enum": []}, {"enum": None}, {"enum": "red"}, {"anyOf": []}, {"oneOf": []}, {"allOf": []}),
+    *({"type": "array", "items": []}, {"pattern": "("}, {"pattern": "(?<=a)b"}, {"pattern": 5}, {"format": 5}),
+    *({"minLength": 9, "maxLength": 1}, {"minimum": "a"}, {"required": "x"}, {"properties": ["a"]}),
+)
 ADDRESS: Schema = {"type": "object", "properties": {"zip": {"type": "string"}, "of": {"type": "array", "items": {}}}}
-TYPES = (
+TYPES: tuple[Any, ...] = (
     *("any", "datetime", "date", "file", "String", "int", "float", "dict", "list", "None", "object | null", ""),
     *("array<string>", ["any"], ["string", "any"], [], None, 5, {}, {"type": "string"}, True),
 )
@@ -88,16 +93,7 @@ NOWHERE = {
         *("file.json#/x", "", "#/%ZZ", "#/~2", "urn:uuid:5", 5, None, ["#"]),
     )
 }
-EMPTY = {
-    str(number): of(x=part)
-    for number, part in enumerate(
-        (
-            *({"enum": []}, {"enum": None}, {"enum": "red"}, {"anyOf": []}, {"oneOf": []}, {"allOf": []}),
-            *({"type": "array", "items": []}, {"pattern": "("}, {"pattern": "(?<=a)b"}, {"pattern": 5}, {"format": 5}),
-            *({"minLength": 9, "maxLength": 1}, {"minimum": "a"}, {"required": "x"}, {"properties": ["a"]}),
-        )
-    )
-}
+EMPTY = {str(number): of(x=part) for number, part in enumerate(EMPTY_PARTS)}
 CLASSES: dict[str, dict[str, Schema]] = {
     "definition named like a marker": NAMED,
     "reference to a property": BESIDE,

@@ -324,7 +324,7 @@ async def test_no_field_of_a_request_can_make_the_gateway_fail(
 
 HI: Final = {"role": "user", "content": "hi"}
 ODD: Final = {**CALL, "id": "call-243240c8"}
-USED: Final = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+USED: Final[dict[str, Any]] = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
 LOOKS: Final = [{"name": "look", "input_schema": {"type": "object"}}]
 FORM: Final = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
