@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -31,6 +32,12 @@ settings.register_profile("fuzz", deadline=None, suppress_health_check=[HealthCh
 # The same examples each time: a suite that fails, fails because of a change. `make fuzz` looks for others.
 settings.register_profile("suite", settings.get_profile("fuzz"), derandomize=True)
 settings.load_profile("fuzz" if "CODEC_FUZZ" in os.environ else "suite")
+
+
+# nohup ignores SIGHUP, and so would the gateways that tests start, which must reload or end by it as they do elsewhere.
+# A handler, unlike an ignored signal, is not inherited, and the suite still survives its terminal.
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 class Ran(NamedTuple):

@@ -70,9 +70,10 @@ async def test_endless_stream_over_http_is_cut_off_by_the_time_of_the_call(
         async with client_of(gateway) as client:
             dripped = await client.call("far__do", act="drip")
             good = await client.call("good__do")
-            heard = [await anyio.to_thread.run_sync(process.stderr.readline) for _ in range(2)]
+            heard = [await anyio.to_thread.run_sync(process.stderr.readline) for _ in range(3)]
 
     assert "did not answer" in dripped.text
     assert good.text == "done"
-    assert heard == ["called drip\n", "cut off\n"]
+    # The notification comes over a connection of its own: whether it is first is the scheduler's choice.
+    assert sorted(heard) == ["called drip\n", "cancelled\n", "cut off\n"]
     assert memory_of(gateway.process.pid) - before < 32 * MiB
