@@ -33,25 +33,46 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
 
 
-def test_token_of_the_state_folder_is_masked_in_the_log_of_serve(tmp_path: Path, environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_token_of_the_state_folder_is_masked_in_the_log_of_serve(
+    tmp_path: Path, environment: dict[str, str], workers: str
+) -> None:
     made = subprocess.run(command("token"), cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     secret = made.stdout.strip()
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"talker": talker(secret)}}))
-    serve = command("serve", "--config", "mcp.json", "--host", "0.0.0.0", "--port", "0", "--admin-port", "0")
+    ports = ("--host", "0.0.0.0", "--port", "0", "--admin-port", "0")
+    serve = command("serve", "--config", "mcp.json", *ports, "--workers", workers)
 
     with subprocess.Popen(serve, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as gateway:
         assert gateway.stderr is not None
         line = next(line for line in gateway.stderr if "I saw" in line)
-        gateway.kill()
+        gateway.terminate()
 
     assert json.loads(line)["line"] == "I saw ****"
 
 
-def test_key_of_the_engine_is_masked_in_the_log_of_stdio(tmp_path: Path, environment: dict[str, str]) -> None:
+def servers_beside_an_engine(folder: Path) -> None:
+    """The configuration of a server that prints the engine's key."""
     own = f'[engine]\nkind = "url"\nurl = "http://127.0.0.1:9"\napi_key = "{SECRET}"\n'
-    (tmp_path / "codec-gateway.toml").write_text(own)
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"talker": talker(SECRET)}}))
+    (folder / "codec-gateway.toml").write_text(own)
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"talker": talker(SECRET)}}))
 
+
+@pytest.mark.parametrize("words", [("doctor",), ("call", "tell")])
+def test_key_of_the_engine_is_masked_in_all_that_a_command_writes(
+    tmp_path: Path, environment: dict[str, str], words: tuple[str, ...]
+) -> None:
+    servers_beside_an_engine(tmp_path)
+
+    whole = command(*words, "--config", "mcp.json", "--log-level", "debug")
+    ran = subprocess.run(whole, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert "I saw ****" in ran.stderr
+    assert SECRET not in ran.stdout + ran.stderr
+
+
+def test_key_of_the_engine_is_masked_in_the_log_of_stdio(tmp_path: Path, environment: dict[str, str]) -> None:
+    servers_beside_an_engine(tmp_path)
     stdio = command("stdio", "--config", "mcp.json")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     with subprocess.Popen(stdio, cwd=tmp_path, env=environment, text=True, **pipes) as gateway:
