@@ -143,8 +143,10 @@ class _Checker:
         self, _validator: Any, wanted: Any, value: Any, _schema: Mapping[str, Any]
     ) -> Iterator[ValidationError]:
         """Compare items by their text, in one pass; the library compares every item with every other."""
-        items = cast("list[object]", value) if wanted is True and isinstance(value, list) else []
-        self._pay(self._price if items else 0)
+        if wanted is not True or not isinstance(value, list):
+            return
+        items = cast("list[object]", value)
+        self._pay(self._price)
         if len({json.dumps(item, sort_keys=True) for item in items}) < len(items):
             yield ValidationError("two of the items are equal")
 

@@ -110,6 +110,10 @@ def test_pattern_that_fits_no_name_is_refused(pattern: str) -> None:
         check_pattern(pattern)
 
 
+def test_pattern_of_any_printable_name_is_kept() -> None:
+    assert [check_pattern(each) for each in ("git__*", "é", "x" * 128)] == ["git__*", "é", "x" * 128]
+
+
 def test_key_is_over_from_its_last_moment_on() -> None:
     record = KeyRecord("a", b"", NOW, expires=NOW + timedelta(hours=1))
 

@@ -123,6 +123,12 @@ def test_agrees_with_the_library_wherever_that_finds_a_schema(reference):
         assert resolve(reference, schema) == found
 
 
+def test_references_are_looked_for_in_10_000_parts():
+    dead = [f"#/{number}" for number in range(10_500)]
+
+    assert dead_references({"allOf": [{"$ref": each} for each in dead]}) == dead[: 10_000 - 1]
+
+
 def test_references_that_lead_nowhere_are_listed_once_without_those_in_data():
     schema = {
         "properties": {

@@ -178,6 +178,30 @@ async def test_issuer_that_is_away_is_no_fault_of_the_token(issuer: Issuer, cloc
     assert (await keys.key("rsa", "RS256")).key_id == "rsa"
 
 
+async def test_issuer_is_asked_again_after_15_minutes(issuer: Issuer, clock: Clock) -> None:
+    keys = keys_of(issuer, clock)
+    await keys.key("rsa", "RS256")
+    fetched = issuer.fetches
+    clock.now += 14 * 60
+    await keys.key("rsa", "RS256")
+    assert issuer.fetches == fetched
+    clock.now += 2 * 60
+    await keys.key("rsa", "RS256")
+    assert issuer.fetches == fetched + 1
+
+
+async def test_keys_of_an_issuer_that_is_away_are_used_for_24_hours(issuer: Issuer, clock: Clock) -> None:
+    keys = keys_of(issuer, clock)
+    await keys.key("rsa", "RS256")
+    issuer.status = 503
+    clock.now += 23 * 3600
+    assert (await keys.key("rsa", "RS256")).key_id == "rsa"
+    clock.now += 2 * 3600
+
+    with pytest.raises(CannotTell):
+        await keys.key("rsa", "RS256")
+
+
 async def test_known_keys_bridge_an_issuer_that_is_away_for_a_day_and_no_longer(issuer: Issuer, clock: Clock) -> None:
     keys = keys_of(issuer, clock)
     await keys.key("rsa", "RS256")
