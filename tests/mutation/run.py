@@ -13,11 +13,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from itertools import groupby
 from pathlib import Path
 
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.operators import Mutant, mutants
-from tests.mutation.trying import Trial, attempt, first_over, learn, lines_of
+from tests.mutation.trying import Known, Trial, attempt, first_over, learn, lines_of
 
 ROOT = Path(__file__).parents[2]
 GATEWAY = ROOT / "gateway"
@@ -25,30 +26,21 @@ TESTS = ROOT / "tests" / "gateway"
 _LEFT_OUT = "cli"
 """The package of commands: they print, and what they print is held by tests that run them as processes."""
 _ALSO = {
-    # The ids of conversations are run by the tests of the turns that use them.
-    **dict.fromkeys(("context/compose", "context/history"), ("tests/gateway/agent",)),
-    "context/memory": ("tests/gateway/agent/test_memory.py", "tests/gateway/agent/test_shared_memory.py"),
-    **dict.fromkeys(
-        ("engine", "engine/pool", "engine/rendering", "engine/slots", "engine/start"), ("tests/gateway/agent",)
-    ),
-    # What the clients ask and read is run by the tests of all that stands on them.
-    **dict.fromkeys(("engine/wire/http", "engine/wire/llama_cpp", "engine/wire/vllm"), ("tests/gateway/engine",)),
+    # The ids of conversations are run by the tests of the turns that use them, and so is the engine.
+    "context": ("tests/gateway/context", "tests/gateway/agent"),
+    "engine": ("tests/gateway/engine", "tests/gateway/agent"),
     "http1": ("tests/gateway/proxy/transport",),
     "proxy/transport": ("tests/gateway/proxy/test_proxy_http.py",),
-    "proxy/transport/http": ("tests/gateway/proxy/test_proxy_http.py",),
     "proxy/transport/oauth": ("tests/gateway/proxy/test_per_user.py",),
+    "proxy/upstream": ("tests/gateway/proxy/test_proxy.py", "tests/gateway/proxy/test_tasks.py"),
     "toolcalls/schema": (
         "tests/gateway/toolcalls/grammar/test_ambiguity.py",
         "tests/gateway/toolcalls/grammar/test_keys.py",
         "tests/gateway/toolcalls/grammar/test_schemas.py",
         "tests/gateway/toolcalls/grammar/test_sets.py",
     ),
-    **dict.fromkeys(
-        ("proxy/upstream", "proxy/upstream/items", "proxy/upstream/session", "proxy/upstream/supervision"),
-        ("tests/gateway/proxy/test_proxy.py", "tests/gateway/proxy/test_tasks.py"),
-    ),
 }
-"""By package: tests that should notice a change beside those that mirror it."""
+"""By package: tests that should notice a change in it, or in a package inside it, beside those that mirror it."""
 _LONGEST = 5
 """Times what the tests take on unchanged code, after which a mutant hangs: that is noticed too."""
 
@@ -102,7 +94,9 @@ def named_tests(package: str) -> list[str]:
     mirror = TESTS / package
     while not any(mirror.rglob("test_*.py")):
         mirror = mirror.parent
-    return [mirror.relative_to(ROOT).as_posix(), *_ALSO.get(package, ())]
+    also = (test for outer, tests in _ALSO.items() if f"{package}/".startswith(f"{outer}/") for test in tests)
+    named = {mirror.relative_to(ROOT).as_posix(), *also}
+    return sorted(test for test in named if not any(f"{test}/".startswith(f"{each}/") for each in named - {test}))
 
 
 def changes(package: str, only: str) -> Iterator[Change]:
@@ -116,9 +110,8 @@ def changes(package: str, only: str) -> Iterator[Change]:
                     yield Change(name, number, mutant)
 
 
-def score_of(package: str, chosen: Sequence[Change], jobs: int, seconds: float) -> Score:
-    """Try the mutants of one package in turn, for so many seconds. What its tests run is learned before those count."""
-    known = learn(sorted({change.path for change in chosen}), named_tests(package))
+def score_of(known: Known, chosen: Sequence[Change], jobs: int, seconds: float) -> Score:
+    """Try the mutants of one package in turn, for so many seconds."""
     over = time.monotonic() + seconds
     score = Score()
     waiting = list(reversed(chosen))
@@ -155,8 +148,13 @@ def main(arguments: Sequence[str]) -> int:
     tried = [package for package in found if found[package]]
     for package in tried:
         random.Random(given.seed).shuffle(found[package])
-        score = score_of(package, found[package][: given.most], given.jobs, given.budget / len(tried))
-        say(f"{package}: {score}, of {len(found[package])} mutants")
+    # What tests run is learned once for all packages that they try, and before the seconds count.
+    for tests, group in groupby(sorted(tried, key=named_tests), key=named_tests):
+        chosen = {package: found[package][: given.most] for package in group}
+        known = learn(sorted({change.path for each in chosen.values() for change in each}), tests)
+        for package, some in chosen.items():
+            score = score_of(known, some, given.jobs, given.budget / len(tried))
+            say(f"{package}: {score}, of {len(found[package])} mutants")
     return 0 if tried else 1
 
 

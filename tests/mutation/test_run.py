@@ -19,5 +19,12 @@ def test_every_package_has_tests_that_are_there() -> None:
 
 
 def test_package_inside_another_is_tried_by_the_tests_that_mirror_it() -> None:
-    assert "tests/gateway/context/memory" in named_tests("context/memory")
+    assert "tests/gateway/proxy/bolt_on" in named_tests("proxy/bolt_on")
     assert "tests/gateway/proxy/transport" in named_tests("proxy/transport/http")
+
+
+def test_packages_of_one_room_are_tried_by_the_same_tests_which_are_run_once_to_learn_of_them() -> None:
+    rooms = [package for package in packages() if package.partition("/")[0] == "engine"]
+
+    assert len(rooms) > 1
+    assert {tuple(named_tests(each)) for each in rooms} == {("tests/gateway/agent", "tests/gateway/engine")}
