@@ -44,11 +44,16 @@ class _MutantFinder(MetaPathFinder):
 
 
 def changed_function(path: Path, tree: ast.Module) -> CodeType | None:
-    """The only function of the changed module that differs from the module's; None where something else does."""
+    """The only function of the changed module that differs from the module's; None where something else does, or where
+    it closes over something else, as one does that no longer calls `super()`."""
     before, after = (compile(each, str(path), "exec") for each in (ast.parse(path.read_text(encoding="utf-8")), tree))
     known = {(code.co_qualname, code.co_firstlineno): code for code in _functions(before)}
     changed = [code for code in _functions(after) if known.get((code.co_qualname, code.co_firstlineno)) != code]
-    return changed[0] if len(changed) == 1 else None
+    if len(changed) != 1:
+        return None
+    (code,) = changed
+    there = known.get((code.co_qualname, code.co_firstlineno))
+    return code if there is not None and there.co_freevars == code.co_freevars else None
 
 
 def swap(path: Path, code: CodeType) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.operators import Mutant, mutants
-from tests.mutation.trying import Known, Trial, attempt, first_over, learn, lines_of
+from tests.mutation.trying import NOT_TRIED, Known, Trial, attempt, first_over, learn, lines_of
 
 ROOT = Path(__file__).parents[2]
 GATEWAY = ROOT / "gateway"
@@ -129,7 +129,10 @@ def score_of(known: Known, chosen: Sequence[Change], jobs: int, seconds: float) 
             continue
         trial = first_over(running)
         change = running.pop(trial)
-        if trial.end() == 0:
+        status = trial.end()
+        if status in NOT_TRIED:
+            score.survived(f"{change} (not tried: its tests ended with {status})")
+        elif status == 0:
             score.survived(str(change))
     return score
 

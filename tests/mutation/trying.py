@@ -28,6 +28,9 @@ from tests.mutation.plugin import changed_function, swap
 
 _OPTIONS = ("-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "--timeout=0")
 _LEARNING = 1800
+_BROKEN = 70
+NOT_TRIED = frozenset({int(pytest.ExitCode.USAGE_ERROR), int(pytest.ExitCode.NO_TESTS_COLLECTED), _BROKEN})
+"""How a trial ends that says nothing about its mutant."""
 _MEMORY = 6 << 30
 """Bytes of address space: a mutant that never ends its loop is not to take the machine's."""
 
@@ -109,7 +112,7 @@ def start(
     pid = os.fork()
     if pid:
         return Trial(pid, os.pidfd_open(pid), time.monotonic() + seconds)
-    status = 70
+    status = _BROKEN
     try:
         os.setpgid(0, 0)
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
