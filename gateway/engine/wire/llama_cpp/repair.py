@@ -106,5 +106,4 @@ class IdRepair:
     def _ids_by_bytes(self) -> dict[bytes, int]:
         if self._by_bytes is None:
             self._by_bytes = {self._visible(i): i for i in self._map.vocab.values()}
-            self._by_bytes.pop(b"", None)
         return self._by_bytes

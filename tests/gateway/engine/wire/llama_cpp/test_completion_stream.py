@@ -98,6 +98,23 @@ def test_ids_that_the_stream_lost_are_found_and_counted_in_gathered_events_too()
     assert (end.repaired, end.missed) == (1, 0)
 
 
+def test_ids_that_were_lost_and_are_not_found_make_a_guess_of_the_event():
+    a, *_ = ids_of("one two three")
+    generated, end = fed([event(a, 2), line({**LAST, "tokens_predicted": 2})], gather=True)
+
+    assert generated == Generated((a,), guessed=True)
+    assert isinstance(end, GenerationEnd)
+    assert (end.repaired, end.missed) == (0, 1)
+
+
+def test_stream_of_messages_without_ids_ends_16_beyond_the_ids_that_were_asked_for():
+    silent = line({"content": "", "tokens": [], "stop": False})
+    stream = stream_of(4, gather=True)
+
+    assert list(stream.feed([silent] * 20)) == []
+    assert list(stream.feed([silent])) == [GenerationEnd.unreported(0)]
+
+
 @pytest.mark.parametrize("strange", ["7", "x", 1.0, 1.5, None, True, [1], {}, -1, 2**32, 10**30])
 @pytest.mark.parametrize("repaired", [True, False])
 def test_engine_whose_ids_are_no_numbers_is_named(strange: object, repaired: bool):
