@@ -113,6 +113,8 @@ SECURITY: Final[Mapping[str, Held]] = {
     "Keys are stored as SHA-256, secrets are masked in logs, and foreign text is escaped there.": (
         "tests/gateway/serve/auth/test_keys.py::test_file_holds_no_key",
         "tests/gateway/observe/test_logs.py::test_secrets_are_masked_by_name_by_shape_and_by_value",
+        "tests/gateway/cli/test_masked_logs.py::test_token_of_the_state_folder_is_masked_in_the_log_of_serve",
+        "tests/gateway/cli/test_masked_logs.py::test_key_of_the_engine_is_masked_in_all_that_a_command_writes",
         "tests/gateway/observe/test_logs.py::test_no_value_starts_a_second_line_or_moves_the_terminal",
     ),
     "Foreign text never becomes a metric's label, or markup.": (
