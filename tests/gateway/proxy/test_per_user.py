@@ -181,6 +181,8 @@ async def test_metric_does_not_say_that_a_server_is_up_because_one_user_reaches_
 
 
 async def test_session_of_an_ended_sign_in_ends_though_nobody_uses_it(accounts, proxy_of, store, monkeypatch):
+    # A ping finds out as well, some time.
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._PING_EVERY", 600.0)
     monkeypatch.setattr(per_user, "_SWEEP", 0.01)
     monkeypatch.setattr("gateway.proxy.transport.oauth.signed_in._LOOK", 0.0)
     async with proxy_of(accounts.config()) as proxy:
