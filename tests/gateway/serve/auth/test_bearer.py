@@ -58,19 +58,30 @@ class SignIn:
         self.app: ASGIApp = BearerAuth(self.endpoint, Credentials(token, ring), self.metrics.access, **more)
 
     async def ask(
-        self, credential: str | bytes | None = None, *, method: str = "POST", peer: str = "127.0.0.1", **headers: str
+        self,
+        credential: str | bytes | None = None,
+        *,
+        method: str = "POST",
+        path: str = "/mcp",
+        peer: str = "127.0.0.1",
+        **headers: str,
     ) -> httpx2.Response:
         raw = credential.encode() if isinstance(credential, str) else credential
         sent: list[tuple[bytes, bytes]] = [] if raw is None else [(b"authorization", raw)]
         sent += [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-        return await self.send(sent, method=method, peer=peer)
+        return await self.send(sent, method=method, path=path, peer=peer)
 
     async def send(
-        self, headers: Iterable[tuple[bytes, bytes]], *, method: str = "POST", peer: str = "127.0.0.1"
+        self,
+        headers: Iterable[tuple[bytes, bytes]],
+        *,
+        method: str = "POST",
+        path: str = "/mcp",
+        peer: str = "127.0.0.1",
     ) -> httpx2.Response:
         transport = httpx2.ASGITransport(app=self.app, client=(peer, 5000))
         async with httpx2.AsyncClient(transport=transport) as client:
-            return await client.request(method, "http://localhost/mcp", headers=list(headers))
+            return await client.request(method, f"http://localhost{path}", headers=list(headers))
 
     def counted(self, line: str) -> float:
         values = {
@@ -256,24 +267,28 @@ async def test_concurrency_of_a_key_is_held_while_requests_run(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("method", "headers", "passes"),
+    ("method", "path", "headers", "passes"),
     [
-        ("POST", {}, True),
-        ("POST", {"mcp_protocol_version": "2025-06-18"}, True),
-        ("DELETE", {}, True),
-        ("POST", {"mcp_protocol_version": "2026-07-28"}, False),
-        ("PUT", {}, False),
+        ("POST", "/mcp", {}, True),
+        ("POST", "/mcp/", {}, True),
+        ("POST", "/sse", {}, True),
+        ("POST", "/mcp", {"mcp_protocol_version": "2025-06-18"}, True),
+        ("DELETE", "/mcp", {}, True),
+        ("POST", "/mcp", {"mcp_protocol_version": "2026-07-28"}, False),
+        ("PUT", "/mcp", {}, False),
+        ("POST", "/v1/chat/completions", {}, False),
+        ("DELETE", "/v1/responses/1", {}, False),
     ],
 )
 async def test_what_may_begin_nothing_passes_while_no_place_is_free_and_as_many_of_it(
-    tmp_path: Path, method: str, headers: dict[str, str], passes: bool
+    tmp_path: Path, method: str, path: str, headers: dict[str, str], passes: bool
 ) -> None:
     sign_in = one_at_a_time(tmp_path)
     sign_in.endpoint.hold, sign_in.endpoint.starts_nothing = anyio.Event(), True
     statuses: list[int] = []
 
     async def ask() -> None:
-        statuses.append((await sign_in.ask("Bearer key", method=method, **headers)).status_code)
+        statuses.append((await sign_in.ask("Bearer key", method=method, path=path, **headers)).status_code)
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
