@@ -19,7 +19,7 @@ from gateway.agent.events import AgentEvent, GenerationFinished, ToolFinished
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.engine.embedded.packaged_model import packaged_model
-from gateway.engine.interface import Sampling
+from gateway.engine.interface import Message, Sampling
 from gateway.errors import UpstreamUnavailable
 from gateway.toolcalls import Content, call_grammar
 from leaf_sdk.fetch import map_bytes
@@ -79,15 +79,20 @@ async def tell(progress: Callable[[str], None]) -> Story:
     """
     async with _running(progress) as services:
         ready = services.engines.ready()
-        conversation = await services.agent.open([{"role": "user", "content": QUESTIONS[0].text}])
-        text = TextPath(ready, services.proxy, conversation.format, conversation.tools, slot=ready.slots.reserve())
+        history: list[Message] = [{"role": "user", "content": QUESTIONS[0].text}]
+        conversation = await services.agent.open(history)
+        asked = conversation.asked
+        text = TextPath(ready, services.proxy, asked.format, asked.tools, slot=ready.slots.reserve())
         answered = [Answered(question) for question in QUESTIONS]
         for n, one in enumerate(answered):
-            question, before = one.question, len(conversation.ids)
+            question = one.question
             progress(f"asking: {question.text}")
             if n:
-                await conversation.ask(question.text)
-            grammar = call_grammar(conversation.format, conversation.tools, choice=question.tool)
+                said = {"role": "assistant", "content": conversation.lived.shown.content}
+                history += [said, {"role": "user", "content": question.text}]
+                conversation = await services.agent.open(history)
+            before = len(conversation.ids)
+            grammar = call_grammar(asked.format, asked.tools, choice=question.tool)
             if n % 2:
                 one.text_answer = await text.ask(question.text, grammar, _MAX_TOKENS)
                 await _answer(services, conversation, one)
