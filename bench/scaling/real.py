@@ -171,7 +171,7 @@ async def _ask(front: Front, talk: Talk) -> None:
 async def _answered(services: Services, talk: Talk, most: int, *, balanced: bool) -> str:
     came, first, end = monotonic(), 0.0, None
     conversation = await services.agent.open(talk.messages)
-    talk.home = conversation.home
+    talk.home = conversation.asked.home
     talk.beginning = talk.beginning or list(conversation.ids)
     # A balancer has chosen before the gateway has read anything.
     before, placed = len(conversation.ids), came if balanced else monotonic()
