@@ -156,9 +156,8 @@ def write_results(name: str, found: Mapping[str, Any]) -> None:
 
 def with_table(page: str, models: Mapping[str, Any]) -> str:
     """Return the page with the table of the loops in place of the one that it has."""
-    head, begins, rest = page.partition("| model | server |")
-    shown, _, behind = rest.partition("\n\n")
-    del begins, shown
+    head, _, rest = page.partition("| model | server |")
+    _, _, behind = rest.partition("\n\n")
     return f"{head}{loop.table(models)}\n{behind}"
 
 
