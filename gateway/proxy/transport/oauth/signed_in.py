@@ -100,13 +100,17 @@ class SignedIn:
 
     async def refresh(self) -> Grant | None:
         """The sign-in, read again if that was a second ago, here or at the replicas. Raises `NoAnswer`."""
-        grant = self._grant if monotonic() - self._looked < _LOOK else self._look()
+        grant = self._seen()
         is_due = self._store.shared is not None and monotonic() - self._asked >= _LOOK
         return await self.look_up() if is_due and (self._config.auth or grant is not None) else grant
 
+    def _seen(self) -> Grant | None:
+        """The sign-in of this machine, read again if that was a second ago. Raises `NoAnswer`."""
+        return self._grant if monotonic() - self._looked < _LOOK else self._look()
+
     def current(self) -> str | None:
         """Which sign-in there is now; None: none, or one that has ended. Raises `NoAnswer`: it can't be read."""
-        grant = self._grant if monotonic() - self._looked < _LOOK else self._look()
+        grant = self._seen()
         return None if grant is None or grant.access is None else grant.sign_in
 
     async def refused(self, status: int, www_authenticate: str, sent: Mapping[str, str]) -> bool:
