@@ -75,7 +75,8 @@ def counted(monkeypatch) -> Counted:
         real = getattr(TokenMap, name)
 
         def spy(self, what, *, _real=real, _name=name, **settings):
-            seen.log.append((_name, what if isinstance(what, str) else tuple(what)))
+            what = what if isinstance(what, str) else tuple(what)
+            seen.log.append((_name, what))
             return _real(self, what, **settings)
 
         monkeypatch.setattr(TokenMap, name, spy)
@@ -96,7 +97,7 @@ async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_it
     engine_url, endpoint, counted, prefix
 ):
     tool = "get_current_time" if prefix == "never" else "time__get_current_time"
-    options = AnswerOptions(ToolChoice.named(tool), 64, Sampling(temperature=0, seed=1), show_calls=True)
+    options = AnswerOptions(ToolChoice.named(tool), 64, Sampling(temperature=0, seed=1), tell_calls=True)
     config = config_of(engine_url, time_tools(endpoint))
     async with open_services(
         GatewayConfig(upstreams=config.upstreams, engine=config.engine, prefix=prefix)
@@ -136,10 +137,8 @@ async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_it
         assert any(spliced[at : at + len(ids)] == ids for at in range(len(spliced)))
         assert second.timings is not None
         assert second.timings.cache_n == first.prompt + first.generated == second.held
-        await conversation.ask("Thank you.")
-        await services.agent.answer(
-            conversation, AnswerOptions(ToolChoice("none"), 4, Sampling(temperature=0, seed=1)), counted.listen
-        )
+        history = [*QUESTION, conversation.lived.shown.message, {"role": "user", "content": "Thank you."}]
+        await services.agent.answer(await services.agent.open(history), SHORT, counted.listen)
         third = counted.of(GenerationFinished)[-1]
         assert third.timings is not None
         assert third.timings.cache_n == third.held >= second.prompt
