@@ -157,7 +157,8 @@ class McpEndpoint:
             is_old = False
             if (path := scope["path"]) != PATH:
                 is_old = path == OLD_PATH or path.startswith(f"{OLD_PATH}/")
-                principal = self._through_view(path, principal)
+                # Cut once: a view or a server may be called `sse` too.
+                principal = self._through_view(path.removeprefix(OLD_PATH if is_old else PATH), principal)
             request = HttpRequest(scope["method"], headers, read.repeated, principal, token_map, scope, receive, send)
             session = named_session(request) if is_old else headers.get(SESSION_HEADER)
             if session is not None and (owner := self._replicas.owner("session", session, principal.name, scope)):
@@ -179,8 +180,8 @@ class McpEndpoint:
             return
 
     def _through_view(self, path: str, principal: Principal) -> Principal:
-        """The principal within the view that a path names."""
-        name = path.removeprefix(PATH).removeprefix(OLD_PATH).strip("/")
+        """The principal within the view that the rest of a path names."""
+        name = path.strip("/")
         through = self._proxy.through_view(principal, name) if name else principal
         if through is None:
             what = f"there is no server and no view {escape_text(name, _SHOWN)!r} here"

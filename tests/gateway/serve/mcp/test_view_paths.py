@@ -89,6 +89,20 @@ async def test_each_path_lists_its_own_tools(tmp_path):
     }
 
 
+async def test_view_named_as_a_transport_s_path_is_served_as_any_other(tmp_path):
+    views = {"sse": ViewConfig(("one",)), "mcp": ViewConfig(("two",))}
+    async with opened(config_of(tmp_path, views)) as (_, client):
+        listed = {path: await client.tools(path) for path in ("/mcp/sse", "/mcp/mcp", "/mcp/sse/")}
+        codes = [(await client.post(path, "initialize")).status_code for path in ("/mcp/sse/one", "/mcp/sseone")]
+
+    assert listed == {
+        "/mcp/sse": ["one__read", "one__write"],
+        "/mcp/mcp": ["two__read", "two__write"],
+        "/mcp/sse/": ["one__read", "one__write"],
+    }
+    assert codes == [404, 404]
+
+
 async def test_nothing_else_can_be_called_or_read_through_a_path(tmp_path):
     async with opened(config_of(tmp_path)) as (_, client):
         session = await client.open("/mcp/mixed")
