@@ -198,6 +198,9 @@ class _Members:
         """Return the expressions for the members where nothing precedes them, and after another member."""
         if not self._others:
             needed = min(needed, len(self._may))
+        if not self._may:
+            # No list of all counts up to it: a schema may ask for any number of members.
+            return self._last(needed, ""), self._last(needed, _COMMA)
         if needed * len(self._may) > MAX_NEEDED:
             needed = 1
         more: list[str | None] = [self._last(count, _COMMA) for count in range(needed + 1)]

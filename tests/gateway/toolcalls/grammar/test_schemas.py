@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import ToolSpec, call_grammar, format_named, parse
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.schemas import schema_rules
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 HERMES = format_named("hermes")
@@ -234,6 +236,27 @@ def test_a_schema_that_is_only_itself_is_written_without_left_recursion(definiti
     schema = {"type": "object", "properties": {"v": {"$ref": "#/$defs/A"}}, "required": ["v"], "$defs": definitions}
     assert grammar(schema).takes(call('{"v": null}'))
     assert not grammar(schema).takes(call('{"v": }'))
+
+
+def test_a_count_of_members_is_one_repetition_however_large_it_is() -> None:
+    """A list of all counts up to it would hold the loop for seconds, from 44 bytes of a schema."""
+
+    class Counting(Grammar):
+        repeated = 0
+
+        def repeat(self, item: str, separator: str, least: int, most: int | None) -> str:
+            self.repeated += 1
+            return super().repeat(item, separator, least, most)
+
+    def repeated(schema: dict[str, Any]) -> int:
+        g = Counting((), parallel=False, schemas=schema_rules)
+        schema_rules(g, schema, "x")
+        return g.repeated
+
+    for schema in ({"type": "object"}, {"additionalProperties": {"type": "null"}, "required": ["a"]}):
+        assert repeated({**schema, "minProperties": 2}) == repeated({**schema, "minProperties": 100_000})
+    assert not takes({"type": "object", "minProperties": 300}, json.dumps({f"k{n}": n for n in range(299)}))
+    assert takes({"type": "object", "minProperties": 300}, json.dumps({f"k{n}": n for n in range(300)}))
 
 
 def test_a_hostile_schema_costs_a_bounded_grammar() -> None:
