@@ -79,8 +79,11 @@ def flaw(schema: Mapping[str, Any]) -> str | None:
 
 
 def _kind_of(schema: Mapping[str, Any]) -> Any:
-    """The library's class for the draft that a schema names."""
-    return _library.validator_for(schema, default=Draft202012Validator)
+    """The library's class for the draft that a schema names; what is no address names none."""
+    try:
+        return _library.validator_for(schema, default=Draft202012Validator)
+    except (AttributeError, TypeError, ValueError):
+        return Draft202012Validator
 
 
 class _TooMuch(Exception):

@@ -51,6 +51,19 @@ def test_problems_are_few_and_short() -> None:
     assert all(len(problem) <= 322 and problem.count("...: ") == 1 for problem in found)
 
 
+@pytest.mark.parametrize("odd", [5, None, True, ["x"], {"a": 1}])
+def test_schema_that_names_its_draft_by_no_text_is_refused_by_name(odd: object) -> None:
+    assert flaw({"$schema": odd}) == f"schema.$schema: {odd!r} is no value of `$schema`"
+
+
+@pytest.mark.parametrize("odd", ["", "http://[", "\ud800", "x:" * 99])
+def test_draft_that_is_no_address_counts_as_left_out(odd: str) -> None:
+    schema = {"$schema": odd, **objects(days={"type": "integer"})}
+
+    assert flaw(schema) is None
+    assert validate_call(tool(schema), {"days": "x"}) == ["arguments.days: 'x' is not of type 'integer'"]
+
+
 @pytest.mark.parametrize("pattern", [r"^\p{L}+$", "(?<year>[0-9]{4})", "(", "[!-\uffff]" * 3])
 def test_pattern_is_not_compiled_and_what_python_can_not_read_hides_no_problem(pattern: str) -> None:
     schema = objects(name={"type": "string", "pattern": pattern}, days={"type": "integer"})
