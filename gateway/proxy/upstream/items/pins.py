@@ -10,7 +10,7 @@ and changed by one process at a time. Any change counts, whatever it is; a call 
 import fcntl
 import json
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -75,8 +75,11 @@ class PinFile:
         except OSError as error:
             raise self._unwritten(error) from None
 
-    def note(self, key: str, seen: Mapping[str, str]) -> dict[str, Digests]:
-        """Record what was seen of a server's tools, and return the server's pins. Raises `ConfigError`."""
+    def note(self, key: str, seen: Mapping[str, Collection[str]]) -> dict[str, Digests]:
+        """Record what was seen of a server's tools, and return the server's pins. Raises `ConfigError`.
+
+        `seen`: the digests under which each tool is listed; more than one if a server lists it several times.
+        """
         tools = self.read().get(key, {})
         if not _note(tools, seen):
             return tools
@@ -170,7 +173,7 @@ class Pins:
         if self._config.pin == "off":
             return tuple(definitions)
         try:
-            changed = self._compare({item["name"]: (digest_of(item), item) for item in definitions})
+            changed = self._compare(definitions)
         except ConfigError as error:
             # With `block` the operator trusts only compared definitions.
             blocks = self._config.pin == "block"
@@ -183,15 +186,21 @@ class Pins:
         self.blocked = (self.blocked - {item["name"] for item in definitions}) | changed
         return tuple(item for item in definitions if item["name"] not in changed)
 
-    def _compare(self, listed: dict[str, tuple[str, dict[str, Any]]]) -> set[str]:
-        digests = {name: digest for name, (digest, _) in listed.items()}
+    def _compare(self, definitions: Sequence[dict[str, Any]]) -> set[str]:
+        listed = [(digest_of(item), item) for item in definitions]
+        # All of a tool that is listed several times: clients may show any of them.
+        digests: dict[str, dict[str, None]] = {}
+        for digest, item in listed:
+            digests.setdefault(item["name"], {})[digest] = None
         tools = self._file.note(self._key, digests)
-        self._keep(dict(listed.values()))
+        self._keep(dict(listed))
         # A tool that could not be pinned for lack of room is trusted no more than one that changed.
-        changed = {name for name, digest in digests.items() if name not in tools or tools[name]["pinned"] != digest}
-        for _ in range(self._warnings.warn([(name, digests[name]) for name in sorted(changed)], self._shown)):
+        pinned = {name: tools[name]["pinned"] if name in tools else "" for name in digests}
+        counted = {name: _seen(found, pinned[name]) for name, found in digests.items()}
+        changed = {name: digest for name, digest in counted.items() if digest != pinned[name]}
+        for _ in range(self._warnings.warn(sorted(changed.items()), self._shown)):
             self._broken(self._config.name)
-        return changed
+        return {*changed}
 
     def _keep(self, definitions: dict[str, dict[str, Any]]) -> None:
         """Keep the listed definitions, so that changes can be shown."""
@@ -214,18 +223,24 @@ class Pins:
         }
 
 
-def _note(tools: dict[str, Digests], seen: Mapping[str, str]) -> bool:
+def _note(tools: dict[str, Digests], seen: Mapping[str, Collection[str]]) -> bool:
     """Record the digests that were seen, and pin those of new tools. Return whether that changed anything."""
     changed = False
-    for name, digest in seen.items():
+    for name, digests in seen.items():
         pair = tools.get(name)
         if pair is None and len(tools) < _TOOLS:
-            tools[name] = {"pinned": digest, "seen": digest}
+            first = next(iter(digests))
+            tools[name] = {"pinned": first, "seen": _seen(digests, first)}
             changed = True
-        elif pair is not None and pair["seen"] != digest:
+        elif pair is not None and pair["seen"] != (digest := _seen(digests, pair["pinned"])):
             pair["seen"] = digest
             changed = True
     return changed
+
+
+def _seen(digests: Collection[str], pinned: str) -> str:
+    """The digest of a tool that counts: one that is not the pinned one, where there is one."""
+    return next((each for each in digests if each != pinned), pinned)
 
 
 def _are_pins(value: object) -> bool:

@@ -62,6 +62,22 @@ def test_changed_tool_is_hidden_where_it_blocks_and_the_others_are_shown(file):
     ]
 
 
+@pytest.mark.parametrize("listed", [[OTHER, FIRST], [FIRST, OTHER], [FIRST, OTHER, FIRST]])
+def test_tool_that_is_listed_again_with_its_pinned_definition_is_changed_all_the_same(file, listed, caplog):
+    pins(file).screen([FIRST])
+    later = pins(file)
+
+    assert later.screen(listed) == ()
+    assert later.blocked == {"t"}
+    assert [(c.tool, c.seen) for c in file.changes()] == [("t", digest_of(OTHER))]
+    assert len(caplog.records) == 1
+    assert later.screen([FIRST]) == (FIRST,)
+
+
+def test_tool_that_is_listed_twice_alike_is_shown_as_it_comes(file):
+    assert [pins(file).screen([FIRST, FIRST]) for _ in range(2)] == [(FIRST, FIRST)] * 2
+
+
 def test_accepted_definition_is_shown_from_the_next_listing_on(file):
     pins(file).screen([FIRST])
     later = pins(file)
