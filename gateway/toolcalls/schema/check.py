@@ -31,6 +31,9 @@ MAX_CHARACTERS = 4 * 1024 * 1024
 _CHARACTERS = 200
 """Characters of the arguments that cost as much as a unit of work to quote: each problem quotes the whole value."""
 
+_SEARCHED = 4
+"""Characters of a schema that cost as much as a unit of work to search for what a reference names."""
+
 MAX_DEPTH = 60
 """Most levels of nested keywords in one check, counting references followed. Python's recursion limit must never be
 reached: inside the library's native part it would not be an exception that can be caught."""
@@ -100,16 +103,22 @@ _UNREADABLE = (
 class _Checker:
     """One schema, ready to check."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raises ValueError when it is not a schema."""
+    def __init__(self, text: str) -> None:
+        """`text`: the schema's JSON. Raises ValueError when it is not a schema."""
+        schema: Mapping[str, Any] = json.loads(text)
         kind = _kind_of(schema)
         if kind is Draft3Validator or misfit(schema, TAKES_IN_DRAFT_4 if kind is Draft4Validator else TAKES):
             raise ValueError
         self._left = 0
         self._price = 0
+        self._search = len(text) // _SEARCHED
+        # A schema inside that has an address of its own, or an address with a `#`, has every place searched for.
+        address = "id" if kind is Draft4Validator else "$id"
+        own: object = schema.get(address)
+        self._finds_places = text.count(f'"{address}"') == (isinstance(own, str) and "#" not in own)
         self._inside = 0
         rules: dict[str, Keyword] = dict(kind.VALIDATORS)
-        rules["$ref"] = _any_where_dead(rules["$ref"])
+        rules["$ref"] = self._referring(rules["$ref"])
         rules["additionalProperties"] = _unless_by_pattern(rules["additionalProperties"])
         keywords = {name: self._counted(rule) for name, rule in (rules | {"uniqueItems": self._unique}).items()}
         keywords |= dict.fromkeys(_SKIPPED, _skip)
@@ -142,6 +151,20 @@ class _Checker:
         if self._left < 0 or self._inside > MAX_DEPTH:
             raise _TooMuch
 
+    def _referring(self, rule: Keyword) -> Keyword:
+        """Let a reference that leads nowhere allow any value, instead of leaving the whole schema unchecked."""
+
+        def check(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[ValidationError]:
+            if not (self._finds_places and isinstance(value, str) and (value == "#" or value.startswith("#/"))):
+                # The library goes through the whole schema, each time anew.
+                self._pay(self._search)
+            try:
+                yield from rule(validator, value, instance, schema) or ()
+            except Unresolvable:
+                return
+
+        return check
+
     def _unique(
         self, _validator: Any, wanted: Any, value: Any, _schema: Mapping[str, Any]
     ) -> Iterator[ValidationError]:
@@ -157,7 +180,7 @@ class _Checker:
 @lru_cache(maxsize=512)
 def _checker(schema_text: str) -> _Checker:
     """Return the checker for a schema, built once."""
-    return _Checker(json.loads(schema_text))
+    return _Checker(schema_text)
 
 
 def _width(value: object) -> int:
@@ -167,18 +190,6 @@ def _width(value: object) -> int:
 
 def _skip(_validator: Any, _value: Any, _instance: Any, _schema: Mapping[str, Any]) -> None:
     return None
-
-
-def _any_where_dead(check: Keyword) -> Keyword:
-    """Let a reference that leads nowhere allow any value, instead of leaving the whole schema unchecked."""
-
-    def checked(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[ValidationError]:
-        try:
-            yield from check(validator, value, instance, schema) or ()
-        except Unresolvable:
-            return
-
-    return checked
 
 
 def _unless_by_pattern(check: Keyword) -> Keyword:

@@ -135,6 +135,34 @@ def test_a_schema_that_doubles_its_work_at_each_level_ends() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reference", "definition"),
+    [
+        ("#a{}", {"$anchor": "a{}"}),
+        ("#gone{}", {}),
+        ("https://x.example/{}", {"$id": "https://x.example/{}"}),
+        ("https://gone.example/{}", {}),
+        ("#/$defs/d{}", {"$id": "https://x.example/{}"}),
+    ],
+)
+@pytest.mark.parametrize(("count", "found"), [(5, 1), (400, 0)])
+def test_references_that_are_searched_for_cost_what_the_search_does(
+    reference: str, definition: dict[str, str], count: int, found: int
+) -> None:
+    refs = [{"$ref": reference.format(n)} for n in range(count)]
+    named = {f"d{n}": {key: each.format(n) for key, each in definition.items()} for n in range(count)}
+    schema = {"allOf": refs, "$defs": named, "required": ["b"]}
+
+    assert len(validate_call(tool(schema), {})) == found
+
+
+def test_references_that_name_a_place_cost_no_search() -> None:
+    refs = [{"$ref": f"#/$defs/d{n}"} for n in range(400)]
+    schema = {"$id": "https://x.example", "allOf": refs, "$defs": {f"d{n}": {} for n in range(400)}, "required": ["b"]}
+
+    assert len(validate_call(tool(schema), {})) == 1
+
+
+@pytest.mark.parametrize(
     "schema",
     [
         {"type": 7},
