@@ -8,6 +8,8 @@ as URI fragments), JSON Schema 2020-12 (`$anchor`, `$id`), draft 7 (`$id` of the
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -22,23 +24,19 @@ Names = Mapping[str, Mapping[str, Any]]
 _PERCENT: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
-def resolve(reference: str, root: Mapping[str, Any], known: dict[int, Names] | None = None) -> object:
-    """Return what a reference names; None where it names nothing in this schema.
-
-    `known`: keeps what was found by name, for several references of the same schema.
-    """
-    known = {} if known is None else known
+def resolve(reference: str, root: Mapping[str, Any]) -> object:
+    """Return what a reference names; None where it names nothing in this schema, which is never changed."""
     address, _, fragment = reference.partition("#")
     base: object = root
     if address and address != root.get("$id"):
-        base = _identified(address, root, _names(root, known))
+        base = _identified(address, root, _names(_Same(root)))
     if not fragment or base is None:
         return base
     if fragment.startswith("/"):
         found = _pointed(unquoted(fragment), base)
         # Who does not know that a fragment is a part of a URI writes `%` as it stands.
         return found if found is not None or "%" not in fragment else _pointed(fragment, base)
-    return _names(base, known).get(f"#{unquoted(fragment)}")
+    return _names(_Same(base)).get(f"#{unquoted(fragment)}")
 
 
 def unquoted(fragment: str) -> str:
@@ -58,10 +56,9 @@ def escaped(name: str) -> str:
 
 def dead_references(schema: Mapping[str, Any]) -> list[str]:
     """Return the references of a schema that lead nowhere in it, each once."""
-    known = dict[int, Names]()
     references = (part.get("$ref") for part in _parts(schema, _MAX_REFERENCES))
     each_once = dict.fromkeys(each for each in references if isinstance(each, str))
-    return [each for each in each_once if not _is_schema(resolve(each, schema, known))]
+    return [each for each in each_once if not _is_schema(resolve(each, schema))]
 
 
 def _decoded(written: str) -> str:
@@ -94,17 +91,30 @@ def _identified(address: str, root: Mapping[str, Any], names: Names) -> object:
     return next((names[each] for each in (address, whole, f"{address}#") if each in names), None)
 
 
-def _names(base: object, known: dict[int, Names]) -> Names:
+@dataclass(frozen=True, slots=True)
+class _Same:
+    """A part of a schema, equal to itself alone."""
+
+    part: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.part is self.part
+
+    def __hash__(self) -> int:
+        return id(self.part)
+
+
+# A schema may have thousands of references, and each search takes a millisecond.
+@lru_cache(maxsize=16)
+def _names(base: _Same) -> Names:
     """The parts of a schema by their `$id`, and by `#` and their anchors; the first of each name."""
-    if id(base) not in known:
-        found = dict[str, Mapping[str, Any]]()
-        for part in _parts(base):
-            named = (part.get("$id"), *(f"#{part[key]}" for key in ("$anchor", "$dynamicAnchor") if key in part))
-            for name in named:
-                if isinstance(name, str):
-                    found.setdefault(name, part)
-        known[id(base)] = found
-    return known[id(base)]
+    found = dict[str, Mapping[str, Any]]()
+    for part in _parts(base.part):
+        named = (part.get("$id"), *(f"#{part[key]}" for key in ("$anchor", "$dynamicAnchor") if key in part))
+        for name in named:
+            if isinstance(name, str):
+                found.setdefault(name, part)
+    return found
 
 
 def _parts(schema: object, most: int = _MAX_PARTS) -> Iterator[Mapping[str, Any]]:

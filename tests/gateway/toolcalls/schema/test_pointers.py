@@ -152,3 +152,20 @@ def test_other_arguments_are_checked_beside_a_reference_that_leads_nowhere():
 
     assert validate_call(tool, {"a": ["anything"], "n": 1}) == []
     assert len(validate_call(tool, {"a": 1, "n": "x"})) == 1
+
+
+def test_many_names_are_found_by_one_search() -> None:
+    class Read(dict[str, Any]):
+        times = 0
+
+        def items(self) -> Any:
+            self.times += 1
+            return super().items()
+
+    root = Read({"$defs": {f"d{n}": {"$anchor": f"a{n}", "$id": f"https://x.example/{n}"} for n in range(9)}})
+    found = [resolve(reference, root) for n in range(9) for reference in (f"#a{n}", f"https://x.example/{n}", "#gone")]
+
+    assert found == [each for part in root["$defs"].values() for each in (part, part, None)]
+    assert root.times == 1
+    # An equal schema is another one: a part of it is its own.
+    assert resolve("#a0", {"$defs": {"d": {"$anchor": "a0"}}}) == {"$anchor": "a0"}
