@@ -16,13 +16,15 @@ from gateway.toolcalls.grammar.schemas import JsonRules, schema_rules
 from gateway.toolcalls.schema.budget import excess
 from gateway.toolcalls.schema.keyword_values import parts
 from gateway.toolcalls.schema.kinds import mapping_of
-from gateway.toolcalls.schema.merge import Schema, listed, parts_of
+from gateway.toolcalls.schema.merge import Schema, Work, listed, parts_of
 
 MAX_WAYS: Final = 128
 """Most ways in which what was written so far can be read: a few milliseconds a token for the engine."""
 MAX_KEY_WAYS: Final = 512
 """The same where the name of a member comes next, which is soon decided."""
 
+_LEAST_WORK: Final = 1_000
+"""Work for a schema without a character; each character adds one, so that many tools cost no more than a large one."""
 _CHOICES: Final = frozenset(("anyOf", "oneOf", "allOf", "$ref"))
 
 
@@ -34,9 +36,10 @@ def has_too_many_ways(schema: Mapping[str, Any]) -> bool:
 @lru_cache(maxsize=512)
 def _has_too_many_ways(schema_text: str) -> bool:
     schema: Mapping[str, Any] = json.loads(schema_text)
-    return _has_choices(schema) and is_ambiguous(
-        JsonRules(Grammar((), parallel=False, schemas=schema_rules), schema, "x")
-    )
+    if not _has_choices(schema):
+        return False
+    g = Grammar((), parallel=False, schemas=schema_rules, work=Work(_LEAST_WORK + len(schema_text)))
+    return is_ambiguous(JsonRules(g, schema, "x")) or g.work.is_spent
 
 
 def is_ambiguous(walk: SchemaWalk) -> bool:

@@ -62,7 +62,7 @@ class _Exact(JsonRules):
         for part in parts:
             self._survey(part, 0)
         try:
-            plain = spread(parts, self.root, check_together)
+            plain = spread(parts, self.root, self.g.work, check_together)
         except TooMany:
             refuse(_TOO_MANY)
         for schema in plain:

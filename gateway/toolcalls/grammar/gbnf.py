@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any, Protocol, TypeVar
 
+from gateway.toolcalls.schema.merge import Work
 from gateway.toolcalls.schema.spec import ToolSpec
 
 _T = TypeVar("_T")
@@ -47,9 +48,17 @@ class Grammar:
     """
 
     def __init__(
-        self, tools: Sequence[ToolSpec], *, parallel: bool, schemas: Schemas, tokens: Mapping[str, int] | None = None
+        self,
+        tools: Sequence[ToolSpec],
+        *,
+        parallel: bool,
+        schemas: Schemas,
+        tokens: Mapping[str, int] | None = None,
+        work: Work | None = None,
     ) -> None:
         self.tools = tools
+        self.work = work or Work()
+        """For taking apart the schemas of all tools."""
         self.parallel = parallel
         self.tool: ToolSpec | None = None
         self._schemas = schemas

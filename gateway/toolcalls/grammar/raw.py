@@ -23,7 +23,7 @@ def raw_value(g: Grammar, schema: object, root: Schema, closer: str, *, paired: 
 
     With `paired`, a newline at the beginning would be markup: a string begins with something else, or is empty.
     """
-    plain = alternatives(parts_of(schema, root), root)
+    plain = alternatives(parts_of(schema, root), root, g.work)
     if plain and all("string" not in kinds(one) for one in plain):
         return value_rules(g, schema, root, "value")
     return g.either(text for one in plain or [{}] for text in _each(g, one, root, closer, paired))
@@ -53,7 +53,7 @@ def python_value(g: Grammar, schema: object, root: Mapping[str, Any]) -> str:
 
 def arguments_in_order(g: Grammar, root: Schema, write: Callable[[str, object], str], separator: str) -> str:
     """Join what `write` returns for each property, the required ones first; the others may be missing."""
-    plain = [one for one in alternatives(parts_of(root, root), root) if "object" in kinds(one)] or [{}]
+    plain = [one for one in alternatives(parts_of(root, root), root, g.work) if "object" in kinds(one)] or [{}]
     return g.either(_in_order(g, one, write, separator) for one in plain)
 
 

@@ -57,7 +57,7 @@ class SchemaWalk(ABC):
 
     def alternatives(self, parts: Parts) -> list[Schema]:
         """Return the plain schemas of which a value that fits all of `parts` fits one."""
-        return alternatives(parts, self.root)
+        return alternatives(parts, self.root, self.g.work)
 
     def value(self, schema: object) -> str:
         """Return the expression for values of any schema."""

@@ -15,6 +15,9 @@ from gateway.toolcalls.schema.pointers import resolve
 MAX_ALTERNATIVES = 64
 """Most plain schemas that one schema may give."""
 
+MAX_WORK = 100_000
+"""Most work of taking apart the schemas of one grammar: steps, values of an `enum`, members. A unit takes 3 us."""
+
 _MAX_STEPS = 1_000
 MAX_PARTS = 64
 """Most schemas considered that must all hold for one value."""
@@ -34,6 +37,25 @@ class TooMany(Exception):
     """The schema has too many alternatives, or takes too many steps."""
 
 
+class Work:
+    """What may still be spent on taking schemas apart: many places may lead to the same large part."""
+
+    def __init__(self, most: int = MAX_WORK) -> None:
+        """`most`: see `MAX_WORK`."""
+        self._left = most
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether some schemas were read as if they allowed everything."""
+        return self._left < 0
+
+    def pay(self, parts: Parts, *, joined: bool = False) -> None:
+        """Pay for a step with these parts, or for joining them. Raises `TooMany`."""
+        self._left -= sum(map(_width, parts)) if joined else len(parts)
+        if self._left < 0:
+            raise TooMany
+
+
 def parts_of(schema: object, root: Schema) -> Parts:
     """Return the schemas that must all hold for a value, each once: what references and `allOf` lead to."""
     found: dict[int, Schema] = {}
@@ -49,24 +71,25 @@ def parts_of(schema: object, root: Schema) -> Parts:
     return tuple(found.values())
 
 
-def alternatives(parts: Parts, root: Schema) -> list[Schema]:
+def alternatives(parts: Parts, root: Schema, work: Work) -> list[Schema]:
     """Return plain schemas such that a value that fits all of `parts` fits one of them."""
     try:
-        return spread(parts, root)
+        return spread(parts, root, work)
     except TooMany:
-        return _joined(parts)
+        return [{}] if work.is_spent else _joined(parts)
 
 
-def spread(parts: Parts, root: Schema, look: Callable[[Parts], None] = lambda parts: None) -> list[Schema]:
+def spread(parts: Parts, root: Schema, work: Work, look: Callable[[Parts], None] = lambda parts: None) -> list[Schema]:
     """Like `alternatives`, but raises `TooMany`. `look` is called with the schemas that are joined into each one."""
-    return _Spread(root, look).spread(parts, {}, frozenset())
+    return _Spread(root, work, look).spread(parts, {}, frozenset())
 
 
 class _Spread:
     """The alternatives of one schema."""
 
-    def __init__(self, root: Schema, look: Callable[[Parts], None]) -> None:
+    def __init__(self, root: Schema, work: Work, look: Callable[[Parts], None]) -> None:
         self._root = root
+        self._work = work
         self._look = look
         self._steps = 0
         self._found = 0
@@ -80,10 +103,12 @@ class _Spread:
         whatever fits it also fits another option.
         """
         self._steps += 1
+        self._work.pay(parts)
         choice = next(((part, key) for part in parts for key in _choices(part) if (id(part), key) not in done), None)
         if self._steps > _MAX_STEPS or self._found > MAX_ALTERNATIVES:
             raise TooMany
         if choice is None:
+            self._work.pay(parts, joined=True)
             self._look(parts)
             plain = _joined(parts)
             self._found += len(plain)
@@ -106,6 +131,11 @@ class _Spread:
 def listed(value: object) -> list[Any]:
     """Return a part of a schema as a list, an empty one if it is not a list."""
     return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _width(part: Schema) -> int:
+    """How many values of a schema are looked at where it is joined with others."""
+    return len(listed(part.get("enum"))) + len(mapping_of(part.get("properties"))) + len(listed(part.get("required")))
 
 
 def _choices(part: Schema) -> list[str]:
@@ -160,10 +190,11 @@ def _join_numbers(merged: dict[str, Any], parts: Parts) -> None:
 
 def _join_objects(merged: dict[str, Any], parts: Parts) -> None:
     closed = [part for part in parts if part.get("additionalProperties") is False and "patternProperties" not in part]
+    known = set[str].intersection(*(set(mapping_of(part.get("properties"))) for part in closed)) if closed else None
     properties: dict[str, list[object]] = {}
     for part in parts:
         for key, value in mapping_of(part.get("properties")).items():
-            if all(key in mapping_of(other.get("properties")) for other in closed):
+            if known is None or key in known:
                 properties.setdefault(key, []).append(value)
     if any("properties" in part for part in parts):
         merged["properties"] = {key: _all_of(values) for key, values in properties.items()}

@@ -1,5 +1,6 @@
 """Grammars in which an engine would have to follow very many ways at once are never written."""
 
+import json
 import random
 from typing import Any
 
@@ -160,3 +161,42 @@ def test_nasty_schema_is_held_merged_loosened_or_refused(seed: int) -> None:
     if not has_too_many_ways(schema):
         assert grammar_of(schema).rules
     is_refused(schema)
+
+
+def contradicting(values: int, options: int) -> dict[str, Any]:
+    """No option counts as one: each joins two lists that have nothing in common."""
+    lists = [{"enum": [sign * each for each in range(1, values + 1)]} for sign in (1, -1)]
+    return {
+        "type": "object",
+        "properties": {"v": {"allOf": [*lists, {"anyOf": [{"title": str(n)} for n in range(options)]}]}},
+    }
+
+
+def test_large_parts_that_are_joined_again_and_again_are_too_much() -> None:
+    assert not has_too_many_ways(contradicting(300, 3))
+    assert has_too_many_ways(contradicting(300, 60))
+    assert is_refused(contradicting(300, 300))
+
+
+def test_many_small_places_of_one_large_part_are_too_much_and_the_last_take_anything() -> None:
+    large = {"allOf": [{"enum": list(range(900))}, {"enum": list(range(899, 1799))}]}
+    places = {f"p{n}": {"allOf": [{"$ref": "#/$defs/large"}], "title": str(n)} for n in range(200)}
+    schema = {"type": "object", "properties": places, "required": [*places], "$defs": {"large": large}}
+
+    assert has_too_many_ways(schema)
+    g = Grammar((), parallel=False, schemas=schema_rules)
+    grammar = Gbnf(g.text(schema_rules(g, schema, "x")))
+
+    def written(**odd: object) -> str:
+        return json.dumps({**dict.fromkeys(places, 899), **odd})
+
+    assert [grammar.takes(written(**odd)) for odd in ({}, {"p0": 1}, {"p199": None})] == [True, False, True]
+
+
+def test_closed_objects_that_hold_together_allow_what_all_of_them_name() -> None:
+    closed = [
+        {"properties": {"a": {"const": 1}, name: {"const": 2}}, "additionalProperties": False} for name in ("b", "c")
+    ]
+    grammar = grammar_of({"type": "object", "allOf": closed})
+
+    assert [grammar.takes(text) for text in ('{"a": 1}', "{}", '{"b": 2}', '{"c": 2}')] == [True, True, False, False]
