@@ -19,7 +19,7 @@ from gateway.observe.audit_line import AuditLine, Source
 from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
 from gateway.proxy import ToolEntry
 from gateway.proxy.caller import Nobody
-from gateway.proxy.result_parts import content_of, is_text
+from gateway.proxy.result_tokens import content_of, is_text
 from gateway.serve.admin.parts import GatewayParts
 from gateway.serve.auth.identity import OPERATOR
 

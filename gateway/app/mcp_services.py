@@ -19,8 +19,8 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
-from gateway.proxy.transport.oauth.grant_store import GrantStore
-from gateway.proxy.upstream.list_cache import ListCache
+from gateway.proxy.transport.oauth.grants import GrantStore
+from gateway.proxy.upstream.server_lists import ListCache
 from gateway.replicas import ALONE, Replicas
 from gateway.serve.mcp import McpEndpoint
 from gateway.shared import Shared

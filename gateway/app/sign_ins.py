@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from gateway.config import GatewayConfig
 from gateway.observe.metrics import Metrics
-from gateway.proxy.transport.oauth.grant_store import GrantStore
+from gateway.proxy.transport.oauth.grants import GrantStore
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
 from gateway.observe.escape import WHOLE, escape_text
 from gateway.observe.logs import configure_logging
-from gateway.proxy.result_parts import OtherPart, read_parts
+from gateway.proxy.result_tokens import OtherPart, read_parts
 
 _LONGEST: Final = 1 << 24
 """Bytes of arguments that are read from standard input."""

@@ -26,11 +26,9 @@ from gateway.errors import ConfigError, UpstreamUnavailable
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.observe.logs import configure_logging
 from gateway.proxy.transport.http.client import open_http_client
-from gateway.proxy.transport.oauth.documents import fetcher_for
-from gateway.proxy.transport.oauth.grant import Grant
-from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantStore
-from gateway.proxy.transport.oauth.redirects import Redirects, open_redirects
-from gateway.proxy.transport.oauth.sign_in import begin_sign_in
+from gateway.proxy.transport.oauth.discovery import fetcher_for
+from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
+from gateway.proxy.transport.oauth.sign_in import Redirects, begin_sign_in, open_redirects
 from gateway.proxy.transport.oauth.user_sign_ins import keep_sign_in
 
 _SIGN_IN_TIME: Final = 900.0

@@ -18,8 +18,8 @@ from gateway.errors import ConfigError
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.observe.escape import escape_text
 from gateway.proxy.transport.http.client import open_http_client
-from gateway.proxy.transport.oauth.documents import fetcher_for
-from gateway.proxy.transport.oauth.grant_store import OPERATOR, REGISTRATION, GrantKey, GrantStore
+from gateway.proxy.transport.oauth.discovery import fetcher_for
+from gateway.proxy.transport.oauth.grants import OPERATOR, REGISTRATION, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import revoke
 
 

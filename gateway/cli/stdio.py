@@ -22,7 +22,7 @@ from gateway.config.nesting import refuse_nesting
 from gateway.config.show import secrets_of
 from gateway.engine.start.maps import MapSet, resolve_maps
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.proxy.upstream.list_cache import ListCache
+from gateway.proxy.upstream.server_lists import ListCache
 
 
 def stdio(

@@ -3,31 +3,101 @@
 Holds what all connections share (the HTTP client, the watchdog, the accepted token maps) as long as the proxy lives.
 """
 
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.bolt_on import HeldMaps, KnownMaps, open_bolt_on
-from gateway.proxy.transport.http.authorizer import Authorizer
+from gateway.proxy.results import WrittenIds
+from gateway.proxy.transport.http.client import Authorizer
 from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
-from gateway.proxy.transport.interface import Transport
-from gateway.proxy.transport.oauth.authorizers import authorizer_for
-from gateway.proxy.transport.oauth.documents import fetcher_for
+from gateway.proxy.transport.interface import Pending, Transport
+from gateway.proxy.transport.oauth.authorizers import SignedIn, authorizer_for
+from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.exchange import TokenExchange
-from gateway.proxy.transport.oauth.grant_store import GrantStore
-from gateway.proxy.transport.oauth.signed_in import SignedIn
-from gateway.proxy.transport.stdio.child import open_stdio
+from gateway.proxy.transport.oauth.grants import GrantStore
+from gateway.proxy.transport.stdio.transport import open_stdio
 from gateway.proxy.transport.stdio.watchdog import Watchdog
-from gateway.proxy.transport.tracing import traced_transport
 from gateway.proxy.upstream.session.session import ForNobody, Session
 from gateway.proxy.upstream.supervision.members import Connect
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
+
+
+# A transport whose requests are spans: what is sent to the server carries the trace context.
+#
+# Wraps the transport if tracing is on; if it is off, a call passes through none of this code. It knows no collector.
+
+
+class TracedTransport:
+    """A `Transport` around another one."""
+
+    def __init__(self, transport: Transport, config: UpstreamConfig, tracing: "Tracing") -> None:
+        self._transport = transport
+        self._server = config.name
+        self._kind: Literal["tcp", "pipe"] = "pipe" if config.command is not None else "tcp"
+        self._tracing = tracing
+        self._version: str | None = None
+
+    @property
+    def closed(self) -> asyncio.Event:
+        """See `Transport`."""
+        return self._transport.closed
+
+    @property
+    def first_number(self) -> int:
+        """See `Transport`."""
+        return self._transport.first_number
+
+    @property
+    def unread(self) -> str:
+        """See `Transport.unread`."""
+        return self._transport.unread
+
+    def use_version(self, version: str) -> None:
+        """See `Transport`."""
+        self._version = version
+        self._transport.use_version(version)
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        exchange: Pending | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        written: WrittenIds | None = None,
+    ) -> dict[str, Any]:
+        """See `Transport.request`. Runs in a client span; requests for our own housekeeping get none."""
+        if not self._tracing.wants(method):
+            return await self._transport.request(method, params, exchange, headers=headers, written=written)
+        with self._tracing.client_span(
+            self._server, method, params, version=self._version, transport=self._kind
+        ) as traced:
+            result = await self._transport.request(method, traced.params, exchange, headers=headers, written=written)
+            traced.answered(result)
+            return result
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """See `Transport`."""
+        await self._transport.notify(method, params)
+
+
+@asynccontextmanager
+async def traced_transport(
+    opening: AbstractAsyncContextManager[Transport], config: UpstreamConfig, tracing: "Tracing"
+) -> AsyncGenerator[Transport, None]:
+    """Open the transport that `opening` opens, with spans around its requests."""
+    async with opening as transport:
+        yield TracedTransport(transport, config, tracing)
+
 
 _FRAME: Final = 1024
 """Bytes of a message in addition to its result: id, version, braces."""

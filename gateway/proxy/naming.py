@@ -1,20 +1,142 @@
-"""Public names: what clients call a server's tool or prompt, and the way back to its own name.
-
-A public name is `<server><separator><own name>`, or the own name alone where no prefix is configured, or the name that
-the operator gave a tool. The server part is made safe for every client's naming rules; the own part is the server's
-choice and stays as it is. What the operator excluded has no public name. Pure: it knows no connection and no list.
-"""
+"""Public names: what clients call a server's tool or prompt, the way back, and the operator's changes to tools."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from hashlib import sha256
+from itertools import count
+from typing import Any, Final, cast
 
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.overrides import ToolOverride
 from gateway.protocol.annotations import Annotation, annotations_of
-from gateway.proxy.overrides import overridden
+
+# Aliases: names that every model API accepts, for tools whose public names some refuse (`safe_names`).
+#
+# OpenAI's and Anthropic's APIs, and hosts that pass names on to them, take 1 to 64 letters, digits, `_` and `-`, and
+# refuse a whole request for one other name. Turns a public name into its alias, which depends on the name alone unless
+# another tool has that alias as its name, and an alias back into the public name. Pure.
+
+SAFE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_UNSAFE_RUN: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_DIGITS: Final = 8
+_READABLE: Final = 64 - 1 - _DIGITS
+"""Characters of an alias before its digest."""
+_LEARNED: Final = 1000
+"""Aliases of tools in no merged list that are kept: some servers list a tool only for some clients."""
+
+
+class Aliases:
+    """The aliases of one gateway's tools."""
+
+    def __init__(self) -> None:
+        """Start without names."""
+        self._names: Collection[str] = ()
+        self._known: dict[str, str] = {}
+        self._learned: dict[str, str] = {}
+        self._meant: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        """Whether a listed tool has an alias."""
+        return bool(self._known)
+
+    def assign(self, names: Collection[str]) -> None:
+        """Give an alias to each of these names that needs one; they are the public names of all listed tools."""
+        self._names = names
+        self._known, self._meant = {}, {}
+        # Sorted, so that the order of servers and of their lists decides nothing.
+        for name in sorted(name for name in {*names, *self._learned} if SAFE.fullmatch(name) is None):
+            alias = self._free_alias(name)
+            self._meant[alias] = name
+            (self._known if name in names else self._learned)[name] = alias
+
+    def alias_of(self, name: str) -> str:
+        """The alias of a public name; the name itself if it is safe."""
+        if SAFE.fullmatch(name) is not None:
+            return name
+        alias = self._known.get(name) or self._learned.get(name)
+        if alias is None:
+            alias = self._learned[name] = self._free_alias(name)
+            self._meant[alias] = name
+            if len(self._learned) > _LEARNED:
+                self._meant.pop(self._learned.pop(next(iter(self._learned))), None)
+        return alias
+
+    def name_of(self, alias: str) -> str:
+        """The public name that an alias stands for; the alias itself if it stands for none."""
+        return self._meant.get(alias, alias)
+
+    def _free_alias(self, name: str) -> str:
+        """The first alias of a name that is neither a tool's name nor another one's alias."""
+        tries = (_alias(name, number) for number in count())
+        return next(alias for alias in tries if alias not in self._names and alias not in self._meant)
+
+
+def usual_alias(name: str) -> str:
+    """The alias of a public name, whatever other tools are called; the name itself if it is safe."""
+    return name if SAFE.fullmatch(name) is not None else _alias(name, 0)
+
+
+def _alias(name: str, number: int) -> str:
+    """What can be read of a name, and a digest of all of it."""
+    digest = sha256(f"{number or ''}{name}".encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{_UNSAFE_RUN.sub('_', name)[:_READABLE]}_{digest[:_DIGITS]}"
+
+
+# The operator's changes to single tools, applied to definitions and to the arguments of calls.
+#
+# Turns a server's definition into the one that clients see, and a call's params into those that the server gets. Pure.
+
+
+def overridden(definition: Mapping[str, Any], overrides: Iterable[ToolOverride]) -> dict[str, Any]:
+    """The definition as clients see it, apart from its name; a later override counts before an earlier one."""
+    shown = dict(definition)
+    for override in overrides:
+        texts = {"title": override.title, "description": override.description}
+        shown |= {key: text for key, text in texts.items() if text is not None}
+        if override.annotations:
+            shown["annotations"] = {**_table(shown.get("annotations")), **override.annotations}
+        if override.defaults:
+            shown["inputSchema"] = _with_defaults(_table(shown.get("inputSchema")), override.defaults)
+    return shown
+
+
+def filled(params: dict[str, Any], overrides: Iterable[ToolOverride]) -> dict[str, Any]:
+    """The params of `tools/call` with the arguments that the caller left out; the same object if there are none."""
+    given = _table(params.get("arguments"))
+    left_out: dict[str, Any] = {}
+    for override in overrides:
+        left_out |= {name: value for name, value in override.defaults.items() if name not in given}
+    return {**params, "arguments": {**given, **left_out}} if left_out else params
+
+
+def unknown_arguments(definition: Mapping[str, Any], override: ToolOverride) -> list[str]:
+    """The arguments with a default that the tool does not have, as far as its schema tells."""
+    known = _table(_table(definition.get("inputSchema")).get("properties"))
+    return sorted(override.defaults.keys() - known.keys()) if known else []
+
+
+def _with_defaults(schema: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    properties = _table(schema.get("properties"))
+    shown = {name: {**_table(properties[name]), "default": defaults[name]} for name in properties if name in defaults}
+    changed = {**schema, "properties": {**properties, **shown}} if shown else dict(schema)
+    required: object = changed.pop("required", None)
+    if isinstance(required, list) and (rest := [each for each in cast("list[Any]", required) if each not in defaults]):
+        changed["required"] = rest
+    return changed
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+# Public names: what clients call a server's tool or prompt, and the way back to its own name.
+#
+# A public name is `<server><separator><own name>`, or the own name alone where no prefix is configured, or the name
+# that the operator gave a tool. The server part is made safe for every client's naming rules; the own part is the
+# server's choice and stays as it is. What the operator excluded has no public name. Pure: it knows no connection and no
+# list.
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 

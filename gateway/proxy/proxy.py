@@ -21,21 +21,18 @@ from gateway.observe.metrics import Metrics
 from gateway.protocol.annotations import Annotation
 from gateway.proxy.bolt_on import KnownMaps, NoMaps
 from gateway.proxy.bridge import Bridge
-from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
-from gateway.proxy.catalog import Catalog, Clash
-from gateway.proxy.change_feed import ChangeFeed, ListChange
+from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal, ShareRule
+from gateway.proxy.catalog import Catalog, ChangeFeed, Clash, ListChange
 from gateway.proxy.connector import Connector
-from gateway.proxy.last_calls import LastCalls
+from gateway.proxy.lists import RELAYED, merge_capabilities, merge_instructions
 from gateway.proxy.naming import Naming, ToolEntry
-from gateway.proxy.offers import RELAYED, merge_capabilities, merge_instructions
 from gateway.proxy.registry import ServerRegistry
 from gateway.proxy.results import CallOutcome, WrittenIds
 from gateway.proxy.router import Router
-from gateway.proxy.shares import ShareRule
 from gateway.proxy.sign_in_questions import sign_in_advice
-from gateway.proxy.statuses import UpstreamStatus, status_of
-from gateway.proxy.transport.oauth.grant_store import GrantStore
-from gateway.proxy.upstream.list_cache import ListCache
+from gateway.proxy.statuses import LastCalls, UpstreamStatus, status_of
+from gateway.proxy.transport.oauth.grants import GrantStore
+from gateway.proxy.upstream.server_lists import ListCache
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing

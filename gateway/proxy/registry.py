@@ -15,13 +15,11 @@ import anyio
 
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
-from gateway.proxy.accounts import ExchangeAccounts, SignInAccounts
-from gateway.proxy.caller import ClientSession
+from gateway.proxy.caller import ClientSession, ShareRule
 from gateway.proxy.connector import Connector
-from gateway.proxy.per_user import PerUser
-from gateway.proxy.shares import ShareRule
-from gateway.proxy.transport.http.authorizer import Authorizer
-from gateway.proxy.upstream.list_cache import ListCache
+from gateway.proxy.per_user import ExchangeAccounts, PerUser, SignInAccounts
+from gateway.proxy.transport.http.client import Authorizer
+from gateway.proxy.upstream.server_lists import ListCache
 from gateway.proxy.upstream.upstream import Listener, Upstream
 
 if TYPE_CHECKING:

@@ -1,26 +1,27 @@
-"""Which server owns a public name or a URI, within what this client may see.
+"""Which server owns a public name or a URI, within what this client may see, and requests about one resource."""
 
-Turns names and URIs into upstreams and their own names. The owner is the server that listed the name last, or, if none
-did, one that could have it. Only `learn_tool`, `learn_prompt` and `learn_uri`, called before that, ask a server: if a
-name that nobody listed could be in just one list that is known to be incomplete for this client, that server is asked
-for its list again. It is not told the name.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from gateway.errors import RpcError, UnknownTool, UpstreamUnavailable
 from gateway.observe.escape import escape_text
 from gateway.protocol.messages import INVALID_PARAMS
-from gateway.proxy.caller import NOBODY, Caller, Principal
+from gateway.proxy.caller import NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import ToolEntry
-from gateway.proxy.public_uris import Located
 from gateway.proxy.upstream.session.session import rpc_error
 from gateway.proxy.upstream.supervision.listing import Kind
 from gateway.proxy.upstream.upstream import Upstream
+from gateway.proxy.uris import Located, rename_in_result
+
+# Which server owns a public name or a URI, within what this client may see.
+#
+# Turns names and URIs into upstreams and their own names. The owner is the server that listed the name last, or, if
+# none did, one that could have it. Only `learn_tool`, `learn_prompt` and `learn_uri`, called before that, ask a server:
+# if a name that nobody listed could be in just one list that is known to be incomplete for this client, that server is
+# asked for its list again. It is not told the name.
 
 NAME_LENGTH: Final = 128
 """Characters of a name that an error message shows."""
@@ -268,3 +269,82 @@ def unknown_tool(called: str) -> UnknownTool:
     """The error for a tool that does not exist for the caller."""
     shown = escape_text(called, NAME_LENGTH)
     return UnknownTool(f"unknown tool {shown!r}: expected a name from tools/list; list the tools again")
+
+
+# Requests about one resource: which server they are for, and whether the gateway watches the resource itself.
+#
+# Turns `resources/read`, `resources/subscribe` and `resources/unsubscribe` into requests to the server that owns the
+# URI. For a client without a session of its own with that server, the gateway watches the resource instead. It knows no
+# lists and no names.
+
+Watch = Callable[[Collection[str], Principal, Callable[[str], None]], Awaitable[Callable[[], None]]]
+Ask = Callable[[Upstream, str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
+
+
+class Resources:
+    """Handles the methods about one resource."""
+
+    def __init__(self, resolver: Resolver, watch: Watch, ask: Ask) -> None:
+        """`watch`: see `Proxy.watch`. `ask` sends a request to a server."""
+        self._resolver = resolver
+        self._watch = watch
+        self._ask = ask
+        self._subscribed: dict[ClientSession, dict[str, Callable[[], None]]] = {}
+
+    async def read(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """Send the request to the URI's owner, and to no other server."""
+        uri = params.get("uri")
+        if not isinstance(uri, str):
+            raise rpc_error(INVALID_PARAMS, f"{method} needs the resource's URI, as a string, in params.uri")
+        await self._resolver.learn_uri(uri, caller)
+        located = self._resolver.locate(uri, caller.principal, caller)
+        if located is None:
+            raise self._resolver.no_resource(uri, caller.principal)
+        upstream = self._resolver.upstream(located.server, caller.principal)
+        result = await self._ask(upstream, method, {**params, "uri": located.uri}, caller)
+        # The client finds the resource under the URI that it asked for, even if lists show another.
+        listed = self._resolver.public_uri(located, caller.principal)
+        return rename_in_result(result, lambda each: uri if each == listed else each) if listed != uri else result
+
+    async def subscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """Subscribe on the client's own session with the server if there is one; else watch the resource for it."""
+        uri, session = params.get("uri"), caller.session
+        if isinstance(uri, str):
+            await self._resolver.learn_uri(uri, caller)
+        located = self._resolver.locate(uri, caller.principal, caller) if isinstance(uri, str) else None
+        if session is None or located is None or self._has_own(located, caller):
+            return await self.read(method, params, caller)
+        watched = self._subscribed.setdefault(session, {})
+        if uri not in watched:
+            stop = await self._watch(
+                [str(uri)],
+                caller.principal,
+                lambda updated: session.notified("notifications/resources/updated", {"uri": updated}),
+            )
+            if uri in watched or self._subscribed.get(session) is not watched:
+                # The client subscribed twice at the same time, or has disconnected meanwhile.
+                stop()
+            else:
+                watched[str(uri)] = stop
+        return {}
+
+    async def unsubscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """End what `subscribe` began. Never unsubscribes on a shared session, where it could be another client's."""
+        uri = params.get("uri")
+        watched = self._subscribed.get(caller.session, {}) if caller.session is not None else {}
+        stop = watched.pop(str(uri), None)
+        if stop is not None:
+            stop()
+            return {}
+        located = self._resolver.locate(uri, caller.principal, caller) if isinstance(uri, str) else None
+        if located is None or self._has_own(located, caller):
+            return await self.read(method, params, caller)
+        return {}
+
+    def _has_own(self, located: Located, caller: Caller) -> bool:
+        return self._resolver.upstream(located.server, caller.principal).selector.has_own(caller)
+
+    def forget(self, session: ClientSession) -> None:
+        """End all watches for a client that has disconnected."""
+        for stop in self._subscribed.pop(session, {}).values():
+            stop()

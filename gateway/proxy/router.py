@@ -20,23 +20,20 @@ from gateway.protocol.annotations import headers_for
 from gateway.protocol.eras import MULTI_ROUND, is_input_required
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from gateway.proxy import tool_search as finder
-from gateway.proxy.bridge import Bridge, Parked, answer_rounds, ask_alone
+from gateway.proxy.approvals import GuardedCall, UserApprovals
+from gateway.proxy.bridge import Bridge, Parked, answer_rounds, ask_alone, is_parked, to_client, to_server
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.elicitation import GuardedCall, UserApprovals
 from gateway.proxy.lists import Lists
-from gateway.proxy.naming import ToolEntry
-from gateway.proxy.overrides import filled
-from gateway.proxy.resolver import Resolver
-from gateway.proxy.resources import Resources, Watch
-from gateway.proxy.result_uris import rename_in_result
+from gateway.proxy.naming import ToolEntry, filled
+from gateway.proxy.resolver import Resolver, Resources, Watch
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
-from gateway.proxy.round_states import is_parked, to_client, to_server
 from gateway.proxy.sign_in_questions import answered, find_own, refusal
 from gateway.proxy.upstream.session.session import rpc_error
 from gateway.proxy.upstream.session.task_owners import unknown_task
 from gateway.proxy.upstream.supervision.listing import Kind
 from gateway.proxy.upstream.upstream import Upstream
+from gateway.proxy.uris import rename_in_result
 
 _LEVEL_TIME: Final = 5.0
 """Seconds to tell a server which log messages its client wants: clients do this first of all, and wait for it."""

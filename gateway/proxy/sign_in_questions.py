@@ -13,8 +13,8 @@ import anyio
 
 from gateway.errors import GatewayError, RpcError, SignInNeeded
 from gateway.proxy.approvals import METHOD
+from gateway.proxy.bridge import PARKED
 from gateway.proxy.caller import Caller, Principal
-from gateway.proxy.round_states import PARKED
 from gateway.proxy.upstream.session.session import rpc_error
 from gateway.proxy.upstream.upstream import OwnUpstreams, Upstream
 

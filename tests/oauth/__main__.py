@@ -25,9 +25,9 @@ import anyio
 from gateway.config.model import SignInConfig, UpstreamConfig
 from gateway.proxy.transport.http.client import open_http_client
 from gateway.proxy.transport.interface import NoAnswer
-from gateway.proxy.transport.oauth.client import Client
-from gateway.proxy.transport.oauth.documents import fetcher_for
-from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantStore
+from gateway.proxy.transport.oauth.discovery import fetcher_for
+from gateway.proxy.transport.oauth.grants import OPERATOR, GrantKey, GrantStore
+from gateway.proxy.transport.oauth.registration import Client
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
 from tests.oauth import exchange, keycloak, replicas
 from tests.oauth.browser import agree

@@ -20,7 +20,7 @@ from gateway.app.mcp_services import replicas_of
 from gateway.config.replicas import ReplicasConfig
 from gateway.config.shared import SharedConfig
 from gateway.observe.metrics import Metrics
-from gateway.proxy.transport.oauth.grant_store import GrantKey
+from gateway.proxy.transport.oauth.grants import GrantKey
 from gateway.serve.auth.key_file import KeyFile
 from gateway.shared.store import store_of
 from tests.oauth.browser import agree

@@ -29,7 +29,7 @@ from gateway.proxy import IdPiece, Proxy, ResultTokens
 from gateway.proxy import tool_search as finder
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.proxy.costs import DefinitionCosts
-from gateway.proxy.result_parts import OtherPart, UnreadText, read_parts
+from gateway.proxy.result_tokens import OtherPart, UnreadText, read_parts
 from gateway.proxy.results import CallOutcome, WrittenIds, ending_of
 from gateway.toolcalls import CallClosed, ToolSpec, validate_call
 from leaf_sdk.vocab import TokenMap

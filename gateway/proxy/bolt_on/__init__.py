@@ -1,11 +1,11 @@
 """Bolt-on tools as a server like any other: described by manifests, called with token ids where both sides agree on
 a map.
 
-`tools` reads the manifests and decides where each tool may be called, `matching` whether it has ids for an accepted
-map, `calling` writes a call and reads its answer, `transport` joins them as a `Transport`.
+`tools` reads the manifests and decides where each tool may be called, `calls` whether it has ids for an accepted map,
+writes a call and reads its answer, `transport` joins them as a `Transport`.
 """
 
-from gateway.proxy.bolt_on.matching import BoltOnStatus, HeldMaps, KnownMaps, NoMaps
+from gateway.proxy.bolt_on.calls import BoltOnStatus, HeldMaps, KnownMaps, NoMaps
 from gateway.proxy.bolt_on.transport import open_bolt_on
 
 __all__ = [

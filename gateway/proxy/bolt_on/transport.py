@@ -17,10 +17,8 @@ from gateway.config.model import UpstreamConfig
 from gateway.observe.escape import escape_text
 from gateway.protocol.eras import NEWEST_MODERN, SERVER_INFO_KEY
 from gateway.protocol.messages import INVALID_PARAMS, METHOD_NOT_FOUND
-from gateway.proxy.bolt_on.calling import CallMetrics, read_answer, write_call
-from gateway.proxy.bolt_on.matching import BoltOnStatus, HeldMaps, Match, Miss, match
-from gateway.proxy.bolt_on.posting import call_lines, look, post
-from gateway.proxy.bolt_on.tools import Tool, Tools, read_tools
+from gateway.proxy.bolt_on.calls import BoltOnStatus, CallMetrics, HeldMaps, Match, Miss, match, read_answer, write_call
+from gateway.proxy.bolt_on.tools import Tool, Tools, call_lines, look, post, read_tools
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.http.client import HttpClient

@@ -6,11 +6,38 @@ exceptions for a request that gets no result. It knows no MCP methods beyond wha
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+from pydantic import TypeAdapter
 
 from gateway.http1.faults import LinkLost, NoAnswer
+from gateway.protocol.messages import encode_request
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
+
+# Whether the params of a request can be written as JSON.
+#
+# Turns params from a client or a model into None, or into words that say what is wrong with them. Checked in the
+# caller's own task: the tasks that write to an upstream are shared by all its calls, and a message that broke one of
+# them would fail the other calls too. Pure; it knows no upstream.
+
+_WRITER: Final = TypeAdapter(dict[str, Any])
+
+
+def why_unwritable(params: Mapping[str, Any]) -> str | None:
+    """Why the params can't be written as JSON, as a clause to follow a name or a colon; None: they can.
+
+    The same writer writes the message later, in which the params are nested deeper. The wrapping makes up for that:
+    without it, the deepest value that passes here would fail there.
+    """
+    try:
+        _WRITER.dump_json({"params": {"params": params}})
+    except ValueError as error:
+        if "surrogates not allowed" in str(error):
+            return "its arguments contain half a surrogate pair (U+D800 to U+DFFF): send whole characters only"
+        return "its arguments are nested too deeply for JSON (more than about 250 levels): nest them less deeply"
+    return None
+
 
 __all__ = ["LinkLost", "MaybeForgotten", "NoAnswer", "PeerError", "SessionForgotten", "Transport", "Unfit"]
 
@@ -113,3 +140,27 @@ class Transport(Protocol):
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the server a notification. Raises nothing if the server is gone."""
         ...
+
+
+# What all transports do alike: write a request or refuse it, cancel it, refuse an answer over the bound.
+
+CANCELLED: Final = "notifications/cancelled"
+NEVER_CANCELLED: Final = frozenset({"initialize", "ping", "server/discover"})
+"""Requests that may be sent before a server can handle cancellation (MCP, "Cancellation": not `initialize`)."""
+
+
+def encode_or_refuse(number: int, method: str, params: Mapping[str, Any]) -> bytes:
+    """Return the request as JSON.
+
+    Raises:
+        Unfit: it can't be written as JSON, so it was not sent.
+    """
+    try:
+        return encode_request(number, method, params)
+    except ValueError as error:
+        raise Unfit(f"the request was not sent: {why_unwritable(params) or error}") from None
+
+
+def too_long(bound: int) -> str:
+    """The error text for an answer over the bound."""
+    return f"its answer of more than {bound} bytes is over the limit (limits.result_bytes)"

@@ -13,22 +13,17 @@ import anyio
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.observe.metrics import Metrics
-from gateway.proxy.caller import Caller, ClientSession, Principal
-from gateway.proxy.shares import ShareRule
-from gateway.proxy.upstream.caller_lists import CallerLists
-from gateway.proxy.upstream.concurrency import Gate, Users
-from gateway.proxy.upstream.dispatcher import Dispatcher
+from gateway.proxy.caller import Caller, ClientSession, Principal, ShareRule
+from gateway.proxy.upstream.dispatcher import Dispatcher, Gate, Users
 from gateway.proxy.upstream.given_uris import GivenUris
-from gateway.proxy.upstream.items.item_forms import Kind
-from gateway.proxy.upstream.items.item_reader import ItemReader
+from gateway.proxy.upstream.items.item_reader import ItemReader, Kind, ToolHeaders
 from gateway.proxy.upstream.items.pins import Pins
-from gateway.proxy.upstream.items.tool_headers import ToolHeaders
-from gateway.proxy.upstream.list_cache import EarlierRun, ListCache
+from gateway.proxy.upstream.server_lists import CallerLists, EarlierRun, ListCache
 from gateway.proxy.upstream.session.session import ListKind
 from gateway.proxy.upstream.supervision.listing import Listed
+from gateway.proxy.upstream.supervision.maintenance import Follower
 from gateway.proxy.upstream.supervision.members import Connect, Member, Opener
 from gateway.proxy.upstream.supervision.selector import Selector
-from gateway.proxy.upstream.supervision.subscription import Follower
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from gateway.proxy.result_parts import TextPart, read_parts
+from gateway.proxy.result_tokens import TextPart, read_parts
 from leaf_sdk.leaf.verify import check_ids
 from leaf_sdk.vocab import TokenMap
 

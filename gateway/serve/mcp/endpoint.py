@@ -24,8 +24,7 @@ from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from gateway.protocol.headers import VERSION_HEADER
 from gateway.protocol.messages import Request, parse_message
 from gateway.proxy import ResultTokens
-from gateway.proxy.caller import Principal
-from gateway.proxy.shares import ShareRule
+from gateway.proxy.caller import Principal, ShareRule
 from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.http.drain import LATE

@@ -24,9 +24,8 @@ from gateway.protocol.headers import (
 )
 from gateway.protocol.messages import INVALID_REQUEST, Malformed, Notification, Request, parse_message
 from gateway.protocol.sse import encode_message
-from gateway.proxy.bridge import unknown_state
+from gateway.proxy.bridge import PARKED, is_parked, unknown_state
 from gateway.proxy.caller import Principal
-from gateway.proxy.round_states import PARKED, is_parked
 from gateway.replicas import Replica, Replicas
 from gateway.serve.http.replica_answer import replay_body
 from gateway.serve.mcp.core import Answer, Core, error_answer

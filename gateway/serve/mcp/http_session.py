@@ -20,8 +20,7 @@ from gateway.protocol.messages import (
     RequestId,
     Response,
 )
-from gateway.proxy.caller import Principal
-from gateway.proxy.shares import Shares
+from gateway.proxy.caller import Principal, Shares
 from gateway.serve.mcp.core import CANCELLED, OWN_NOTIFICATIONS, Core, error_answer
 from gateway.serve.mcp.event_streams import EventStream, History
 from gateway.serve.mcp.http import HttpRequest

@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from gateway.protocol.eras import meta_of
 from gateway.proxy import ResultTokens
-from gateway.proxy.result_parts import content_of, is_text
+from gateway.proxy.result_tokens import content_of, is_text
 from gateway.proxy.results import CallOutcome, Source
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap

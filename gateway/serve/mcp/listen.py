@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from gateway.errors import RpcError
 from gateway.protocol.eras import SUBSCRIPTION_KEY
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, RequestId, encode_notification
-from gateway.proxy.shares import ShareRule
+from gateway.proxy.caller import ShareRule
 from gateway.serve.mcp.servers import Change, Servers
 from gateway.serve.mcp.sessions import Call
 

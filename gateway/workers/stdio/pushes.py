@@ -11,7 +11,7 @@ from typing import Final
 
 from gateway.protocol.eras import PROGRESS, SUBSCRIPTION_KEY, meta_of
 from gateway.protocol.messages import INTERNAL_ERROR, Notification, Request, RequestId, encode_failure
-from gateway.proxy.transport.requests import CANCELLED
+from gateway.proxy.transport.interface import CANCELLED
 from gateway.proxy.transport.stdio.host_protocol import SHARED
 from gateway.proxy.upstream.session.session import UPDATED
 from gateway.workers.stdio.seats import Seats

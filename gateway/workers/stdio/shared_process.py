@@ -16,7 +16,7 @@ from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import LineSplitter
 from gateway.protocol.messages import is_json
-from gateway.proxy.transport.server_log import ServerLog
+from gateway.proxy.transport.server_messages import ServerLog
 from gateway.proxy.transport.stdio import host_protocol
 from gateway.proxy.transport.stdio.host_protocol import SHIFT, Wanted
 from gateway.proxy.transport.stdio.process import Child, run_child

@@ -26,7 +26,7 @@ from gateway.protocol.messages import (
     encode_response,
     parse_message,
 )
-from gateway.proxy.transport.requests import CANCELLED
+from gateway.proxy.transport.interface import CANCELLED
 from gateway.proxy.transport.stdio.host_protocol import MESSAGE, STRANGE, long_line
 from gateway.workers.stdio.greeting import Greeting
 from gateway.workers.stdio.interests import Interests

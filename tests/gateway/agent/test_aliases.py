@@ -11,7 +11,7 @@ from gateway.config.overrides import ToolOverride
 from gateway.errors import RequestInvalid
 from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
-from gateway.proxy.aliases import Aliases
+from gateway.proxy.naming import Aliases
 from gateway.proxy.tool_search import CALL, SEARCH
 from gateway.toolcalls import ToolSpec
 

@@ -14,7 +14,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
-from gateway.proxy.result_parts import UnreadText
+from gateway.proxy.result_tokens import UnreadText
 from gateway.proxy.results import CallOutcome
 from gateway.toolcalls import CallClosed, ToolSpec
 from leaf_sdk.testing import tiny_map

@@ -16,7 +16,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
 from gateway.proxy.bolt_on import KnownMaps, NoMaps
 from gateway.proxy.caller import ANYBODY, ClientSession, Principal
-from gateway.proxy.upstream.list_cache import ListCache
+from gateway.proxy.upstream.server_lists import ListCache
 
 SERVERS = Path(__file__).parent / "servers"
 

@@ -14,9 +14,9 @@ import pytest
 from gateway.config import UpstreamConfig
 from gateway.config.approvals import ApprovalsConfig
 from gateway.errors import RpcError
-from gateway.proxy.aliases import usual_alias
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Principal
-from gateway.proxy.upstream.list_cache import ListCache
+from gateway.proxy.naming import usual_alias
+from gateway.proxy.upstream.server_lists import ListCache
 
 pytestmark = pytest.mark.anyio
 HINTS = {"look": {"readOnlyHint": True}, "add": {"destructiveHint": False}, "wipe": {}}
@@ -134,7 +134,7 @@ async def test_client_that_can_not_ask_its_user_gets_a_refusal_with_what_it_said
 
 @pytest.mark.parametrize("modern", [False, True])
 async def test_nobody_waits_for_ever_for_an_answer(guarded, client, noted, monkeypatch, modern):
-    monkeypatch.setattr("gateway.proxy.elicitation._WAIT", 0.01)
+    monkeypatch.setattr("gateway.proxy.approvals._WAIT", 0.01)
     one = client(modern=modern, principal=ANN, **ASKS)
 
     async def think(*_):
@@ -373,7 +373,7 @@ async def test_user_is_asked_again_if_the_server_says_worse_of_the_tool_meanwhil
     one, asked = client(modern=modern, principal=ANN, **ASKS), []
     reasons = iter(["it may change something", *(f"it is worse by {number}" for number in range(worse))])
     reason = next(reasons)
-    monkeypatch.setattr("gateway.proxy.elicitation.why_asked", lambda *_: reason)
+    monkeypatch.setattr("gateway.proxy.approvals.why_asked", lambda *_: reason)
 
     def accept(message):
         nonlocal reason

@@ -9,8 +9,7 @@ import pytest
 
 from gateway.errors import RpcError
 from gateway.proxy.bridge import Bridge
-from gateway.proxy.caller import ANYBODY
-from gateway.proxy.shares import ShareRule
+from gateway.proxy.caller import ANYBODY, ShareRule
 
 pytestmark = pytest.mark.anyio
 CLIENT = SimpleNamespace(

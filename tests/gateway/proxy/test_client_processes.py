@@ -176,7 +176,7 @@ async def test_process_counts_to_its_keys_share_until_it_is_gone(obeying, proxy_
 
 
 async def test_key_watches_its_share_of_resources_and_others_still_can(obeying, proxy_of, client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.change_feed._MOST", 4)
+    monkeypatch.setattr("gateway.proxy.catalog._MOST", 4)
     offer = {"resources": ["x:1", "x:2"], "capabilities": {"resources": {"subscribe": True}}}
     async with proxy_of(obeying("up", offer)) as proxy:
         ann = client(principal=ANN)

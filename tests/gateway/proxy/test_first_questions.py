@@ -45,7 +45,7 @@ async def test_first_call_of_a_client_is_made_when_the_server_knows_its_roots(up
 
 
 async def test_client_that_never_answers_does_not_hold_up_its_call_for_good(upstream, proxy_of, client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.upstream.session.first_questions.MOST", 0.01)
+    monkeypatch.setattr("gateway.proxy.upstream.session.in_flight.MOST", 0.01)
     slow = Slow(client, anyio.sleep_forever)
 
     async with proxy_of(upstream("asks_first")) as proxy:
@@ -92,7 +92,7 @@ async def test_session_that_was_told_roots_is_lent_to_no_other_principal(upstrea
 
 
 async def test_server_gets_no_roots_when_nobody_can_be_asked(upstream, proxy_of, client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.upstream.session.first_questions.MOST", 0.5)
+    monkeypatch.setattr("gateway.proxy.upstream.session.in_flight.MOST", 0.5)
     one = client(modern=True, roots={})
 
     async with proxy_of(upstream("asks_first")) as proxy:

@@ -33,7 +33,7 @@ def stopped():
 
 async def test_lists_come_with_what_a_hanging_server_last_said(obeying, proxy_of, client, call, stopped, monkeypatch):
     monkeypatch.setattr("gateway.proxy.upstream.supervision.listing._SHORT", 0.0)
-    monkeypatch.setattr("gateway.proxy.upstream.caller_lists._RELISTING", 0.2)
+    monkeypatch.setattr("gateway.proxy.upstream.server_lists._RELISTING", 0.2)
     async with proxy_of(obeying("one"), obeying("two")) as proxy:
         one = client()
         stopped((await call(proxy, one, "one__do"))["pid"])
@@ -69,7 +69,7 @@ async def test_log_level_that_nobody_took_is_an_error_that_names_a_server(obeyin
 async def test_resource_whose_subscription_is_not_answered_keeps_no_other_from_being_watched(
     obeying, proxy_of, client, call, until_noted, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.upstream.supervision.subscription._ANSWERING", 0.2)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._ANSWERING", 0.2)
     heard = []
     async with proxy_of(obeying("up", {**RESOURCES, "mute": ["x:1"]})) as proxy:
         with anyio.fail_after(20):

@@ -22,9 +22,8 @@ from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
 from gateway.proxy.caller import ANYBODY, NOBODY
-from gateway.proxy.upstream.list_cache import ListCache
-from gateway.proxy.upstream.session.clock import Clock
-from gateway.proxy.upstream.session.timed_caller import TimedCaller
+from gateway.proxy.upstream.server_lists import ListCache
+from gateway.proxy.upstream.session.clock import Clock, TimedCaller
 from tests.odd_servers.clients import arguments_of
 
 pytestmark = pytest.mark.anyio

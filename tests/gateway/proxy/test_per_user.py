@@ -13,7 +13,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy import per_user, sign_in_questions
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.proxy.transport.interface import NoAnswer
-from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantStore
+from gateway.proxy.transport.oauth.grants import OPERATOR, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns
 
 from .standin_accounts import standin_accounts
@@ -184,7 +184,7 @@ async def test_session_of_an_ended_sign_in_ends_though_nobody_uses_it(accounts, 
     # A ping finds out as well, some time.
     monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._PING_EVERY", 600.0)
     monkeypatch.setattr(per_user, "_SWEEP", 0.01)
-    monkeypatch.setattr("gateway.proxy.transport.oauth.signed_in._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
     async with proxy_of(accounts.config()) as proxy:
         await accounts.sign_in("key:a", "ann")
         await call(proxy, ANN)
@@ -204,7 +204,7 @@ async def test_approval_goes_by_what_the_callers_own_list_says(accounts, proxy_o
 
 
 async def test_signing_in_again_as_somebody_else_leaves_the_old_session_behind(accounts, proxy_of, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.signed_in._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
     async with proxy_of(accounts.config()) as proxy:
         await accounts.sign_in("key:a", "ann")
         first = await call(proxy, ANN)
@@ -215,7 +215,7 @@ async def test_signing_in_again_as_somebody_else_leaves_the_old_session_behind(a
 
 
 async def test_signing_out_or_a_refused_renewal_ends_only_ones_own(accounts, proxy_of, store, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.signed_in._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
     config = accounts.config()
     async with proxy_of(config) as proxy:
         for principal, person in ((ANN, "ann"), (BOB, "bob")):
@@ -234,7 +234,7 @@ async def test_signing_out_or_a_refused_renewal_ends_only_ones_own(accounts, pro
 
 
 async def test_signing_out_of_one_server_leaves_the_sign_in_to_another(accounts, proxy_of, store, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.signed_in._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
     one, two = accounts.config("one"), accounts.config("two")
     async with proxy_of(one, two) as proxy:
         await accounts.sign_in("key:a", "work", one)
@@ -277,7 +277,7 @@ async def test_user_of_a_handshake_client_is_shown_the_page_and_the_call_goes_on
     accounts, proxy_of, client, monkeypatch
 ):
     monkeypatch.setattr(sign_in_questions, "_LOOK", 0.01)
-    monkeypatch.setattr("gateway.proxy.transport.oauth.signed_in._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
     ann = client(principal=ANN, **URLS)
     ann.answers["elicitation/create"] = {"action": "accept"}
     async with proxy_of(accounts.config()) as proxy, anyio.create_task_group() as tasks:
@@ -325,7 +325,7 @@ async def test_user_of_a_modern_client_is_shown_the_page_until_they_have_signed_
     accounts, proxy_of, client, monkeypatch
 ):
     monkeypatch.setattr(sign_in_questions, "_ROUND", 0.01)
-    monkeypatch.setattr("gateway.proxy.transport.oauth.signed_in._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
     ann = client(modern=True, principal=ANN, **URLS)
     sent = {"name": "docs__who", "arguments": {"word": "x"}}
     async with proxy_of(accounts.config()) as proxy:
@@ -551,7 +551,7 @@ async def test_sign_in_is_over_after_a_while_or_when_the_server_is_another_one(a
     with pytest.raises(NoAnswer, match="belongs to no sign-in"):
         await UserSignIns().finish(query, cookies, [moved])
     query, cookies = await begun(accounts)
-    monkeypatch.setattr("gateway.proxy.transport.oauth.pending.LIFE", -1)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.user_sign_ins.LIFE", -1)
     assert "belongs to no sign-in" in await refused(accounts, query, cookies)
 
 

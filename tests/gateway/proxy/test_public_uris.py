@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.proxy.public_uris import Located, PublicUris, mark_of
-from gateway.proxy.uris import UriClaims, fits
+from gateway.proxy.uris import Located, PublicUris, UriClaims, fits, mark_of
 
 LISTED = st.sampled_from(
     ["data://same", "x:1", "ui://w/a", "ui://one/a", "ui:a", "one+x:1", "one+ui://w/a", "https://h/a", "file:///a"]

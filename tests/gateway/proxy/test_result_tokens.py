@@ -12,7 +12,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import IdPiece, ResultIds, ResultTokens
-from gateway.proxy.result_parts import UnreadText
+from gateway.proxy.result_tokens import UnreadText
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, load_map
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.round_states import PARKED, is_parked, to_client, to_server
+from gateway.proxy.bridge import PARKED, is_parked, to_client, to_server
 
 STATES = st.lists(st.sampled_from([PARKED, "relayed.", "x"])).map("".join) | st.text()
 

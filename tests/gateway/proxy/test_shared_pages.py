@@ -14,10 +14,9 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
 from gateway.proxy.caller import Nobody, Principal
 from gateway.proxy.transport.interface import NoAnswer
-from gateway.proxy.transport.oauth import pending
+from gateway.proxy.transport.oauth import user_sign_ins
 from gateway.proxy.transport.oauth.code_flow import NotOurs
-from gateway.proxy.transport.oauth.grant import Grant
-from gateway.proxy.transport.oauth.grant_store import GrantKey, GrantStore
+from gateway.proxy.transport.oauth.grants import Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns, state_of
 from gateway.shared import Bounds
 from tests.gateway.proxy.standin_accounts import Accounts, standin_accounts
@@ -147,15 +146,15 @@ async def test_store_reveals_nothing_of_what_has_begun(world):
 async def test_sign_in_that_has_begun_ends_after_a_while(world, monkeypatch):
     query, cookies = await world.begin(world.one, "key:a", "ann")
     places = [key for key in world.memory.values if b"pending:" in key]
-    assert all(world.memory.ends[key] <= world.memory.clock() + pending.LIFE + 60 for key in places)
-    monkeypatch.setattr(pending, "LIFE", -1)
+    assert all(world.memory.ends[key] <= world.memory.clock() + user_sign_ins.LIFE + 60 for key in places)
+    monkeypatch.setattr(user_sign_ins, "LIFE", -1)
 
     with pytest.raises(NotOurs):
         await world.finish(world.two, query, cookies)
 
 
 async def test_sign_ins_that_one_owner_has_begun_are_bounded_at_all_replicas_together(world, monkeypatch):
-    monkeypatch.setattr(pending, "_BOUNDS", Bounds(10**6, 5000, pending.LIFE))
+    monkeypatch.setattr(user_sign_ins, "_BOUNDS", Bounds(10**6, 5000, user_sign_ins.LIFE))
     bob = await world.begin(world.one, "key:b", "bob")
     begun = [await world.begin(at, "key:a", "ann") for _ in range(4) for at in (world.one, world.two)]
 
@@ -223,7 +222,7 @@ async def test_moved_server_is_not_signed_in_to(world):
 
 
 async def test_user_who_signs_in_as_somebody_else_at_one_replica_is_that_at_all(world, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.signed_in._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
     config = GatewayConfig(upstreams=(world.accounts.config(),), prefix="always")
     caller = Nobody(modern=False, principal=Principal("ann", owner="key:a"))
     asked = {"name": "docs__who", "arguments": {}}

@@ -16,7 +16,7 @@ from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
 from gateway.proxy.caller import NOBODY
-from gateway.proxy.upstream.list_cache import ListCache
+from gateway.proxy.upstream.server_lists import ListCache
 
 pytestmark = pytest.mark.anyio
 ANNOUNCED = {
@@ -103,7 +103,7 @@ async def test_list_holds_the_servers_that_are_up_and_the_change_tells_of_those_
 
 
 async def test_first_list_waits_for_a_server_that_starts_since_many_clients_list_once(starting, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.upstream.caller_lists._STARTING", 0)
+    monkeypatch.setattr("gateway.proxy.upstream.server_lists._STARTING", 0)
     listed: list[str] = []
 
     async def ask(proxy: Proxy) -> None:

@@ -13,8 +13,7 @@ from gateway.errors import ConfigError, RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Nobody, Principal
-from gateway.proxy.naming import Naming
-from gateway.proxy.overrides import filled, overridden, unknown_arguments
+from gateway.proxy.naming import Naming, filled, overridden, unknown_arguments
 from gateway.proxy.upstream.items.pins import PinFile
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.protocol.eras import MAP_KEY
 from gateway.proxy import Proxy, ResultTokens
-from gateway.proxy.upstream.session.wanted_ids import wanted_ids
+from gateway.proxy.upstream.session.session import wanted_ids
 from leaf_sdk import CODEC_META_KEY, load_map
 from leaf_sdk.leaf.contract import MORE_KEY
 from leaf_sdk.leaf.packing import PACKED_KEY, PACKING, PACKING_META_KEY

@@ -6,23 +6,55 @@ fails everything that is running. It reads no body.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
-from gateway.http1.connection import Connection
+from gateway.http1.connection import SEPARATOR, Connection
 from gateway.http1.lines import header_lines
 from gateway.http1.origin import Address
 from gateway.protocol.eras import MODERN_VERSIONS, NEWEST_HANDSHAKE
 from gateway.protocol.headers import VERSION_HEADER
-from gateway.proxy.transport.http.answers import EVENTS, JSON, redirect_words
-from gateway.proxy.transport.http.authorizer import Authorizer
-from gateway.proxy.transport.http.client import HttpClient
-from gateway.proxy.transport.http.cookies import CookieJar
-from gateway.proxy.transport.http.headers import common_headers, media_type, status_words
+from gateway.proxy.transport.http.answers import EVENTS, JSON, common_headers, media_type, redirect_words, status_words
+from gateway.proxy.transport.http.client import Authorizer, HttpClient
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, SessionForgotten
+
+# The cookies of one session with a server: balancers in front of servers keep a session at one replica by them.
+#
+# Turns the `Set-Cookie` headers of answers into the `Cookie` header of later requests to the same address. Path, domain
+# and age are not looked at: a jar belongs to one address and one session, and ends with it (RFC 6265 asks for no more
+# than what its user needs). It knows no connection.
+
+_MOST: Final = 16
+_LONGEST: Final = 4096
+"""Characters of a name and its value together, as browsers have it."""
+
+
+class CookieJar:
+    """The cookies that a server has set."""
+
+    def __init__(self) -> None:
+        self._cookies: dict[str, str] = {}
+        self.lines = b""
+        """The header line that sends them; empty: there are none."""
+
+    def take(self, set_cookie: str) -> None:
+        """Keep the cookies that an answer sets, except those that it ends."""
+        for each in set_cookie.split(SEPARATOR.decode()):
+            pair, *attributes = each.split(";")
+            name, is_pair, value = (part.strip() for part in pair.partition("="))
+            if not is_pair or not name or len(pair) > _LONGEST or not pair.isprintable() or not pair.isascii():
+                continue
+            self._cookies.pop(name, None)
+            if not any(attribute.strip().lower() == "max-age=0" for attribute in attributes):
+                self._cookies[name] = value
+            if len(self._cookies) > _MOST:
+                del self._cookies[next(iter(self._cookies))]
+        told = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
+        self.lines = header_lines({"cookie": told}) if told else b""
+
 
 SESSION_HEADER: Final = "mcp-session-id"
 _OURS: Final = frozenset(
@@ -302,3 +334,39 @@ def _session_line(session: str) -> bytes:
 def _base_lines(address: Address, headers: Mapping[str, str]) -> bytes:
     configured = {name.lower(): value for name, value in headers.items() if name.lower() not in _OURS}
     return header_lines(common_headers(address) | configured)
+
+
+# A session that is requested over HTTP, and ended if it comes when nobody wants it any more.
+#
+# A server that is slow to start may be asked for both eras at the same time, and only one answer counts. The other must
+# not leave a session at the server: the answer to its `initialize` is awaited for a while, and the session that it
+# opened is deleted. It knows no era and no message.
+
+_LATE: Final = 30.0
+"""Seconds to wait for the answer to an `initialize` that nobody wants any more."""
+
+
+async def open_session(
+    asking: Coroutine[Any, Any, dict[str, Any]], channel: Channel, keep: Callable[[asyncio.Future[Any]], None]
+) -> dict[str, Any]:
+    """Return the result of `asking`, which begins a session on the channel. Raises what it raises.
+
+    Args:
+        keep: takes tasks that go on in the background, at most as long as the transport lives.
+    """
+    asked = asyncio.ensure_future(asking)
+    try:
+        return await asyncio.shield(asked)
+    except asyncio.CancelledError:
+        keep(asked)
+        keep(asyncio.ensure_future(_end_unwanted(asked, channel)))
+        raise
+
+
+async def _end_unwanted(asked: asyncio.Future[dict[str, Any]], channel: Channel) -> None:
+    try:
+        await asyncio.wait([asked], timeout=_LATE)
+    finally:
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+    await channel.end_session()

@@ -6,22 +6,134 @@ it leads to the internet. It knows no requests.
 """
 
 import asyncio
+import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable, Hashable
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from ipaddress import ip_address
+from typing import Final, Protocol
+from urllib.request import getproxies, proxy_bypass
 
 import anyio
 
+from gateway.config.address import is_loopback
 from gateway.http1.connection import Connection
 from gateway.http1.lines import header_lines
-from gateway.http1.origin import Address, Origin
-from gateway.proxy.transport.http.addresses import check_public
-from gateway.proxy.transport.http.routes import is_address, keep_alive, proxy_for, resolve
+from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.interface import LinkLost, NoAnswer
+from leaf_sdk.fetch.public_address import is_public
 
-if TYPE_CHECKING:
-    from gateway.proxy.transport.http.authorizer import Authorizer
+# The source of credentials that change over time, for one HTTP server.
+#
+# Only a Protocol: those in `proxy/transport/oauth/authorizers.py` implement it,
+# `channel.py` uses it. Credentials that never change are in the configuration's `headers` and don't need it.
+
+
+class Authorizer(Protocol):
+    """The credentials for one server."""
+
+    async def headers(self) -> Mapping[str, str]:
+        """Return the headers that carry the credentials; empty while there are none.
+
+        Raises:
+            NoAnswer: they can't be obtained; the message says why.
+        """
+        ...
+
+    async def refused(self, status: int, www_authenticate: str, sent: Mapping[str, str]) -> bool:
+        """Return whether there are better ones than those `sent`, after the server answered 401 or 403. Raises as
+        `headers` does."""
+        ...
+
+
+# Which servers may be reached.
+#
+# A URL that the operator configured may lead anywhere, one that somebody else named may not lead into our own network
+# (SSRF). The check is made on the very address that is connected to, so that a name can't resolve differently in
+# between. It opens nothing.
+
+
+def check_public(origin: Origin, addresses: list[str], listed: frozenset[Origin]) -> None:
+    """Refuse to connect to a private network on somebody else's behalf.
+
+    Args:
+        origin: the requested origin.
+        addresses: the addresses that its host resolved to.
+        listed: the origins that the operator named in the configuration.
+
+    Raises:
+        NoAnswer: one of the addresses is not public, and the origin is not listed.
+    """
+    if origin in listed:
+        return
+    private = [address for address in addresses if not is_public(address)]
+    if private:
+        raise NoAnswer(
+            f"{str(origin)!r} was named by a server and leads to the private address {private[0]}; only a URL in the "
+            "gateway's own configuration may do that: set it there if it is the right one"
+        )
+
+
+# The ways to a server: the environment's proxy, the addresses of a name, and keep-alive for silent connections.
+#
+# Turns an origin into the proxy that leads to it, or into addresses; opens nothing.
+
+
+def proxy_for(origin: Origin) -> Address | None:
+    """The environment's proxy for a server (`https_proxy`, `no_proxy` ...); None: there is none.
+
+    A server on this machine never gets one: what a proxy calls loopback is its own machine, not ours.
+
+    Raises:
+        LinkLost: the variable names a proxy of a kind that is not supported.
+    """
+    if is_loopback(origin.host):
+        return None
+    found = getproxies()
+    url = found.get("https" if origin.secure else "http") or found.get("all")
+    if not url or proxy_bypass(origin.host):
+        return None
+    try:
+        address = read_url(url if "://" in url else f"http://{url}")
+    except ValueError:
+        raise LinkLost(
+            "the environment names a proxy that is not an http:// URL: correct or unset it", sent=False
+        ) from None
+    if address.origin.secure:
+        raise LinkLost(
+            "the environment names an https:// proxy, but only http:// ones are supported: use one of these", sent=False
+        )
+    return address
+
+
+async def resolve(origin: Origin) -> list[str]:
+    """All addresses of an origin's host, in the order in which the system returns them. Raises OSError."""
+    if is_address(origin.host):
+        return [origin.host]
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def is_address(host: str) -> bool:
+    """Whether the host is an address and not a name."""
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Have TCP notice within minutes that the other machine is gone, even if a stream is silent."""
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if (number := getattr(socket, option, None)) is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, number, value)
+
 
 CONNECT_TIME: Final = 10.0
 KEPT_TIME: Final = 4.0

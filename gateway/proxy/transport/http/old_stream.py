@@ -16,8 +16,7 @@ from gateway.protocol.sse import Event, LongEvent
 from gateway.proxy.transport.http.answers import read_messages, read_refusal
 from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.http.streams import Position
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Unfit
-from gateway.proxy.transport.requests import too_long
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Unfit, too_long
 
 if TYPE_CHECKING:
     from gateway.http1.origin import Address

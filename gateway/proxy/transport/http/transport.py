@@ -34,17 +34,21 @@ from gateway.proxy.transport.http.answers import (
     read_refusal,
     why_given_up,
 )
-from gateway.proxy.transport.http.authorizer import Authorizer
-from gateway.proxy.transport.http.channel import Channel
-from gateway.proxy.transport.http.client import HttpClient, open_http_client
+from gateway.proxy.transport.http.channel import Channel, open_session
+from gateway.proxy.transport.http.client import Authorizer, HttpClient, open_http_client
 from gateway.proxy.transport.http.old_stream import FIRST, OLD_PATH, REFUSALS, OldStream
-from gateway.proxy.transport.http.opening import open_session
-from gateway.proxy.transport.http.stream_answers import StreamAnswers
-from gateway.proxy.transport.http.streams import follow, listen
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Transport
-from gateway.proxy.transport.requests import CANCELLED, NEVER_CANCELLED, encode_or_refuse
-from gateway.proxy.transport.server_log import ServerLog
-from gateway.proxy.transport.server_requests import Questions
+from gateway.proxy.transport.http.streams import StreamAnswers, follow, listen
+from gateway.proxy.transport.interface import (
+    CANCELLED,
+    NEVER_CANCELLED,
+    LinkLost,
+    NoAnswer,
+    PeerError,
+    Pending,
+    Transport,
+    encode_or_refuse,
+)
+from gateway.proxy.transport.server_messages import Questions, ServerLog
 
 __all__ = ["HttpClient", "open_http", "open_http_client"]
 

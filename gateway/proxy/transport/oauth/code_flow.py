@@ -17,8 +17,8 @@ from oauthlib.oauth2 import OAuth2Error, WebApplicationClient
 
 from gateway.observe.escape import escape_text
 from gateway.proxy.transport.interface import NoAnswer
-from gateway.proxy.transport.oauth.client import Client
-from gateway.proxy.transport.oauth.metadata import AuthorizationServer
+from gateway.proxy.transport.oauth.discovery import AuthorizationServer
+from gateway.proxy.transport.oauth.registration import Client
 
 _VERIFIER: Final = 64
 _CODE_BOUND: Final = 4096
@@ -59,7 +59,7 @@ class CodeFlow:
                 "(PKCE with S256), without which a stolen code could be used"
             )
         library = _library(self.client.id)
-        # oauthlib refuses http, even on loopback; which addresses may be http is decided in `metadata.py`.
+        # oauthlib refuses http, even on loopback; which addresses may be http is decided in `discovery.py`.
         secure = library.prepare_request_uri(
             "https:" + endpoint.partition(":")[2],
             redirect_uri=self.redirect_uri,

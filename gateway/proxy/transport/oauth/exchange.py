@@ -19,9 +19,8 @@ from gateway.observe.escape import escape_text
 from gateway.proxy.caller import CallerToken
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.interface import NoAnswer
-from gateway.proxy.transport.oauth.endpoint_tokens import EndpointTokens
-from gateway.proxy.transport.oauth.metadata import AuthorizationServer
-from gateway.proxy.transport.oauth.tokens import NotIssued, Refused, Tokens
+from gateway.proxy.transport.oauth.discovery import AuthorizationServer
+from gateway.proxy.transport.oauth.tokens import EndpointTokens, NotIssued, Refused, Tokens
 
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _TYPES: Final = "urn:ietf:params:oauth:token-type:"

@@ -1,21 +1,53 @@
-"""As which client the gateway signs people in (MCP, "Client Registration Approaches").
+"""The gateway as a client of one authorization server: its id, how it proves it, and how it got it."""
 
-Turns the settings and what an authorization server can do into a client, or into the request that registers one (RFC
-7591), and the answer to that into a client. Pure.
-"""
-
+from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, cast
+from urllib.parse import quote_plus, urlsplit
 
 from gateway.config.address import is_loopback
 from gateway.config.model import SignInConfig
 from gateway.observe.escape import escape_text
-from gateway.proxy.transport.http.headers import status_words
+from gateway.proxy.transport.http.answers import status_words
 from gateway.proxy.transport.interface import NoAnswer
-from gateway.proxy.transport.oauth.client import AuthMethod, Client
-from gateway.proxy.transport.oauth.metadata import AuthorizationServer
+from gateway.proxy.transport.oauth.discovery import AuthorizationServer
+
+# The gateway as a client of one authorization server: its id, its secret if it has one, and how it proves it.
+#
+# Turns them into the header or the fields of a form (RFC 6749, 2.3.1). Pure.
+
+AuthMethod = Literal["none", "client_secret_basic", "client_secret_post"]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client's id and how it authenticates."""
+
+    id: str
+    secret: str | None = field(default=None, repr=False)
+    method: AuthMethod = "none"
+    redirect_uri: str = ""
+    """What it was registered with; empty: it was not registered by the gateway."""
+
+    def forgotten(self) -> "Client":
+        """The client after its authorization server forgot it: the next sign-in registers another."""
+        return replace(self, redirect_uri="")
+
+    def authentication(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The headers and the fields of a form that say who asks."""
+        if self.secret is None or self.method == "none":
+            return {}, {"client_id": self.id}
+        if self.method == "client_secret_post":
+            return {}, {"client_id": self.id, "client_secret": self.secret}
+        pair = f"{quote_plus(self.id)}:{quote_plus(self.secret)}"
+        return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}, {}
+
+
+# As which client the gateway signs people in (MCP, "Client Registration Approaches").
+#
+# Turns the settings and what an authorization server can do into a client, or into the request that registers one (RFC
+# 7591), and the answer to that into a client. Pure.
 
 _ID_BOUND: Final = 4096
 _METHODS: Final[Mapping[str, AuthMethod]] = {

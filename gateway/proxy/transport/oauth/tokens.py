@@ -1,17 +1,38 @@
-"""Answers of a token endpoint.
+"""Access tokens that a token endpoint issues to the gateway as its client, for one MCP server."""
 
-Turns a status and a document into tokens, or into the reason why there are none (RFC 6749, 5). Pure. A token is used
-only if a header can carry it and if it is a bearer token.
-"""
-
+import asyncio
 import re
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from time import monotonic
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
+import anyio
+from structlog.typing import FilteringBoundLogger
+
+from gateway.http1.origin import read_url
 from gateway.observe.escape import escape_text
-from gateway.proxy.transport.http.headers import status_words
-from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.http.answers import challenge_parameters, status_words
+from gateway.proxy.transport.http.client import HttpClient
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
+from gateway.proxy.transport.oauth.discovery import (
+    FETCH_TIME,
+    AuthorizationServer,
+    DocumentFetcher,
+    check_confidential,
+    find_resource,
+    find_server,
+    origin_of,
+    read_named_url,
+)
+from gateway.proxy.transport.oauth.registration import Client
+
+# Answers of a token endpoint.
+#
+# Turns a status and a document into tokens, or into the reason why there are none (RFC 6749, 5). Pure. A token is used
+# only if a header can carry it and if it is a bearer token.
 
 MARGIN: Final = 30.0
 """Seconds before its end at which a token is renewed."""
@@ -81,3 +102,209 @@ def read_tokens(status: int, document: Mapping[str, Any]) -> Tokens:
         refresh if isinstance(refresh, str) and 0 < len(refresh) <= _TOKEN_BOUND else None,
         scope if isinstance(scope, str) and len(scope) <= _TOKEN_BOUND else None,
     )
+
+
+# Access tokens that a token endpoint issues to the gateway as its client, for one MCP server.
+#
+# Turns what a grant says about itself (`_form`) into the `Authorization` of every request. The token is kept until
+# shortly before it expires, and fetched again, by one request for all, when it is refused. Our own credentials, and those
+# of `exchange.py`, are the grants; `proxy/transport/http/channel.py` uses them through the `Authorizer` Protocol.
+
+_SCOPE_BOUND: Final = 4096
+_LIFE: Final = 3600.0
+"""Seconds that a token without a stated lifetime is used, unless it is refused sooner."""
+AGAIN: Final = 5.0
+"""Seconds before another token is requested, after the last one was useless or could not be obtained."""
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Registered(Protocol):
+    """What a configuration says about the gateway as a client of an authorization server."""
+
+    @property
+    def client_id(self) -> str:
+        """Its id there."""
+        ...
+
+    @property
+    def client_secret(self) -> str | None:
+        """The secret that belongs to it."""
+        ...
+
+    @property
+    def token_url(self) -> str | None:
+        """The token endpoint; None: it is in the issuer's metadata."""
+        ...
+
+    @property
+    def issuer(self) -> str | None:
+        """The authorization server."""
+        ...
+
+    @property
+    def scope(self) -> str | None:
+        """The scopes to ask for."""
+        ...
+
+
+class EndpointTokens(ABC):
+    """The tokens for one server, shared by the sessions that use one grant."""
+
+    def __init__(
+        self,
+        url: str,
+        registered: Registered,
+        client: HttpClient,
+        log: FilteringBoundLogger,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """`url`: that of the MCP server. Asks for nothing before the first request."""
+        self._url = url
+        self._registered = registered
+        self._log = log
+        self._clock = clock
+        self._fetcher = DocumentFetcher(client, url, registered.token_url, registered.issuer)
+        self._scope = registered.scope
+        self._server = AuthorizationServer("", registered.token_url) if registered.token_url else None
+        self._lock = asyncio.Lock()
+        self._headers = _NOTHING
+        self._expires = 0.0
+        self._asked = -AGAIN
+        self._failure = ""
+        self._resource = str(read_url(url))
+
+    async def headers(self) -> Mapping[str, str]:
+        """See `Authorizer.headers`. Empty while only a refusal by the server can say where tokens are issued."""
+        if self._clock() < self._expires:
+            return self._headers
+        if self._server is None and self._registered.issuer is None:
+            return _NOTHING
+        async with self._lock:
+            if self._clock() >= self._expires:
+                await self._renew({})
+        return self._headers
+
+    async def refused(self, status: int, www_authenticate: str, sent: Mapping[str, str]) -> bool:
+        """See `Authorizer.refused`."""
+        challenge = challenge_parameters(www_authenticate)
+        async with self._lock:
+            if sent != self._headers and not self._failure:
+                return True
+            helpless = self._clock() - self._asked < AGAIN and not self._failure
+            if not self._widen(status, challenge) and (status == 403 or helpless):
+                return False
+            await self._renew(challenge)
+        return True
+
+    @abstractmethod
+    def _form(self) -> dict[str, str]:
+        """What is asked for. Raises `NoAnswer`: there is nothing to ask with."""
+
+    @abstractmethod
+    def _way_out(self, error: Exception) -> str:
+        """What to do about a failure, to be added to its words."""
+
+    async def _issuer(self, challenge: Mapping[str, str]) -> str:
+        """The authorization server. `challenge`: of the server's refusal. Raises `NoAnswer`: it is not known."""
+        del challenge
+        if self._registered.issuer is None:
+            raise NoAnswer("no authorization server is configured")
+        return self._registered.issuer
+
+    def _take(self, tokens: Tokens) -> float:
+        """Check newly issued tokens, and return for how many seconds they are used. Raises `NoAnswer`."""
+        life = tokens.life or _LIFE
+        return max(life - MARGIN, life / 2)
+
+    def _widen(self, status: int, challenge: Mapping[str, str]) -> bool:
+        """Add scopes that the server misses (MCP, "Scope Challenge Handling"). Return whether a 403 added any."""
+        asked = challenge.get("scope", "")
+        if status == 401 and self._scope is None and 0 < len(asked) <= _SCOPE_BOUND:
+            self._scope = asked
+        if status != 403 or challenge.get("error") != "insufficient_scope":
+            return False
+        had = (self._scope or "").split()
+        more = [scope for scope in asked.split() if scope not in had]
+        scope = " ".join(had + more)
+        if not more or len(scope) > _SCOPE_BOUND:
+            # So that a server that asks for other scopes each time is not followed for ever.
+            return False
+        self._scope = scope
+        return True
+
+    async def _renew(self, challenge: Mapping[str, str]) -> None:
+        if self._failure and self._clock() - self._asked < AGAIN:
+            raise NoAnswer(self._failure)
+        self._asked = self._clock()
+        self._expires = 0.0
+        try:
+            with anyio.fail_after(FETCH_TIME):
+                self._server = self._server or await self._discover(challenge)
+                await self._ask(self._server)
+        except TimeoutError:
+            self._failure = f"no access token: its authorization server did not answer within {FETCH_TIME:g} s"
+            raise NoAnswer(self._failure) from None
+        except (NoAnswer, LinkLost) as error:
+            self._failure = f"no access token: {error}{self._way_out(error)}"
+            raise NoAnswer(self._failure) from None
+        self._failure = ""
+        self._log.info("access token for upstream obtained", endpoint=str(origin_of(self._server.token_endpoint)))
+
+    async def _discover(self, challenge: Mapping[str, str]) -> AuthorizationServer:
+        try:
+            server = await find_server(self._fetcher, await self._issuer(challenge))
+            check_confidential(read_named_url(server.token_endpoint), self._fetcher.listed)
+        except NoAnswer as error:
+            raise NoAnswer(f"{error}: set `token_url`") from None
+        return server
+
+    async def _ask(self, server: AuthorizationServer) -> None:
+        tokens = read_tokens(*await self._post(server, self._form()))
+        self._expires = self._clock() + self._take(tokens)
+        self._headers = MappingProxyType({"authorization": f"Bearer {tokens.access}"})
+
+    async def _post(self, server: AuthorizationServer, form: Mapping[str, str]) -> tuple[int, dict[str, object]]:
+        registered, scope = self._registered, {"scope": self._scope} if self._scope else {}
+        headers, secrets = Client(registered.client_id, registered.client_secret, server.method).authentication()
+        return await self._fetcher.post_form(server.token_endpoint, {**form, **scope, **secrets}, headers)
+
+
+# Access tokens for an MCP server, from our own credentials (OAuth 2.1, 4.2: client credentials).
+#
+# Turns a client id and a secret into tokens that are everybody's. The token endpoint is configured, or found by what
+# the server says when it refuses us (MCP, "Authorization"). The secret goes to no server but its issuer, and neither it
+# nor a token is ever shown.
+
+
+class ClientCredentialsGrant(EndpointTokens):
+    """The tokens for one server, shared by all sessions with it."""
+
+    def _form(self) -> dict[str, str]:
+        return {"grant_type": "client_credentials", "resource": self._resource}
+
+    def _way_out(self, error: Exception) -> str:
+        return ": check `oauth` of this server" if isinstance(error, Refused) else ""
+
+    async def _issuer(self, challenge: Mapping[str, str]) -> str:
+        if self._registered.issuer is not None:
+            return self._registered.issuer
+        resource = await find_resource(self._fetcher, self._url, challenge)
+        if resource is None or not resource.issuers:
+            raise NoAnswer("it does not say which authorization server it trusts")
+        self._resource = resource.name
+        self._scope = self._scope or resource.scope
+        issuer = resource.issuers[0]
+        check_confidential(read_named_url(issuer), self._fetcher.listed)
+        self._log.warning(
+            "upstream chose the issuer that gets our client secret: set `oauth.issuer` if it is the right one",
+            issuer=escape_text(issuer, 200),
+        )
+        return issuer
+
+    async def _post(self, server: AuthorizationServer, form: Mapping[str, str]) -> tuple[int, dict[str, object]]:
+        status, document = await super()._post(server, form)
+        if status == 400 and document.get("error") in ("invalid_target", "invalid_request"):
+            # Some servers don't know resource indicators (RFC 8707), and say so.
+            rest = {key: value for key, value in form.items() if key != "resource"}
+            status, document = await super()._post(server, rest)
+        return status, document

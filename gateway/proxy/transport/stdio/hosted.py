@@ -20,8 +20,8 @@ from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.proxy.caller import Exchange
 from gateway.proxy.transport.interface import LinkLost, Transport
 from gateway.proxy.transport.stdio import host_protocol
-from gateway.proxy.transport.stdio.gathered import Gathered
 from gateway.proxy.transport.stdio.host_protocol import Wanted
+from gateway.proxy.transport.stdio.process import Gathered
 from gateway.proxy.transport.stdio.transport import StdioTransport
 
 _ENDING: Final = 20.0

@@ -8,6 +8,7 @@ the MCP lifecycle asks (close stdin, wait, TERM, KILL), along with what it left 
 import asyncio
 import os
 import signal
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, cast
@@ -19,10 +20,97 @@ from gateway.config.inherited import inherited
 from gateway.config.model import UpstreamConfig
 from gateway.config.nesting import DEPTH_VARIABLE, nesting_depth
 from gateway.config.startable import find_program
-from gateway.proxy.transport.server_log import ServerLog
-from gateway.proxy.transport.stdio.gathered import Gathered
-from gateway.proxy.transport.stdio.output import Output
+from gateway.protocol.lines import portions
+from gateway.proxy.transport.server_messages import ServerLog
 from gateway.proxy.transport.stdio.watchdog import Watchdog
+
+# Gathers the bytes of one iteration of the event loop and writes them together.
+#
+# Each write wakes the reader, which costs both sides more than everything else that is done for a call
+# (bench/README.md).
+
+_MOST: Final = 64 * 1024
+"""Bytes that may be gathered before they are written: few enough to notice soon that nobody reads."""
+
+
+class Gathered:
+    """The bytes that were handed over in this iteration of the loop."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._unsent: list[bytes] = []
+        self._size = 0
+
+    def add(self, data: bytes) -> None:
+        """Write these bytes soon."""
+        if not self._unsent:
+            self._loop.call_soon(self.flush)
+        self._unsent.append(data)
+        self._size += len(data)
+        if self._size > _MOST:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered now."""
+        unsent, self._unsent, self._size = self._unsent, [], 0
+        if unsent:
+            self._send(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+
+
+# Passes on what a process writes in portions, so that a process that writes very many lines holds up nothing else.
+#
+# Turns the bytes of one pipe into calls of `hear` with few lines each, and lets the loop do other work between them;
+# the pipe is not read meanwhile. Bytes of few lines are passed on at once. It does not know what lines mean.
+
+
+class Output:
+    """The reading side of one pipe."""
+
+    def __init__(self, hear: Callable[[bytes], None]) -> None:
+        self._hear = hear
+        self.taken = 0
+        """Bytes that were read from the pipe."""
+        self._left: deque[bytes] = deque()
+        self._behind: list[Callable[[], None]] = []
+
+    def take(self, data: bytes, pipe: asyncio.ReadTransport) -> None:
+        """Take bytes that were read from the pipe."""
+        self.taken += len(data)
+        if self._left:
+            self._left.extend(portions(data))
+            return
+        first, *rest = portions(data)
+        if rest:
+            self._left.extend(rest)
+            pipe.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on, pipe)
+        self._hear(first)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether bytes wait to be passed on, and the pipe is not read."""
+        return bool(self._left)
+
+    def when_heard(self, then: Callable[[], None]) -> None:
+        """Call `then` when everything that was read has been passed on; at once, if nothing is waiting."""
+        if self._left:
+            self._behind.append(then)
+        else:
+            then()
+
+    def _go_on(self, pipe: asyncio.ReadTransport) -> None:
+        portion = self._left.popleft()
+        if self._left:
+            asyncio.get_running_loop().call_soon(self._go_on, pipe)
+        elif not pipe.is_closing():
+            pipe.resume_reading()
+        self._hear(portion)
+        if not self._left:
+            behind, self._behind = self._behind, []
+            for then in behind:
+                then()
+
 
 _EXIT_GRACE: Final = 2.0
 """Seconds a child gets to exit after its stdin was closed, and again after TERM."""

@@ -3,19 +3,22 @@
 Turns requests into lines for a process, and its lines into answers, pushes and questions, in the order of the pipe and
 without a task of its own: the bytes that the loop reads settle the futures that callers wait for. A line that can't be
 read fails the call that it would have answered, never the server. It knows no MCP methods except `ping` and
-`notifications/cancelled`, and not who runs the process: this gateway (`child.py`) or its parent (`hosted.py`).
+`notifications/cancelled`, and not who runs the process: this gateway (below) or its parent (`hosted.py`).
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
 
 import anyio
 from structlog.typing import FilteringBoundLogger
 
+from gateway.config.model import UpstreamConfig
 from gateway.observe.escape import escape_text
 from gateway.protocol.answers import parse_answer
 from gateway.protocol.batches import read_batch
+from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.protocol.mending import BrokenAnswer, mend_message, number_of
 from gateway.protocol.messages import (
     Failure,
@@ -26,14 +29,26 @@ from gateway.protocol.messages import (
     RequestId,
     Response,
     encode_notification,
+    is_json,
     parse_message,
 )
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Unfit
-from gateway.proxy.transport.requests import CANCELLED, NEVER_CANCELLED, encode_or_refuse, too_long
-from gateway.proxy.transport.server_log import ServerLog
-from gateway.proxy.transport.server_requests import Questions
+from gateway.proxy.transport.interface import (
+    CANCELLED,
+    NEVER_CANCELLED,
+    LinkLost,
+    NoAnswer,
+    PeerError,
+    Pending,
+    Transport,
+    Unfit,
+    encode_or_refuse,
+    too_long,
+)
+from gateway.proxy.transport.server_messages import Questions, ServerLog
+from gateway.proxy.transport.stdio.process import Child, run_child
+from gateway.proxy.transport.stdio.watchdog import Watchdog
 
 _NOTIFY_TIME: Final = 5.0
 """Seconds a notification waits for a server that does not read."""
@@ -272,3 +287,70 @@ class StdioTransport:
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
+
+
+# A server's process that this gateway runs itself, as a `Transport`.
+#
+# Turns what the process writes into lines for the conversation (`transport.py`), each of bounded length. It knows no
+# messages.
+
+
+class _Reader:
+    """Splits the output of one process into lines."""
+
+    def __init__(self, transport: StdioTransport, line_bound: int) -> None:
+        self._transport = transport
+        self._splitter = LineSplitter(line_bound)
+
+    def read(self, data: bytes) -> None:
+        for line in self._splitter.feed(data):
+            if isinstance(line, LongLine):
+                self._transport.warn_of_length(line.length)
+                self._fail(line)
+            else:
+                self._transport.take(line)
+        if (over := self._splitter.over) is not None:
+            # The rest of the line must be read to get to the next one, but no request waits for it any more.
+            self._fail(over)
+
+    def lose(self, cause: str) -> None:
+        for line in self._splitter.close():
+            if isinstance(line, bytes) and is_json(line):
+                # Only its line end is missing.
+                self._transport.take(line)
+            else:
+                self._transport.server_log.warning("upstream's output ended in the middle of a line")
+        self._transport.lose(cause)
+
+    def _fail(self, line: LongLine) -> None:
+        if (number := line.answered_id()) is not None:
+            self._transport.fail_too_long(number)
+
+
+@asynccontextmanager
+async def open_stdio(
+    config: UpstreamConfig,
+    pushes: Exchange,
+    *,
+    line_bound: int,
+    log: FilteringBoundLogger,
+    watchdog: Watchdog | None = None,
+) -> AsyncGenerator[Transport]:
+    """Run the command and talk to it; leaving the context ends the process, whatever it does.
+
+    Args:
+        config: an upstream whose `command` is set.
+        pushes: takes and answers what the server sends of its own accord.
+        line_bound: longest message that is read, in bytes.
+        log: receives the child's standard error, one event for each line.
+        watchdog: ends the process if the gateway itself can't.
+
+    Raises:
+        OSError: the program can't be started.
+    """
+    transport = StdioTransport(pushes, line_bound=line_bound, log=log)
+    reader = _Reader(transport, line_bound)
+    child = Child(reader.read, reader.lose, log, transport.server_log)
+    transport.talk_over(child)
+    async with run_child(config, child, watchdog):
+        yield transport

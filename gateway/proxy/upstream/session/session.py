@@ -14,6 +14,7 @@ from gateway.config.model import WantedIds
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.protocol.eras import (
+    MAP_KEY,
     PROGRESS,
     PROGRESS_KEY,
     SUBSCRIPTION_KEY,
@@ -30,12 +31,70 @@ from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.interface import Transport
-from gateway.proxy.upstream.session.capabilities import read_capabilities
-from gateway.proxy.upstream.session.first_questions import Questions
-from gateway.proxy.upstream.session.running import Requests, Running
+from gateway.proxy.upstream.session.clock import all_paused
+from gateway.proxy.upstream.session.in_flight import Questions, Requests, Running
 from gateway.proxy.upstream.session.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
-from gateway.proxy.upstream.session.timed_caller import all_paused
-from gateway.proxy.upstream.session.wanted_ids import wanted_ids
+from leaf_sdk.leaf.packing import announce_packing
+
+# What a tool call tells a leaf about the ids that are wanted, as far as the configuration allows.
+#
+# Turns params whose `_meta` names the reader's map into what we send to the server: nothing, that map, or that map and
+# the announcement that packed ids are understood. This is announced only for calls whose ids are read here: a client
+# that named no map gets its result as it came, and could not read packed ids. It knows no connection.
+
+
+def wanted_ids(params: Mapping[str, Any], policy: WantedIds) -> dict[str, Any]:
+    """The `_meta` keys for a server under that policy. `params`: as the gateway's endpoints and its agent make them."""
+    reader = meta_of(params).get(MAP_KEY)
+    if policy == "any" or not isinstance(reader, str):
+        return {}
+    named = {MAP_KEY: reader}
+    return announce_packing(named) if policy == "packed" else named
+
+
+# What a server says that it offers, in the form that clients read.
+#
+# Turns the `capabilities` of a server's answer into objects: `[]` and `true` are read as `{}`, as PHP and hand-written
+# servers mean them, and what is no capability is dropped. Pure.
+
+LISTED: Final[tuple[Literal["tools", "prompts", "resources"], ...]] = ("tools", "prompts", "resources")
+_OBJECTS: Final = (*LISTED, "logging", "completions", "tasks", "experimental", "extensions")
+_TABLES: Final = ("experimental", "extensions")
+_FLAGS: Final = ("listChanged", "subscribe")
+
+
+def read_capabilities(told: object) -> dict[str, Any]:
+    """The capabilities of a server, each an object; fields that nobody knows stay as they are."""
+    found = cast("dict[str, object]", told) if isinstance(told, dict) else {}
+    read: dict[str, Any] = {}
+    for name, value in found.items():
+        offered = _offered(name, value)
+        if offered is not None or name not in _OBJECTS:
+            read[name] = value if offered is None else offered
+    return read
+
+
+def declares_lists(capabilities: Mapping[str, Any]) -> bool:
+    """Whether there is anything that clients could list."""
+    return any(kind in capabilities for kind in LISTED)
+
+
+def _offered(name: str, value: object) -> dict[str, Any] | None:
+    if name not in _OBJECTS:
+        return None
+    if value is True or value == []:
+        return {}
+    if not isinstance(value, dict):
+        return None
+    fields = cast("dict[str, Any]", value)
+    if name in _TABLES:
+        return {key: {} if each is True or each == [] else each for key, each in fields.items() if _is_table(each)}
+    return {key: each for key, each in fields.items() if key not in _FLAGS or isinstance(each, bool)}
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict) or value is True or value == []
+
 
 ListKind = Literal["tools", "prompts", "resources"]
 CLIENT_INFO: Final = {"name": "codec-gateway", "version": version("codec-gateway")}

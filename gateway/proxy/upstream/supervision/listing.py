@@ -15,8 +15,7 @@ import anyio
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller
 from gateway.proxy.results import exceeds
-from gateway.proxy.upstream.items.item_forms import KEYS, Kind
-from gateway.proxy.upstream.items.item_reader import ItemReader
+from gateway.proxy.upstream.items.item_reader import KEYS, ItemReader, Kind
 from gateway.proxy.upstream.session.session import ListKind, Session
 from gateway.proxy.uris import fits
 

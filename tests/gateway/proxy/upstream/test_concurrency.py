@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.upstream.concurrency import Full, Gate
+from gateway.proxy.upstream.dispatcher import Full, Gate
 
 pytestmark = pytest.mark.anyio
 

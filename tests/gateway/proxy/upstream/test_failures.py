@@ -7,7 +7,7 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
-from gateway.proxy.upstream.failures import describe_ending, describe_failure
+from gateway.proxy.upstream.supervision.lifecycle import describe_ending, describe_failure
 
 CHILD = UpstreamConfig(name="a", command="tool")
 WEB = UpstreamConfig(name="a", url="http://127.0.0.1/mcp")

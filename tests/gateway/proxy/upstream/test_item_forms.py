@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcp_types.methods import parse_server_result
 
 from gateway.proxy.upstream.items.item_flaws import Flaw
-from gateway.proxy.upstream.items.item_forms import KEYS, Kind, read_item
+from gateway.proxy.upstream.items.item_reader import KEYS, Kind, read_item
 
 TOOL: dict[str, Any] = {
     "name": "b",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.config.model import UpstreamConfig
 from gateway.proxy.upstream.items.item_reader import ItemReader
-from gateway.proxy.upstream.list_cache import EarlierRun, ListCache, ListFile
+from gateway.proxy.upstream.server_lists import EarlierRun, ListCache, ListFile
 from gateway.proxy.upstream.session.session import Session
 from gateway.proxy.upstream.supervision.listing import Listing
 from gateway.proxy.upstream.supervision.members import Member

@@ -8,8 +8,7 @@ import pytest
 
 from gateway.deadlines import Deadlines
 from gateway.proxy.caller import Nobody, Principal
-from gateway.proxy.upstream.session.clock import Clock
-from gateway.proxy.upstream.session.timed_caller import TimedCaller
+from gateway.proxy.upstream.session.clock import Clock, TimedCaller
 
 pytestmark = pytest.mark.anyio
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.config.model import UpstreamConfig
-from gateway.proxy.upstream.items.tool_headers import ToolHeaders
+from gateway.proxy.upstream.items.item_reader import ToolHeaders
 
 HTTP = UpstreamConfig("up", url="http://127.0.0.1:1/mcp")
 VALID = {"name": "valid", "inputSchema": {"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}}

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 
 from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
-from gateway.proxy.transport.oauth.grant_store import GrantKey, GrantStore
+from gateway.proxy.transport.oauth.grants import GrantKey, GrantStore
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns
 from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.key_file import KeyFile

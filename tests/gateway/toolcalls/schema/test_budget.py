@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator, SchemaError
 
 from gateway.errors import RequestInvalid
-from gateway.proxy.upstream.items.schema_faults import schema_fault
+from gateway.proxy.upstream.items.item_flaws import schema_fault
 from gateway.toolcalls import AnswerForm, ToolSpec, validate_call
 from gateway.toolcalls.schema import check
 from gateway.toolcalls.schema.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES, characters_of, excess, is_larger

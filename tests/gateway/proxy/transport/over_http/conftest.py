@@ -14,7 +14,7 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.transport.oauth.authorizers import authorizer_for
-from gateway.proxy.transport.oauth.grant_store import GrantStore
+from gateway.proxy.transport.oauth.grants import GrantStore
 
 BOUND = 100_000
 

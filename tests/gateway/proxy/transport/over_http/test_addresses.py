@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http1.origin import Address, Origin, read_url
-from gateway.proxy.transport.http.addresses import check_public
+from gateway.proxy.transport.http.client import check_public
 from gateway.proxy.transport.interface import NoAnswer
 
 IDN = "xn--mller-kva.example"

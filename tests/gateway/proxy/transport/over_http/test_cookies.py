@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.proxy.transport.http.cookies import CookieJar
+from gateway.proxy.transport.http.channel import CookieJar
 
 
 def sent(*answers):

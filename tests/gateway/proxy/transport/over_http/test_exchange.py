@@ -15,9 +15,9 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.caller import CallerToken
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
 from gateway.proxy.transport.interface import NoAnswer
-from gateway.proxy.transport.oauth import endpoint_tokens
-from gateway.proxy.transport.oauth.endpoint_tokens import AGAIN
+from gateway.proxy.transport.oauth import tokens
 from gateway.proxy.transport.oauth.exchange import TokenExchange
+from gateway.proxy.transport.oauth.tokens import AGAIN
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 
@@ -340,7 +340,7 @@ async def test_answer_without_end_is_given_up_at_64_kib(make, exchanger):
 
 
 async def test_silent_endpoint_is_given_up(make, exchanger, monkeypatch):
-    monkeypatch.setattr(endpoint_tokens, "FETCH_TIME", 0.2)
+    monkeypatch.setattr(tokens, "FETCH_TIME", 0.2)
     exchanger.gate = anyio.Event()
     assert "did not answer within" in await why_not(make())
     exchanger.gate.set()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http1.lines import header_lines
-from gateway.proxy.transport.http.headers import challenge_parameters, media_type, status_words
+from gateway.proxy.transport.http.answers import challenge_parameters, media_type, status_words
 from gateway.proxy.transport.interface import NoAnswer
 
 

@@ -13,12 +13,11 @@ from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
 from gateway.proxy.transport.interface import NoAnswer
-from gateway.proxy.transport.oauth import grant_store
-from gateway.proxy.transport.oauth.documents import fetcher_for
-from gateway.proxy.transport.oauth.grant import Grant
-from gateway.proxy.transport.oauth.grant_store import OPERATOR, GrantKey, GrantStore
+from gateway.proxy.transport.oauth import grants
+from gateway.proxy.transport.oauth.authorizers import SignedIn
+from gateway.proxy.transport.oauth.discovery import fetcher_for
+from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
-from gateway.proxy.transport.oauth.signed_in import SignedIn
 from gateway.shared.store import SharedStore
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import SECRET, Direct, shared_in_memory
@@ -284,4 +283,4 @@ async def test_store_that_lost_everything_is_filled_again_by_who_is_at_work(worl
 
 
 async def test_lease_outlives_a_renewal():
-    assert grant_store._LEASE > 10.0
+    assert grants._LEASE > 10.0

@@ -17,8 +17,8 @@ from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.logs import configure_logging, get_logger
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
-from gateway.proxy.transport.server_requests import MOST
-from gateway.proxy.transport.stdio.child import open_stdio
+from gateway.proxy.transport.server_messages import MOST
+from gateway.proxy.transport.stdio.transport import open_stdio
 
 pytestmark = pytest.mark.anyio
 BOUND = 100_000
