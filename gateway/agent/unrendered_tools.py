@@ -15,7 +15,7 @@ from gateway.engine.rendering.tool_forms import ToolFault
 from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import ToolSpec, too_much
-from gateway.toolcalls.schema.simpler import NO_PARAMETERS, tidied, typed
+from gateway.toolcalls.schema.merge import NO_PARAMETERS, tidied, typed
 
 
 def _described(tool: ToolSpec) -> ToolSpec:

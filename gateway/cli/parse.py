@@ -17,7 +17,7 @@ from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
 from gateway.toolcalls import AUTO, Diagnostic, Format, ToolSpec, call_grammar, choose_format, read_tools
 from gateway.toolcalls.message import join_events, read_events
-from gateway.toolcalls.stream.deltas import event_delta
+from gateway.toolcalls.stream.events import event_delta
 
 _LONGEST = 1 << 26
 """Bytes that a model's output may have."""

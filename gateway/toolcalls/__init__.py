@@ -6,16 +6,24 @@ format; `stream.watcher` is independent of them: it finds regions between two id
 """
 
 from gateway.toolcalls.formats.answer import AnswerForm, answer_grammar
-from gateway.toolcalls.formats.chosen import AUTO, ChosenFormat, choose_format
 from gateway.toolcalls.formats.format import CallTrigger, Format, call_grammar, call_triggers
-from gateway.toolcalls.formats.registry import UnknownFormat, format_for_template, format_named, format_names
-from gateway.toolcalls.grammar.ambiguity import has_too_many_ways
+from gateway.toolcalls.formats.registry import (
+    AUTO,
+    ChosenFormat,
+    UnknownFormat,
+    call_text,
+    choose_format,
+    describe_tool,
+    format_for_template,
+    format_named,
+    format_names,
+    system_preamble,
+)
+from gateway.toolcalls.grammar.exact import has_too_many_ways
 from gateway.toolcalls.grammar.loosened import LooseTools, loosened, too_much
 from gateway.toolcalls.message import Message, ToolCall, join_events, parse, stream
 from gateway.toolcalls.parser import StreamParser, parser_for
-from gateway.toolcalls.preamble import call_text, describe_tool, system_preamble
-from gateway.toolcalls.schema.spec import ToolSpec, read_tools
-from gateway.toolcalls.schema.validate import validate_call
+from gateway.toolcalls.schema.spec import ToolSpec, read_tools, validate_call
 from gateway.toolcalls.stream.calls import is_of_one_turn, new_call_ids
 from gateway.toolcalls.stream.events import (
     CallArguments,
@@ -24,10 +32,10 @@ from gateway.toolcalls.stream.events import (
     Content,
     Diagnostic,
     Event,
+    Policy,
     Reasoning,
 )
-from gateway.toolcalls.stream.policy import Policy
-from gateway.toolcalls.stream.tokens import Vocabulary
+from gateway.toolcalls.stream.spelling import Vocabulary
 from gateway.toolcalls.stream.watcher import ToolWatcher, WatchEvent
 
 __all__ = [

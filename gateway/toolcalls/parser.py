@@ -13,10 +13,8 @@ from gateway.toolcalls.nodes.regions import RegionTooLong
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.calls import CallEvents, new_call_ids
 from gateway.toolcalls.stream.cursor import Cursor
-from gateway.toolcalls.stream.events import Content, Event, Reasoning
-from gateway.toolcalls.stream.policy import Policy
-from gateway.toolcalls.stream.spelling import Spelling
-from gateway.toolcalls.stream.tokens import TokenReader, Vocabulary, stand_ins
+from gateway.toolcalls.stream.events import Content, Event, Policy, Reasoning
+from gateway.toolcalls.stream.spelling import Spelling, TokenReader, Vocabulary, stand_ins
 
 MAX_REGION = 1 << 20
 """Most characters of one region, since they are kept for its call."""

@@ -14,12 +14,12 @@ from types import ModuleType
 from gateway.toolcalls import formats
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.grammar.ambiguity import MAX_WAYS
+from gateway.toolcalls.grammar.exact import MAX_WAYS
 from gateway.toolcalls.grammar.gbnf import MAX_CALLS, MAX_COUNT, MAX_COUNTED
 from gateway.toolcalls.grammar.patterns import MAX_WAYS as MAX_PATTERN_WAYS
 from gateway.toolcalls.grammar.schema_walk import MAX_KEYS
 from gateway.toolcalls.grammar.schemas import NOT_HELD
-from gateway.toolcalls.schema.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES
+from gateway.toolcalls.schema.keywords import MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES
 from gateway.toolcalls.schema.merge import MAX_ALTERNATIVES
 
 _HEAD = """\

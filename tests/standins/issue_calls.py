@@ -9,11 +9,10 @@ import json
 from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.toolcalls import CallTrigger, Format, ToolSpec, call_grammar, call_triggers, parser_for, validate_call
 from gateway.toolcalls.nodes.combinators import Seq
-from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.json import Json, QuotedName
+from gateway.toolcalls.nodes.objects import Field, Record
 from gateway.toolcalls.nodes.passages import Prose
-from gateway.toolcalls.nodes.quoted import QuotedName
 from gateway.toolcalls.nodes.readers import Marker, Space
-from gateway.toolcalls.nodes.record import Field, Record
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
 from gateway.toolcalls.stream.events import CallClosed, Diagnostic
 from leaf_sdk.vocab import TokenMap

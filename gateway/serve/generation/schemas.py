@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gateway.errors import RequestInvalid
-from gateway.toolcalls.schema.budget import is_larger
+from gateway.toolcalls.schema.keywords import is_larger
 
 MOST_TOOLS: Final = 1024
 """Maximum number of tools of a request (OpenAI takes 128)."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gateway.serve.generation.client_tools import input_of
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Event
-from gateway.toolcalls.stream.deltas import event_delta
+from gateway.toolcalls.stream.events import event_delta
 
 _Delta = dict[str, Any]
 

@@ -10,16 +10,13 @@ from typing import Any, cast
 
 from gateway.errors import RequestInvalid
 from gateway.toolcalls.formats.format import Format, marker_ids, reasoning_rules
-from gateway.toolcalls.grammar.characters import PlainText
 from gateway.toolcalls.grammar.exact import exact_rules
-from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.gbnf import Grammar, one_of
 from gateway.toolcalls.grammar.held import NotHeld, refuse
-from gateway.toolcalls.grammar.patterns import pattern_rules
-from gateway.toolcalls.grammar.schemas import schema_rules
-from gateway.toolcalls.grammar.shared_rules import shared
-from gateway.toolcalls.grammar.texts import one_of
+from gateway.toolcalls.grammar.patterns import PlainText, pattern_rules
+from gateway.toolcalls.grammar.schemas import schema_rules, shared
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.tokens import Vocabulary
+from gateway.toolcalls.stream.spelling import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)

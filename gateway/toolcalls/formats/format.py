@@ -16,7 +16,7 @@ from gateway.toolcalls.grammar.schemas import schema_rules
 from gateway.toolcalls.nodes.combinators import Choice
 from gateway.toolcalls.nodes.readers import Marker, Node, walk
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.tokens import Vocabulary, stand_ins
+from gateway.toolcalls.stream.spelling import Vocabulary, stand_ins
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,61 @@ The id is kept, since the model's template writes it again. The section's marker
 may come inside reasoning that was not closed; the reasoning continues after them.
 """
 
+import re
+from dataclasses import dataclass
+
 from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json import Json
-from gateway.toolcalls.nodes.numbered import NumberedName
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Marker, Space, Start
+from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Start, Steps, is_name, read_until
 from gateway.toolcalls.nodes.regions import Call, Region
 from gateway.toolcalls.nodes.series import OptionalMarker, Series
+from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
+from gateway.toolcalls.stream.spelling import Spelling
+
+# A call's id that names its tool: `functions.NAME:N`, as Kimi K2 writes it.
+#
+# The id is reported unchanged, since the model's template writes it again.
+
+_NUMBER = re.compile(r"[:_]\d+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedName(Node):
+    """The id with the name in it, up to a delimiter, which is not read."""
+
+    delimiter: str
+
+    def first(self, spelling: Spelling) -> First:
+        """Return None for anything: an unknown tool is a call too."""
+        return None
+
+    def run(self, at: Cursor) -> Steps:
+        """Hold the id until its delimiter arrives, and report it and the name in it."""
+        text = yield from read_until(at, (self.delimiter,))
+        call_id = (text or "").strip(WHITESPACE)
+        name = _name(call_id, at)
+        if not name or not is_name(name, at):
+            return False
+        at.calls.identify(call_id)
+        at.calls.named(name)
+        return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Write the id with the tool's name in it."""
+        return f"{g.literal(f'functions.{g.current.name}:')} [0-9]{{1,2}}"
+
+
+def _name(call_id: str, at: Cursor) -> str:
+    """Return the tool's name: the id without prefix and number, in the spelling that is a tool of the request."""
+    plain = _NUMBER.sub("", call_id.removeprefix("functions.")) if ":" in call_id else call_id
+    plain = plain.removeprefix("functions.")
+    under = plain.removeprefix("functions_")
+    spellings = (plain, plain.rpartition(".")[2], under, _NUMBER.sub("", under))
+    return next((name for name in spellings if name in at.tools), plain)
+
 
 _BEGIN, _END = Marker("<|tool_call_begin|>"), OptionalMarker("<|tool_call_end|>")
 _ARGUMENTS = Marker("<|tool_call_argument_begin|>")

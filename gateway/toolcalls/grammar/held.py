@@ -6,9 +6,8 @@ Each check refuses by name what the grammar would leave out. Pure.
 from collections.abc import Mapping
 from typing import Final, Never
 
-from gateway.toolcalls.grammar.fractions import Bounds, number_rules
 from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.grammar.numbers import integer_bounds
+from gateway.toolcalls.grammar.numbers import Bounds, integer_bounds, number_rules
 from gateway.toolcalls.grammar.schema_walk import MAX_KEYS, bounds, kinds
 from gateway.toolcalls.grammar.schemas import MAX_NEEDED, schema_rules
 from gateway.toolcalls.schema.kinds import Kinds, mapping_of

@@ -9,9 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.schema.counts import united
 from gateway.toolcalls.schema.kinds import ALL, mapping_of, named_kinds
-from gateway.toolcalls.schema.merge import Parts, Schema, alternatives, is_number, listed, parts_of
+from gateway.toolcalls.schema.merge import Parts, Schema, alternatives, is_number, listed, parts_of, united
 
 MAX_VISITS = 10_000
 """Most schemas that are visited for one tool."""

@@ -1,24 +1,79 @@
-"""Messages in channels, as gpt-oss and LLM-jp write them: a header says what the text after it is.
-
-The `analysis` channel is reasoning, a message with a recipient is a call, everything else is content. Headers may be
-damaged (doubled markers, the recipient before or after the channel, meaningless words), so they are read by what they
-mention. A message ends at an end marker, or where the next header begins.
-"""
+"""Messages that begin with a header, and those in channels, as gpt-oss and LLM-jp write them."""
 
 import re
 from collections.abc import Collection, Generator
 from dataclasses import dataclass
 
-from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.grammar.until import text_without
+from gateway.toolcalls.grammar.gbnf import Grammar, text_without
 from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
-from gateway.toolcalls.nodes.headers import peek_after, peek_header
 from gateway.toolcalls.nodes.json import Json
 from gateway.toolcalls.nodes.passages import Passage
-from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Reasoned, Space, Steps, skip_until
+from gateway.toolcalls.nodes.readers import MAX_WORD, Lit, Marker, Node, Reasoned, Space, Steps, skip_until
 from gateway.toolcalls.nodes.regions import Bare, Call
 from gateway.toolcalls.nodes.series import unwritten
-from gateway.toolcalls.stream.cursor import Channel, Cursor
+from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor
+
+# Nodes for messages that begin with a header, which names a recipient and says what the text after it is.
+
+
+@dataclass(frozen=True, slots=True)
+class Header(Node):
+    """A header that was already seen and is `length` characters long; `written` is what the grammar writes."""
+
+    written: str
+    length: int = 0
+
+    def run(self, at: Cursor) -> Steps:
+        """Skip the header."""
+        at.take(at.position + self.length)
+        return True
+        yield
+
+    def grammar(self, g: Grammar) -> str:
+        """Write the header with the tool's name."""
+        return g.markup(self.written, name=g.current.name)
+
+
+def peek_header(at: Cursor, last: tuple[str, ...], stops: tuple[str, ...] = ()) -> Generator[None, None, str | None]:
+    """Return the text up to and including the first of the markers in `last`, as it is in the stream. Reads nothing.
+
+    A marker in `stops` ends the text too, but is left out. None where none of them comes within `MAX_WORD` characters;
+    "" where the stream ends before one.
+    """
+    finder = at.spelling.finder((*last, *stops))
+    spelled = tuple(map(at.spelling.spell, last))
+    while True:
+        at.scanned += at.unread
+        end, found = finder.find(at.buffer, at.position, ended=at.ended)
+        if end - at.position > MAX_WORD:
+            return None
+        if found:
+            marker = next((text for text in spelled if at.buffer.startswith(text, end)), "")
+            return at.buffer[at.position : end + len(marker)]
+        if at.ended:
+            return ""
+        yield
+
+
+def peek_after(at: Cursor, length: int, texts: tuple[str, ...]) -> Generator[None, None, str]:
+    """Return what follows a header of `length` characters, after whitespace, as it is in the stream. Reads nothing.
+
+    Waits until it is known whether one of `texts` follows, for at most `MAX_WORD` characters.
+    """
+    while True:
+        at.scanned += at.unread - length
+        behind = at.buffer[at.position + length :]
+        rest = behind.lstrip(WHITESPACE)
+        if at.ended or len(behind) > MAX_WORD or rest in texts or not any(text.startswith(rest) for text in texts):
+            return rest
+        yield
+
+
+# Messages in channels, as gpt-oss and LLM-jp write them: a header says what the text after it is.
+#
+# The `analysis` channel is reasoning, a message with a recipient is a call, everything else is content. Headers may be
+# damaged (doubled markers, the recipient before or after the channel, meaningless words), so they are read by what they
+# mention. A message ends at an end marker, or where the next header begins.
 
 _START, _CHANNEL, _MESSAGE, _CONSTRAIN = "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"
 _ENDS = ("<|end|>", "<|return|>", "<|call|>")

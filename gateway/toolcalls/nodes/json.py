@@ -6,19 +6,157 @@ them in the declared order, spelled as `json.dumps` does.
 
 import json
 import re
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.nodes.quoted import LONE_SURROGATE, read_word
+from gateway.toolcalls.nodes.combinators import lacks_closer
 from gateway.toolcalls.nodes.readers import MAX_WORD, First, Node, Steps, read_space, take_one
-from gateway.toolcalls.nodes.reading import JsonReading, surroundings
-from gateway.toolcalls.nodes.spare import lacks_closer
+from gateway.toolcalls.schema.kinds import NUMBERS, KindsInside, mapping_of
 from gateway.toolcalls.schema.merge import listed
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
-from gateway.toolcalls.values.json_scanner import Scan
-from gateway.toolcalls.values.mended import mended
+from gateway.toolcalls.values.json_scanner import JsonScanner, Scan
+from gateway.toolcalls.values.mended import MendingScanner, mended
+from gateway.toolcalls.values.string_end import Place, Surroundings
+
+# Strings in a call's JSON that are held until they are whole: keys, and the tool's name.
+
+_PLAIN = r'[^"\\\x00-\x1f\udc00-\udfff]*+'
+_STRING_BODY = rf'"{_PLAIN}(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}){_PLAIN})*'
+_STRING = re.compile(_STRING_BODY + '"')
+_STRING_START = re.compile(_STRING_BODY + r"(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
+_OTHER_WORD = re.compile(r"'(?P<quoted>[^'\\\x00-\x1f]++)'|(?P<bare>[A-Za-z_$][\w$.-]*+)(?=[ \t]*+[:,}\n])")
+_OTHER_START = re.compile(r"'[^'\\\x00-\x1f]*+\Z|[A-Za-z_$][\w$.-]*+[ \t]*+\Z")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def read_word(at: Cursor) -> Generator[None, None, str | None]:
+    """Read a JSON string of at most `MAX_WORD` characters, quotes included; None, and nothing read, if none is here.
+
+    Models also write such a word in single quotes, or without any.
+    """
+    while True:
+        at.scanned += min(at.unread, MAX_WORD)
+        limit = at.position + MAX_WORD
+        if found := _STRING.match(at.buffer, at.position, limit):
+            # An escape can name half a surrogate pair, which UTF-8 can't encode.
+            return LONE_SURROGATE.sub("�", str(json.loads(at.take(found.end()))))
+        if found := _OTHER_WORD.match(at.buffer, at.position, limit):
+            at.calls.repair(f"its word at character {at.offset} is not in double quotes")
+            word = found["quoted"] or found["bare"]
+            at.take(found.end())
+            return at.spelling.plain(word)
+        begun = any(start.match(at.buffer, at.position, limit) for start in (_STRING_START, _OTHER_START))
+        if at.ended or at.unread >= MAX_WORD or (at.unread and not begun):
+            return None
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedName(Node):
+    """The tool's name as a JSON string; from here on the call can be reported.
+
+    `after` names what must also be known: the arguments have begun (their node then `starts` the call), or the model's
+    own id has arrived (`QuotedId`).
+    """
+
+    after: Literal["", "arguments", "id"] = ""
+
+    def first(self, spelling: Spelling) -> First:
+        """Return the quotation mark."""
+        return ('"',)
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the whole name and report the call, if nothing else must be known."""
+        name = yield from read_word(at)
+        if not name:
+            return False
+        at.calls.named(name)
+        ready = {"": True, "arguments": at.calls.has_arguments, "id": at.calls.has_id}
+        if ready[self.after]:
+            at.start_call()
+        return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Write the name of the current tool, quoted as JSON quotes it."""
+        return g.literal(json.dumps(g.current.name, ensure_ascii=False))
+
+
+# Reads one JSON value from the cursor as it arrives: strictly, and from its first flaw on by what it means.
+#
+# A flaw that leaves one reading is noted on the call; the caller gets JSON text either way, or learns that there is
+# none.
+
+
+class JsonReading:
+    """The reading of one value at the cursor."""
+
+    def __init__(self, at: Cursor, stops: tuple[str, ...] = ()) -> None:
+        """`stops`: what may follow the value besides the region's markers."""
+        self._at = at
+        self._stops = stops
+        self._strict = JsonScanner()
+        self._mending: MendingScanner | None = None
+
+    @property
+    def state(self) -> Scan:
+        """Whether the value goes on, is whole, or has no reading."""
+        return self._strict.state if self._mending is None else self._mending.state
+
+    @property
+    def mends(self) -> bool:
+        """Whether a flaw was found."""
+        return self._mending is not None
+
+    @property
+    def guesses(self) -> bool:
+        """Whether the reading depends on which quotes belong to a string."""
+        return self._mending is not None and self._mending.guesses
+
+    def read(self) -> str:
+        """Read what has arrived; return the JSON text that it adds.
+
+        Where the stream cuts the value off, the text that was held back is part of it.
+        """
+        at = self._at
+        at.scanned += at.unread
+        told = ""
+        if self._mending is None:
+            end = self._strict.scan(at.buffer, at.position, ended=at.ended)
+            cut = at.ended and not at.whole and self._strict.state is not Scan.WHOLE
+            told = at.take(len(at.buffer) if cut else end)
+            flawed = self._strict.state is Scan.WRONG or (at.whole and self._strict.state is Scan.MORE)
+            if cut or not flawed:
+                return told
+            self._mending = self._mend(told)
+        end, more = self._mending.scan(at.buffer, at.position, ended=at.ended, whole=at.whole)
+        at.take(end)
+        return told + more
+
+    def _mend(self, told: str) -> MendingScanner:
+        at = self._at
+        at.calls.repair(f"its JSON is not valid at character {at.offset}")
+        around = surroundings(at)
+        around = replace(around, stops=(*self._stops, *around.stops))
+        return MendingScanner(self._strict, around, at.spelling.plain, at.calls.arguments + told)
+
+
+def surroundings(at: Cursor) -> Surroundings:
+    """Return what the request and the format say about the current call's arguments."""
+    tool = at.tools.get(at.calls.name)
+    root = mapping_of(tool.parameters if tool else None)
+    properties = mapping_of(root.get("properties"))
+
+    inside = KindsInside(root)
+
+    def is_text(path: Sequence[Place]) -> bool:
+        kinds = inside.at(path)
+        return "string" in kinds and not kinds & NUMBERS
+
+    return Surroundings(tuple(properties), at.stops, is_text)
+
 
 _BARE_KEY = re.compile(r"[A-Za-z_$][\w$-]*+[ \t\r\n]*+")
 _QUOTED = re.compile(r"""(?P<quote>["'])[ \t\r\n]*+\{[ \t\r\n]*+(?P=quote)[^ \t\r\n,:}\]]""")

@@ -7,8 +7,7 @@ frames text (`mutes`) is dropped, and the passage continues.
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 
-from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.grammar.until import text_without
+from gateway.toolcalls.grammar.gbnf import Grammar, text_without
 from gateway.toolcalls.nodes.combinators import Seq, maybe, pick
 from gateway.toolcalls.nodes.lookalikes import MAX_TRIED, OPENERS, read_lookalike
 from gateway.toolcalls.nodes.readers import MAX_WORD, Marker, Node, Reasoned, Space, Steps, Until, read_space

@@ -11,8 +11,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.grammar.until import text_without
+from gateway.toolcalls.grammar.gbnf import Grammar, text_without
 from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor, Sight
 from gateway.toolcalls.stream.spelling import Spelling
 

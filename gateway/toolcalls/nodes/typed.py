@@ -13,8 +13,7 @@ from typing import Literal
 from gateway.toolcalls.nodes.readers import MAX_WORD, Steps, read_space
 from gateway.toolcalls.schema.kinds import STRING, Kinds
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
-from gateway.toolcalls.values.atoms import json_string
-from gateway.toolcalls.values.dialects import PYTHON, Dialect
+from gateway.toolcalls.values.atoms import PYTHON, Dialect, json_string
 from gateway.toolcalls.values.json_scanner import Scan
 from gateway.toolcalls.values.literal import LiteralScanner
 from gateway.toolcalls.values.string_end import NOTHING_KNOWN, Surroundings

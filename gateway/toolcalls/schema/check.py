@@ -15,8 +15,7 @@ from jsonschema import Draft3Validator, Draft4Validator, Draft202012Validator, V
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from gateway.toolcalls.schema.budget import characters_of, excess
-from gateway.toolcalls.schema.keyword_values import TAKES, TAKES_IN_DRAFT_4, misfit
+from gateway.toolcalls.schema.keywords import TAKES, TAKES_IN_DRAFT_4, characters_of, excess, misfit
 
 MAX_PROBLEMS = 5
 """Most problems reported at once: enough to correct a call."""

@@ -18,9 +18,9 @@ from gateway.toolcalls.stream.events import (
     Content,
     Diagnostic,
     Event,
+    Policy,
     Reasoning,
 )
-from gateway.toolcalls.stream.policy import Policy
 
 _NUMBER: Final = 4
 """Hex digits that number the calls of one turn."""

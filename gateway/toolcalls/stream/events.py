@@ -1,12 +1,14 @@
-"""What a generation says, piece by piece: the only output of this package.
+"""What a generation says, piece by piece: the only output of this package, and its form in OpenAI's API."""
 
-Events of one stream, joined by kind, are the same however its ids are split. A call comes as one `CallStarted`, then
-`CallArguments` that form one text, then one `CallClosed`; a call without `CallClosed` broke off, and a `Diagnostic`
-says why. Knows nothing of how the model wrote it.
-"""
-
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+# What a generation says, piece by piece: the only output of this package.
+#
+# Events of one stream, joined by kind, are the same however its ids are split. A call comes as one `CallStarted`, then
+# `CallArguments` that form one text, then one `CallClosed`; a call without `CallClosed` broke off, and a `Diagnostic`
+# says why. Knows nothing of how the model wrote it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +76,51 @@ class Diagnostic:
 
 
 Event = Content | Reasoning | CallStarted | CallArguments | CallClosed | Diagnostic
+
+
+# Events to deltas in OpenAI's shape, one by one.
+#
+# A call's first delta has its index, id, type and whole name; those after it have its index and a piece of its
+# arguments. Nothing is repeated: clients append what they get. Knows no chunks and no HTTP. Source: OpenAI's API
+# reference, "The chat completion chunk object".
+
+
+def event_delta(event: Event) -> dict[str, Any] | None:
+    """Return an event's delta; None for those that have no place in a stream of deltas (a call's end, a diagnostic)."""
+    match event:
+        case Content(text):
+            return {"content": text}
+        case Reasoning(text):
+            return {"reasoning_content": text}
+        case CallStarted(index, call_id, name):
+            function = {"name": name, "arguments": ""}
+            return {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]}
+        case CallArguments(index, fragment):
+            return {"tool_calls": [{"index": index, "function": {"arguments": fragment}}]}
+        case _:
+            return None
+
+
+# What becomes of faulty calls: the choices that a stream's owner has.
+#
+# The defaults lose nothing and judge nothing: what can be read as a call is one, what can't is content. Knows nothing
+# of how the choices are carried out.
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The choices for one stream."""
+
+    unknown_tool: Literal["call", "content"] = "call"
+    """A call of a tool that the request does not offer: reported like any other, or passed on as content."""
+    malformed: Literal["content", "drop"] = "content"
+    """The text of a region that breaks its format, from the call that can't be read: passed on as content, or dropped
+    up to the region's closing marker (without one, up to the next region). A diagnostic says so either way."""
+    truncated: Literal["keep", "drop"] = "keep"
+    """A call that the stream's end cuts off: reported as far as it arrived, or dropped, for which every call is held
+    until it is whole. A diagnostic says so either way."""
+    text_after_call: Literal["content", "drop"] = "content"
+    """Content after the first reported call: emitted or dropped."""
+    answered: Collection[str] = ()
+    """Tools whose calls get an answer even where they can't be read: such a call is closed, with its `flaw`, and its
+    text is dropped in the same way."""

@@ -1,12 +1,14 @@
-"""Converts the small parts of values as programs spell them to JSON: numbers, words, and the escapes inside strings.
-
-The scanner (`literal`) says where a part begins; a part is converted whole or not at all. Sources: RFC 8259; Python's
-reference, 2.4.1 and 2.4.5.
-"""
+"""The small parts of values as models and programs spell them: numbers, words, escapes, and what stands between."""
 
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+
+# Converts the small parts of values as programs spell them to JSON: numbers, words, and the escapes inside strings.
+#
+# The scanner (`literal`) says where a part begins; a part is converted whole or not at all. Sources: RFC 8259; Python's
+# reference, 2.4.1 and 2.4.5.
 
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _INTEGER = re.compile(r"[-+]?[0-9](?:_?[0-9])*")
@@ -93,3 +95,49 @@ def string_ends(text: str, behind: int, *, inside: bool, ended: bool) -> bool | 
     if found["char"] == ")" and not inside:
         return not (found["next"] and found["next"] in _GOES_ON) if found["next"] or ended else None
     return found["char"] in ",:)]}"
+
+
+# The ways in which values are spelled in calls: Python's, and those of the Gemma models.
+#
+# Only facts.
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How values are spelled. If one quote begins with another, the longer one comes first in `quotes`."""
+
+    quotes: tuple[str, ...]
+    escapes: bool = True
+    """Whether strings between its first quotes have escapes; those between a program's quotes always have."""
+    bare: bool = False
+    """Whether keys, and strings without any of the dialect's own marks, may be written without quotes."""
+    loose: bool = False
+    """Whether a string may contain its own quotes unescaped (`atoms.string_ends`)."""
+
+
+PYTHON = Dialect(('"""', "'''", '"', "'"))
+PYTHON_CALL = Dialect(PYTHON.quotes, loose=True)
+GEMMA = Dialect(('<|"|>', *PYTHON.quotes, "`"), escapes=False, bare=True, loose=True)
+FUNCTION_GEMMA = Dialect(("<escape>", *PYTHON.quotes, "`"), escapes=False, bare=True, loose=True)
+
+
+# What models write between the tokens of JSON, and JSON does not allow: comments, escaped line ends, odd blanks.
+#
+# It means nothing, as whitespace does. Knows nothing of tokens or strings.
+
+MAX_GAP = 512
+"""Most characters of a comment that are held until its end comes."""
+
+_PIECE = re.compile(r"[\s\ufeff]++|\\[nrt]|(?://|#)[^\n]*+\n|/\*(?:[^*]|\*(?!/))*\*/")
+_UNFINISHED = re.compile(r"\\\Z|/\Z|(?://|#)[^\n]*+\Z|/\*(?:[^*]|\*(?!/))*\Z")
+
+
+def skip_gap(text: str, at: int, *, ended: bool) -> int | None:
+    """Return the place behind what means nothing at `at`; None while more text is needed to tell.
+
+    `ended` says that no more text will come. A comment that is too long, or has no end, is not one.
+    """
+    limit = at + MAX_GAP
+    while found := _PIECE.match(text, at, limit):
+        at = found.end()
+    return None if not ended and len(text) < limit and _UNFINISHED.match(text, at) else at

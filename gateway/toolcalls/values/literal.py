@@ -11,11 +11,9 @@ from collections.abc import Callable
 from enum import Enum
 
 from gateway.toolcalls.stream.spelling import delimiters
-from gateway.toolcalls.values.atoms import MAX_BLANK, WORDS, escape, json_string, number, string_ends
-from gateway.toolcalls.values.dialects import Dialect
+from gateway.toolcalls.values.atoms import MAX_BLANK, WORDS, Dialect, escape, json_string, number, string_ends
 from gateway.toolcalls.values.json_scanner import MAX_ATOM, MAX_DEPTH, Scan
-from gateway.toolcalls.values.string_end import NOTHING_KNOWN, Surroundings, stops_at
-from gateway.toolcalls.values.unclosed import brackets_behind, key_behind
+from gateway.toolcalls.values.string_end import NOTHING_KNOWN, Surroundings, brackets_behind, key_behind, stops_at
 
 _BLANK = re.compile(r"[ \t\r\n]*+")
 _ATOM = re.compile(r"[-+.0-9A-Za-z_]*+")

@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable
 
 from gateway.toolcalls.stream.spelling import delimiters
-from gateway.toolcalls.values.atoms import CLOSING_QUOTES, WORDS, json_string, number
-from gateway.toolcalls.values.gaps import skip_gap
+from gateway.toolcalls.values.atoms import CLOSING_QUOTES, WORDS, json_string, number, skip_gap
 from gateway.toolcalls.values.json_scanner import (
     CLOSER,
     ENDS,
@@ -23,8 +22,17 @@ from gateway.toolcalls.values.json_scanner import (
     Next,
     Scan,
 )
-from gateway.toolcalls.values.places import ITEM, KEPT, Place, last_key, open_places, recent
-from gateway.toolcalls.values.string_end import Surroundings, stops_at, string_ends
+from gateway.toolcalls.values.string_end import (
+    ITEM,
+    KEPT,
+    Place,
+    Surroundings,
+    last_key,
+    open_places,
+    recent,
+    stops_at,
+    string_ends,
+)
 
 _BLANK = re.compile(r"[ \t\r\n]*+")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')

@@ -1,21 +1,81 @@
-"""Decides whether a quotation mark in JSON ends its string, by what follows it: models forget to escape quotes.
+"""Where a string ends if its end is not marked as it should be, by what follows it and by where it stands."""
 
-A quote that valid JSON can have there always ends its string, so valid JSON is read as it stands. What else may follow
-is decided by the brackets that are open, by the keys that the tool's schema names, and by the markers that end a call.
-"""
-
+import json
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from gateway.toolcalls.values.atoms import CLOSING_QUOTES, WORDS
-from gateway.toolcalls.values.gaps import skip_gap
-from gateway.toolcalls.values.places import Place
+from gateway.toolcalls.values.atoms import CLOSING_QUOTES, WORDS, skip_gap
+
+# Where a value stands in JSON that is read from its beginning: the keys and the lists around it.
+#
+# Turns the text before a value into its path, by which a schema says what the value may be. An item of a list is
+# `ITEM`, whichever it is.
+
+Place = str | int
+"""A step of a path: the key of an object's member, or `ITEM`."""
+ITEM: Final = 0
+
+KEPT: Final = 512
+"""Characters before a value in which its key is looked for."""
+_BLANK: Final = " \t\r\n"
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]', re.DOTALL)
+
+
+def last_key(text: str) -> str | None:
+    """Return the key of the member whose value follows this JSON; None where no key is before it."""
+    before = text[-KEPT:].rstrip(_BLANK)
+    word = before[:-1].rstrip(_BLANK)
+    if not before.endswith(":") or not word.endswith('"'):
+        return None
+    start = len(word) - 1
+    while (start := word.rfind('"', 0, start)) >= 0:
+        ahead = word[:start]
+        if (len(ahead) - len(ahead.rstrip("\\"))) % 2 == 0:
+            return json.loads(word[start:], strict=False)
+    return None
+
+
+def recent(pieces: Sequence[str], before: str) -> str:
+    """Return the last characters of a text in pieces, which continues the text `before`."""
+    kept = ""
+    for piece in reversed(pieces):
+        kept = piece + kept
+        if len(kept) >= KEPT:
+            return kept[-KEPT:]
+    return (before + kept)[-KEPT:]
+
+
+def open_places(text: str) -> list[Place | None]:
+    """Return where each bracket stands that a beginning of JSON leaves open; None for the outermost."""
+    places: list[Place | None] = []
+    brackets: list[str] = []
+    word = '""'
+    for found in _TOKEN.finditer(text):
+        part = found.group()
+        if part[0] == '"':
+            word = part
+        elif part in "{[":
+            inner = brackets[-1] if brackets else ""
+            places.append(ITEM if inner == "[" else json.loads(word, strict=False) if inner else None)
+            brackets.append(part)
+        elif brackets:
+            places.pop()
+            brackets.pop()
+    return places
+
+
+# Decides whether a quotation mark in JSON ends its string, by what follows it: models forget to escape quotes.
+#
+# A quote that valid JSON can have there always ends its string, so valid JSON is read as it stands. What else may
+# follow is decided by the brackets that are open, by the keys that the tool's schema names, and by the markers that end
+# a call.
 
 MAX_BEHIND = 512
 """Most characters after a quote that are held until it is clear whether the quote ends its string."""
 
-_BLANK = re.compile(r"[ \t\r\n]*+")
+_BLANKS = re.compile(r"[ \t\r\n]*+")
 _QUOTED_KEYS = {
     opener: re.compile(rf"{opener}(?P<key>(?:[^{closer}\\\n]|\\.)*)(?P<end>{closer}[ \t\r\n]*+)?")
     for opener, closer in CLOSING_QUOTES.items()
@@ -148,5 +208,51 @@ def _member(text: str, at: int, keys: Collection[str], *, broken: bool, ended: b
 
 
 def _blank(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
+    found = _BLANKS.match(text, at)
     return found.end() if found else at
+
+
+# Finds where a string between markers ends if its closing marker is missing: at the next key, or at the call's end.
+#
+# Turns the end of such a text into a place in it, or none. Knows nothing of what strings are converted to.
+
+_MAX_KEY = 128
+"""Most characters at the end of a string that are held because they may be the next key."""
+
+_MAX_CLOSING = 128
+"""Most brackets and blanks at the end of a string that are held because a marker may follow them."""
+
+_BRACKET = re.compile(r"[}\])]")
+_KEY = re.compile(r",[ \t\r\n]*+(?P<key>[\w-]++)[ \t\r\n]*+:[ \t\r\n]*+\Z")
+_KEY_START = re.compile(r",[ \t\r\n]*+[\w-]*+[ \t\r\n]*+:?[ \t\r\n]*+\Z")
+
+
+def key_behind(text: str, start: int, end: int, *, whole: bool) -> re.Match[str] | None:
+    """Find a comma and a key with which `text[start:end]` ends; unless it is `whole`, what may become that."""
+    return (_KEY if whole else _KEY_START).search(text, max(start, end - _MAX_KEY), end)
+
+
+def brackets_behind(text: str, stops: tuple[str, ...], most: int, *, ended: bool) -> tuple[int, int] | None:
+    """Return where the closing brackets at the end of a text begin, and where the marker after them does.
+
+    One of `stops` or, unless the stream has `ended`, the beginning of one must follow the brackets, and nothing else.
+    At most `most` brackets belong there once the stream has ended: those before them are the text's own.
+    """
+    if not stops or not any(bracket in text for bracket in "}])"):
+        return None
+    rest = text.rstrip()
+    kept = max((n for stop in stops for n in range(len(stop) + 1) if rest.endswith(stop[:n])), default=0)
+    place = len(rest) - kept
+    brackets = len(rest[:place].rstrip("}]) \t\r\n"))
+    if ended:
+        own = len(_BRACKET.findall(rest, brackets, place)) - most
+        brackets = next(
+            (found.end() for n, found in enumerate(_BRACKET.finditer(rest, brackets, place), 1) if n == own), brackets
+        )
+    # Blanks before the first bracket were told as they arrived: they belong to the string.
+    brackets += len(rest[brackets:place]) - len(rest[brackets:place].lstrip())
+    if len(text) - brackets > _MAX_CLOSING:
+        return None
+    if not rest[brackets:place].strip() or (ended and rest[place:] not in stops):
+        return None
+    return brackets, place

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from gateway.toolcalls import Content, format_named, format_names, join_events, parse, parser_for, stream
-from gateway.toolcalls.formats.taught import taught_format
+from gateway.toolcalls.formats.registry import taught_format
 from gateway.toolcalls.message import read_events
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS
 from tests.gateway.toolcalls.test_laws import ALL

@@ -107,8 +107,8 @@ def read_tokens(status: int, document: Mapping[str, Any]) -> Tokens:
 # Access tokens that a token endpoint issues to the gateway as its client, for one MCP server.
 #
 # Turns what a grant says about itself (`_form`) into the `Authorization` of every request. The token is kept until
-# shortly before it expires, and fetched again, by one request for all, when it is refused. Our own credentials, and those
-# of `exchange.py`, are the grants; `proxy/transport/http/channel.py` uses them through the `Authorizer` Protocol.
+# shortly before it expires, and fetched again, by one request for all, when it is refused. Our own credentials, and
+# those of `exchange.py`, are the grants; `proxy/transport/http/channel.py` uses them through the `Authorizer` Protocol.
 
 _SCOPE_BOUND: Final = 4096
 _LIFE: Final = 3600.0

@@ -8,8 +8,7 @@ from typing import Any, Final, cast
 from pydantic_core import to_json
 
 from gateway.observe.escape import escape_text
-from gateway.toolcalls.schema.budget import excess
-from gateway.toolcalls.schema.keyword_values import TAKES, Takes, is_list, is_table, misfit, parts
+from gateway.toolcalls.schema.keywords import TAKES, Takes, excess, is_list, is_table, misfit, parts
 from gateway.toolcalls.schema.pointers import dead_references
 
 # What is wrong with an item of a server's list, and the fields of an object, each read by its own rule.

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.context.compose.hidden_ids import hidden_ids, spelled
 from gateway.context.memory.cut import cut_turn
-from gateway.toolcalls.stream.tokens import TokenReader
+from gateway.toolcalls.stream.spelling import TokenReader
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
 

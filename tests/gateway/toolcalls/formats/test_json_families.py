@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls import Diagnostic, call_grammar, format_for_template, format_named, parse, stream
+from gateway.toolcalls.formats.kimi import NumberedName
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json import Json, QuotedId
-from gateway.toolcalls.nodes.numbered import NumberedName
 from gateway.toolcalls.nodes.readers import Lit
 from gateway.toolcalls.nodes.regions import Bare, Beginning
 from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants, unwritten

@@ -14,7 +14,7 @@ from gateway.toolcalls import (
     parse,
     system_preamble,
 )
-from gateway.toolcalls.preamble import call_text
+from gateway.toolcalls.formats.registry import call_text
 
 QWEN25 = """{{- "# Tools\\n<tools>" }}{{- "\\n</tools>\\n<tool_call>\\n{\\"name\\": <name>, \\"arguments\\": <a>}" }}"""
 HERMES3 = (

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import AnswerForm, has_too_many_ways
-from gateway.toolcalls.grammar.characters import JsonText
-from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.grammar.patterns import pattern_rules
+from gateway.toolcalls.grammar.gbnf import MAX_PLAIN, Grammar, one_of
+from gateway.toolcalls.grammar.patterns import JsonText, pattern_rules
 from gateway.toolcalls.grammar.schemas import schema_rules, value_rules
-from gateway.toolcalls.grammar.texts import MAX_PLAIN, one_of
-from gateway.toolcalls.schema.counts import united
+from gateway.toolcalls.schema.merge import united
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 from tests.gateway.toolcalls.nasty_schemas import nasty, nested
 

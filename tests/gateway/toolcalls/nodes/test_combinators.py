@@ -23,11 +23,10 @@ from gateway.toolcalls.formats.format import Format as FormatType
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.schemas import schema_rules
 from gateway.toolcalls.nodes.combinators import Choice, Many, Seq, maybe
-from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.json import Json, QuotedName
+from gateway.toolcalls.nodes.objects import Field, Record
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.quoted import QuotedName
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start, Until
-from gateway.toolcalls.nodes.record import Field, Record
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.fakes import (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls import ToolSpec, parse, stream
-from gateway.toolcalls.nodes.elements import MAX_DEPTH
+from gateway.toolcalls.formats.minimax import MAX_DEPTH
 from tests.gateway.toolcalls.fakes import Numbered
 
 ORDER = ToolSpec(

@@ -12,8 +12,16 @@ from gateway.errors import RequestInvalid
 from gateway.proxy.upstream.items.item_flaws import schema_fault
 from gateway.toolcalls import AnswerForm, ToolSpec, validate_call
 from gateway.toolcalls.schema import check
-from gateway.toolcalls.schema.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES, characters_of, excess, is_larger
-from gateway.toolcalls.schema.keyword_values import TAKES, misfit
+from gateway.toolcalls.schema.keywords import (
+    MAX_CHARACTERS,
+    MAX_DEPTH,
+    MAX_VALUES,
+    TAKES,
+    characters_of,
+    excess,
+    is_larger,
+    misfit,
+)
 
 WIDE = "[!-\uffff]"
 """Takes Python's compiler 8 ms under `(?i)`."""

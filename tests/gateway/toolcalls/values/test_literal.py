@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.toolcalls.nodes.typed import converted
 from gateway.toolcalls.schema.kinds import ALL, STRING, kinds_of
-from gateway.toolcalls.values.dialects import GEMMA, PYTHON, PYTHON_CALL, Dialect
+from gateway.toolcalls.values.atoms import GEMMA, PYTHON, PYTHON_CALL, Dialect
 from gateway.toolcalls.values.json_scanner import Scan
 from gateway.toolcalls.values.literal import LiteralScanner
 from tests.gateway.toolcalls.strategies import json_values

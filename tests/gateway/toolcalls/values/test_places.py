@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 
 from gateway.toolcalls.schema.kinds import ALL, KindsInside
-from gateway.toolcalls.values.places import ITEM, KEPT, Place, last_key, open_places, recent
+from gateway.toolcalls.values.string_end import ITEM, KEPT, Place, last_key, open_places, recent
 from tests.gateway.toolcalls.strategies import json_values
 
 
