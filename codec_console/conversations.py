@@ -26,7 +26,7 @@ from gateway.config.masking import mask_text
 from gateway.config.show import secrets_of
 from gateway.context.memory import Remembered
 from gateway.observe.escape import escape_text
-from gateway.serve.admin.parts import GatewayParts
+from gateway.serve.admin.extra_pages import GatewayParts
 
 _BEGINNING: Final = 1024
 """Characters of a message that are looked at for the line that shows it, besides as many as a secret has."""

@@ -20,7 +20,7 @@ from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
 from gateway.proxy import ToolEntry
 from gateway.proxy.caller import Nobody
 from gateway.proxy.result_tokens import content_of, is_text
-from gateway.serve.admin.parts import GatewayParts
+from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.auth.identity import OPERATOR
 
 _AT_ONCE: Final = 4

@@ -15,7 +15,7 @@ from codec_console.sign_in import SignIn
 from gateway.config.address import is_loopback
 from gateway.config.console import VARIABLE
 from gateway.config.model import GatewayConfig
-from gateway.serve.admin.parts import GatewayParts
+from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.auth.token import stored_token
 
 ROOT: Final = "/console"

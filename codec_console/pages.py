@@ -31,7 +31,7 @@ from gateway.documentation.spelling import ANYWHERE
 from gateway.errors import ConfigError, GatewayError
 from gateway.observe.audit_line import AuditLine
 from gateway.observe.logs import get_logger
-from gateway.serve.admin.parts import GatewayParts
+from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.auth.identity import OPERATOR
 from gateway.serve.http.errors import error_answer
 

@@ -16,7 +16,7 @@ from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
 from gateway.proxy.upstream.items.pins import Change, PinFile
 from gateway.serve.admin.definition_difference import Line, difference
-from gateway.serve.admin.parts import GatewayParts
+from gateway.serve.admin.extra_pages import GatewayParts
 
 _SHOWN: Final = 20
 """Maximum number of tools whose differences are shown."""

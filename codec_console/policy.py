@@ -15,7 +15,7 @@ from gateway.config.address import host_name, is_loopback
 from gateway.config.model import ServeConfig
 from gateway.observe.escape import escape_text
 from gateway.serve.auth.token import names_us, own_hosts
-from gateway.serve.http.client_address import FORWARDED, TrustedProxies
+from gateway.serve.http.connections import FORWARDED, TrustedProxies
 
 SCHEME: Final = "console.scheme"
 """Key in the ASGI scope: the scheme that the browser uses, `http` (on this machine) or `https`."""

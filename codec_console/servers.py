@@ -16,7 +16,7 @@ from codec_console.pins import changed_tools
 from codec_console.visit import Page, Visit, unless_shown
 from gateway.observe.notices import Kind
 from gateway.proxy import ToolEntry
-from gateway.serve.admin.parts import GatewayParts
+from gateway.serve.admin.extra_pages import GatewayParts
 
 _TOOLS: Final = 100
 """Tools on one page."""

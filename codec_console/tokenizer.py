@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from codec_console.cutting import Cut, cut_text
 from codec_console.visit import Form, Page, Visit
-from gateway.serve.admin.parts import GatewayParts
+from gateway.serve.admin.extra_pages import GatewayParts
 from leaf_sdk.errors import CodecError
 from leaf_sdk.vocab import TokenMap
 

@@ -18,7 +18,7 @@ from codec_console.visit import Page, Visit
 from gateway.config.show import secrets_of
 from gateway.errors import RequestInvalid
 from gateway.proxy import ToolEntry
-from gateway.serve.admin.parts import GatewayParts
+from gateway.serve.admin.extra_pages import GatewayParts
 
 _CALLS: Final = 20
 _HINTS: Final[Mapping[str, tuple[str, str]]] = {

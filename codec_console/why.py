@@ -19,8 +19,8 @@ from gateway.context.compose.recall import Comparison
 from gateway.context.memory import RequestFigures
 from gateway.engine.left_behind import shared_prefix
 from gateway.observe.escape import escape_text
+from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.admin.losses import WORDS, advice_on_loss
-from gateway.serve.admin.parts import GatewayParts
 
 _WORDS: Final = 200
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from gateway.serve.generation.fields import RequestModel
 from gateway.serve.messages.request import MessagesRequest
 from gateway.serve.openai.chat_request import ChatRequest
-from gateway.serve.openai.completion_request import CompletionRequest
+from gateway.serve.openai.completions import CompletionRequest
 from gateway.serve.openai.model import DetokenizeRequest, EmbeddingsRequest, TokenizeRequest
 from gateway.serve.responses.request import ResponsesRequest
 

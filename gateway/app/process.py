@@ -32,20 +32,15 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.items.pins import PinFile
 from gateway.serve.admin.extra_pages import ExtraPages, WithExtraPages, make_extra_pages
 from gateway.serve.admin.health import admin_app
-from gateway.serve.auth.client_headers import ClientHeaders
+from gateway.serve.auth.bearer import ClientHeaders
 from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.token import guard_admin
-from gateway.serve.codec.documents import Documents
-from gateway.serve.codec.negotiation import WireOffer
-from gateway.serve.codec.responder import FrameResponder
-from gateway.serve.http.client_address import TrustedProxies
-from gateway.serve.http.connections import Connections
-from gateway.serve.http.descriptors import FileLimit, raise_file_limit
+from gateway.serve.codec.frames import FrameResponder
+from gateway.serve.codec.negotiation import Documents, WireOffer
+from gateway.serve.http.connections import Connections, ForwardedClients, TrustedProxies
 from gateway.serve.http.drain import Drain
 from gateway.serve.http.errors import no_such_path
-from gateway.serve.http.forwarded import ForwardedClients
-from gateway.serve.http.server import http_server
-from gateway.serve.http.sockets import url_of_socket
+from gateway.serve.http.server import FileLimit, http_server, raise_file_limit, url_of_socket
 from gateway.serve.http.spelled_paths import SpelledPaths
 from gateway.serve.http.traced import TracedRequests
 from gateway.serve.mcp import McpEndpoint

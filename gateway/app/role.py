@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from gateway.app.signals import Shutdown
 from gateway.config.model import ServeConfig
-from gateway.serve.http.sockets import listening, take_passed_sockets
+from gateway.serve.http.server import listening, take_passed_sockets
 
 
 @dataclass(frozen=True, slots=True)

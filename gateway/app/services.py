@@ -19,8 +19,8 @@ from gateway.engine.pool.pool import EnginePool, MemberStatus
 from gateway.engine.start.readiness import EngineRoute
 from gateway.proxy import UpstreamStatus
 from gateway.proxy.costs import DefinitionCosts
+from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.admin.health import Readiness
-from gateway.serve.admin.parts import GatewayParts
 from gateway.serve.admin.status import StatusReport
 
 

@@ -25,9 +25,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.worker_metrics import WorkerMetrics
 from gateway.proxy.upstream.supervision.lifecycle import Backoff
 from gateway.serve.auth.token import guard_admin
-from gateway.serve.http.descriptors import raise_soft_limit
-from gateway.serve.http.server import http_server
-from gateway.serve.http.sockets import url_of_socket
+from gateway.serve.http.server import http_server, raise_soft_limit, url_of_socket
 from gateway.workers.cores import count_of
 from gateway.workers.engines import check_engines, running_engines
 from gateway.workers.folder import socket_folder

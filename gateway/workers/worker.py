@@ -24,7 +24,7 @@ from gateway.config.replicas import ReplicasConfig
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError, GatewayError, first_of_ours
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.serve.http.sockets import listening
+from gateway.serve.http.server import listening
 from gateway.workers.control_lines import ORDERS, READY, failure_line
 from gateway.workers.engines import check_engines, with_hosted_engines
 from gateway.workers.folder import admin_socket

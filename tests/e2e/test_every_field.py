@@ -16,7 +16,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from gateway.serve.generation.fields import RequestModel
 from gateway.serve.openai.chat_request import ChatRequest
-from gateway.serve.openai.completion_request import CompletionRequest
+from gateway.serve.openai.completions import CompletionRequest
 
 Json = dict[str, Any]
 ASK: list[Json] = [{"role": "user", "content": "Count: one two three"}]

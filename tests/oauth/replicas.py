@@ -21,7 +21,7 @@ from gateway.config.replicas import ReplicasConfig
 from gateway.config.shared import SharedConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.transport.oauth.grants import GrantKey
-from gateway.serve.auth.key_file import KeyFile
+from gateway.serve.auth.keys import KeyFile
 from gateway.shared.store import store_of
 from tests.oauth.browser import agree
 from tests.oauth.ports import free_port, listening

@@ -33,8 +33,7 @@ from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.naming import Aliases, Naming
 from gateway.proxy.upstream.items.pins import PinFile
 from gateway.proxy.upstream.supervision.listing import Listed
-from gateway.serve.admin.advice import advice_for, advice_on_context
-from gateway.serve.admin.leaf_ids import Judgement, can_be_tried, judge
+from gateway.serve.admin.advice import Judgement, advice_for, advice_on_context, can_be_tried, judge
 
 _AT_A_TIME: Final = 4
 _CALL_TIME: Final = 10.0

@@ -1,17 +1,53 @@
-"""Pages that other packages bring to the admin port, as entry points of `codec_gateway.admin_pages`.
-
-Turns each entry point into an application that answers below the path of its name: `console = "..."` answers
-`/console`. The gateway knows none of them. A package that can't be loaded is left out, and the log says why.
-"""
+"""Pages that other packages bring to the admin port, and the parts of the running gateway that they may read."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.observe.logs import get_logger
-from gateway.serve.admin.parts import GatewayParts
+
+if TYPE_CHECKING:
+    from gateway.agent import Agent
+    from gateway.config.model import GatewayConfig
+    from gateway.engine.pool.pool import EnginePool
+    from gateway.observe.audit import Audit
+    from gateway.observe.metrics import Metrics
+    from gateway.observe.notices import TokenNotices
+    from gateway.proxy import Proxy, ResultTokens
+    from gateway.proxy.costs import DefinitionCosts
+    from gateway.serve.admin.status import StatusReport
+
+
+# What pages that other packages bring to the admin port may read: the parts of one running gateway.
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayParts:
+    """The parts of the gateway that pages read."""
+
+    proxy: "Proxy"
+    tokens: "ResultTokens"
+    notices: "TokenNotices"
+    costs: "DefinitionCosts"
+    engines: "EnginePool"
+    agent: "Agent"
+    status: "StatusReport"
+    metrics: "Metrics"
+    audit: "Audit | None"
+
+    @property
+    def config(self) -> "GatewayConfig":
+        """The current settings."""
+        return self.proxy.config
+
+
+# Pages that other packages bring to the admin port, as entry points of `codec_gateway.admin_pages`.
+#
+# Turns each entry point into an application that answers below the path of its name: `console = "..."` answers
+# `/console`. The gateway knows none of them. A package that can't be loaded is left out, and the log says why.
 
 _GROUP: Final = "codec_gateway.admin_pages"
 

@@ -29,7 +29,7 @@ from gateway.proxy.upstream.items.item_reader import MalformedField
 from gateway.proxy.upstream.items.pins import PinFile
 from gateway.serve.admin.advice import advice_on_context
 from gateway.serve.admin.health import Readiness
-from gateway.serve.auth.key_file import KeyFile
+from gateway.serve.auth.keys import KeyFile
 from gateway.shared import Shared
 
 _CAUSE: Final = 500

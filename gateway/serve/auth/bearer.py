@@ -7,15 +7,20 @@ to get a token. If no credential is configured, everybody is `anonymous`. It kno
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from math import ceil
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlsplit
 
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.config.access import OAuthConfig
 from gateway.observe.access_metrics import AccessMetrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, NEWEST_HANDSHAKE
+from gateway.proxy import Proxy
 from gateway.proxy.caller import ANYBODY
 from gateway.replicas.interface import FORWARDED
 from gateway.serve.auth.credentials import Credentials
@@ -28,13 +33,59 @@ from gateway.serve.auth.identity import (
     MustWait,
     ScopeMissing,
     name_principal,
+    principal_of,
 )
-from gateway.serve.auth.limits import Limits
-from gateway.serve.auth.rate_limiter import FailedTries, Kind, Limiter, Refused
-from gateway.serve.auth.resource import ProtectedResource
+from gateway.serve.auth.rate_limiter import FailedTries, Kind, Limiter, Limits, Refused
 from gateway.serve.http.errors import Refusal, error_response
 from gateway.serve.http.headers import headers_of
 from gateway.shared import Shared
+
+# What this gateway publishes about itself as an OAuth 2.1 resource: where its metadata is, and where to get tokens.
+#
+# RFC 9728: the document at `/.well-known/oauth-protected-resource`, also with the resource's path appended (§3.1), and
+# the parts of a challenge that point there (§5.1). It checks no tokens.
+
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+
+
+class ProtectedResource:
+    """The gateway as a protected resource of the configured authorization server."""
+
+    def __init__(self, config: OAuthConfig) -> None:
+        self._config = config
+        parts = urlsplit(config.resource)
+        self._path = parts.path.rstrip("/")
+        self._metadata_url = f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{self._path}"
+        self._scope = " ".join(config.scopes)
+
+    def document(self, scope: Scope) -> JSONResponse | None:
+        """The answer to a request for the metadata; None for any other request."""
+        path: str = scope.get("path", "")
+        if not path.startswith(WELL_KNOWN) or scope.get("method") not in {"GET", "HEAD"}:
+            return None
+        place = path.removeprefix(WELL_KNOWN).rstrip("/")
+        endpoints = {"/mcp", self._path} - {""}
+        # A server or view of its own (`/mcp/NAME`) is a part of the one resource, for which its tokens are.
+        if place and place not in endpoints and place.rpartition("/")[0] not in endpoints:
+            return None
+        # Public, and read by clients in browsers too.
+        headers = {"Access-Control-Allow-Origin": "*", "Cache-Control": "max-age=3600"}
+        return JSONResponse(self.metadata(), headers=headers)
+
+    def metadata(self) -> dict[str, Any]:
+        """The document (RFC 9728 §2)."""
+        return {
+            "resource": self._config.resource,
+            "authorization_servers": [self._config.issuer],
+            "scopes_supported": list(self._config.scopes),
+            "bearer_methods_supported": ["header"],
+            "resource_name": "codec-gateway",
+        }
+
+    def challenge(self) -> list[str]:
+        """Parts of `WWW-Authenticate`: where the metadata is, and which scopes to ask for."""
+        return [f'resource_metadata="{self._metadata_url}"', f'scope="{self._scope}"']
+
 
 _ASK: Final = "this gateway requires a token: send 'Authorization: Bearer TOKEN'; `codec-gateway token` shows it"
 _ONE: Final = "send one credential: 'Authorization' and 'x-api-key' hold different ones, or one was sent twice"
@@ -251,3 +302,42 @@ def _may_be_control(scope: Scope) -> bool:
 
 def _is_handshake(scope: Scope) -> bool:
     return headers_of(scope).values.get("mcp-protocol-version", NEWEST_HANDSHAKE) in HANDSHAKE_VERSIONS
+
+
+# What a client's request brings along for servers: headers (`client_headers`), and its access token for an exchange.
+#
+# An ASGI layer behind the guards: it adds to the request's principal what some server needs, and with the principal it
+# reaches every request that is made on the client's behalf. It knows no server; which of them gets which header is
+# decided where a server is asked (`proxy/upstream/dispatcher.py`), and no server gets the access token: it is exchanged
+# for one of the server's (`proxy/transport/oauth/exchange.py`).
+
+
+class ClientHeaders:
+    """Wraps an app."""
+
+    def __init__(self, app: ASGIApp, proxy: Proxy) -> None:
+        self._app = app
+        self._proxy = proxy
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Pass a request on. Without such a server it costs one look."""
+        if self._proxy.exchanges_tokens and scope["type"] == "http":
+            _add_token(scope)
+        if self._proxy.client_headers and scope["type"] == "http":
+            headers, is_api = headers_of(scope).values, scope["path"].startswith("/v1/")
+            brought = {
+                # So that the server gets the same bytes (`http1/lines.py`).
+                name: headers[name].encode("latin-1").decode("utf-8", "surrogateescape")
+                for name in self._proxy.client_headers
+                # Under /v1 this one is a credential for the gateway.
+                if name in headers and not (is_api and name == "x-api-key")
+            }
+            name_principal(scope, replace(principal_of(scope), headers=brought))
+        return self._app(scope, receive, send)
+
+
+def _add_token(scope: Scope) -> None:
+    principal = principal_of(scope)
+    if principal.token is not None:
+        token = replace(principal.token, text=credential_of(scope).decode("latin-1"))
+        name_principal(scope, replace(principal, token=token))

@@ -10,8 +10,7 @@ from hmac import compare_digest
 from typing import Final, Protocol
 
 from gateway.serve.auth.identity import OPERATOR, CredentialRefused, Identity
-from gateway.serve.auth.key_file import KeyRing
-from gateway.serve.auth.keys import digest_of
+from gateway.serve.auth.keys import KeyRing, digest_of
 
 UNGUESSABLE: Final = 32
 """Characters from which on a random token can't be found by trying; the generated one has 43."""

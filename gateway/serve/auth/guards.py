@@ -9,14 +9,13 @@ from starlette.types import ASGIApp
 
 from gateway.config.model import GatewayConfig
 from gateway.observe.access_metrics import AccessMetrics
-from gateway.serve.auth.bearer import BearerAuth
+from gateway.serve.auth.bearer import BearerAuth, ProtectedResource
 from gateway.serve.auth.credentials import AccessTokens, Credentials
-from gateway.serve.auth.key_file import KeyRing
-from gateway.serve.auth.resource import ProtectedResource
+from gateway.serve.auth.keys import KeyRing
 from gateway.serve.auth.sign_in_pages import Identify
 from gateway.serve.auth.token import HostGuard, own_hosts
-from gateway.serve.http.cors import Cors
-from gateway.serve.http.home import NO_PAGES, Home
+from gateway.serve.http.headers import Cors
+from gateway.serve.http.plain_pages import NO_PAGES, Home
 from gateway.shared import Shared
 
 
@@ -51,7 +50,6 @@ def _access_tokens(config: GatewayConfig) -> AccessTokens | None:
     if config.serve.oauth is None:
         return None
     # Cryptography and an HTTP client take 20 MB of memory: load them only where an issuer is configured.
-    from gateway.serve.auth.jwks import IssuerKeys
-    from gateway.serve.auth.oauth import TokenVerifier
+    from gateway.serve.auth.oauth import IssuerKeys, TokenVerifier
 
     return TokenVerifier(config.serve.oauth, IssuerKeys(config.serve.oauth))

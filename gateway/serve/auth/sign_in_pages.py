@@ -24,7 +24,7 @@ from gateway.serve.auth.identity import CredentialRefused, Identity
 from gateway.serve.auth.rate_limiter import Refused
 from gateway.serve.auth.token import HostGuard
 from gateway.serve.http.body import media_type, read_body
-from gateway.serve.http.plain_page import HTML, POLICY, page_bytes
+from gateway.serve.http.plain_pages import HTML, POLICY, page_bytes
 
 PAGE: Final = CALLBACK.rpartition("/")[0]
 _FORM_BYTES: Final = 64 * 1024

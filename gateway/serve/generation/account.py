@@ -1,17 +1,18 @@
-"""What was done for an answer, shown under the key `codec` in the answers of every API.
+"""What was done for an answer, shown under the key `codec` in the answers of every API, and its log probabilities."""
 
-Turns the agent events that no API has a place for into numbers and texts: generations, results of the gateway's tools
-and where their ids came from, how much of the prompt was in the cache, what could not be parsed, and which request
-fields had no effect. Pure.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from gateway.agent.events import GenerationFinished, ToolFinished
+from gateway.agent.events import GenerationFinished, TokenLogprob, ToolFinished
 from gateway.context.memory import RequestFigures
 from gateway.observe.escape import cut_text
 from gateway.toolcalls import Diagnostic
+
+# What was done for an answer, shown under the key `codec` in the answers of every API.
+#
+# Turns the agent events that no API has a place for into numbers and texts: generations, results of the gateway's tools
+# and where their ids came from, how much of the prompt was in the cache, what could not be parsed, and which request
+# fields had no effect. Pure.
 
 _RESULT_TEXT: Final = 4000
 """Maximum characters of a tool's result that `codec` shows. What the model gets has its own limit, in ids."""
@@ -96,4 +97,30 @@ def _tool_result(event: ToolFinished) -> dict[str, Any]:
         "ids": event.leaf_ids + event.shim_ids,
         "is_error": event.is_error,
         "seconds": round(event.seconds, 6),
+    }
+
+
+# Ids of an answer with their log probabilities, as OpenAI's APIs write them. Pure.
+
+Spell = Callable[[int], bytes]
+"""Returns an id's bytes."""
+_NEVER: Final = -9999.0
+"""The log probability of what is impossible, as OpenAI writes it."""
+
+
+def logprob_entry(token: TokenLogprob, spell: Spell) -> dict[str, Any]:
+    """An id with its log probability, and the likeliest ids in its place."""
+    return {
+        **_entry(token.token_id, token.logprob, spell),
+        "top_logprobs": [_entry(token_id, logprob, spell) for token_id, logprob in token.tops],
+    }
+
+
+def _entry(token_id: int, logprob: float | None, spell: Spell) -> dict[str, Any]:
+    data = spell(token_id)
+    # None: the engine gave no log probability, or the id was impossible.
+    return {
+        "token": data.decode("utf-8", "replace"),
+        "logprob": _NEVER if logprob is None else logprob,
+        "bytes": [*data],
     }

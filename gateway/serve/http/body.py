@@ -1,17 +1,19 @@
-"""A request's body as bytes, decompressed, within one bound.
-
-Stops reading at the bound, which applies both to the bytes sent and to what they decompress to, so that a small body
-can't fill the memory. JSON is not parsed here, but what parsing it would cost is bounded: a list may take two bytes.
-"""
+"""A request's body as bytes, decompressed, or decoded from msgpack, within one bound."""
 
 import re
-from typing import Final
+from typing import Any, Final, cast
 
+import msgpack
 from starlette.requests import Request
 
 from gateway.errors import RequestInvalid
 from leaf_sdk.errors import BodyInvalid, BodyTooLarge
 from leaf_sdk.wire import Coding, Decoder, available_codings
+
+# A request's body as bytes, decompressed, within one bound.
+#
+# Stops reading at the bound, which applies both to the bytes sent and to what they decompress to, so that a small body
+# can't fill the memory. JSON is not parsed here, but what parsing it would cost is bounded: a list may take two bytes.
 
 VALUES: Final = 200_000
 """Most lists, objects and members of objects in one body: each costs the event loop a microsecond, and more later."""
@@ -92,3 +94,38 @@ def _coding(named: str) -> Coding:
         if name == coding:
             return coding
     raise BodyUnread(f"Content-Encoding {named!r:.60} is not accepted here: send one of {', '.join(_AVAILABLE)}")
+
+
+# A body in msgpack, decoded within bounds.
+#
+# Turns bytes into values. A list or map may take one byte in the body and sixty in memory, so their number is bounded
+# as in JSON: the bound of the body alone would let a request take sixty times as much. It knows no message.
+
+_unpack: Final = cast("Any", msgpack).unpackb
+
+
+def unpack(body: bytes) -> object:
+    """The value that a body holds.
+
+    Raises:
+        ValueError, TypeError, RecursionError: it is not msgpack, or has too many lists, maps and members of maps.
+            Includes msgpack's own errors.
+    """
+    seen = 0
+
+    def take(more: int) -> None:
+        nonlocal seen
+        seen += more
+        if seen > VALUES:
+            raise ValueError(f"it holds more than {VALUES} lists, maps and members")
+
+    def keep_list(found: list[object]) -> list[object]:
+        take(1)
+        return found
+
+    def keep_map(found: dict[object, object]) -> dict[object, object]:
+        take(1 + len(found))
+        return found
+
+    # No map can have more members than that, so that one which does is not built first.
+    return cast("object", _unpack(body, list_hook=keep_list, object_hook=keep_map, max_map_len=VALUES))

@@ -6,6 +6,7 @@ checks from time to time what is awaited. It knows no route.
 """
 
 import asyncio
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import httptools
@@ -13,7 +14,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from gateway.observe.connection_metrics import EndReason
 from gateway.serve.http.connections import Connections
-from gateway.serve.http.plain_answer import plain_answer
 from gateway.serve.http.transport import GatheredWrites
 
 if TYPE_CHECKING:
@@ -21,6 +21,24 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
     from gateway.deadlines import Deadline
+
+
+# The answer to a request that could not be read, as bytes: a status and a sentence; the connection then ends.
+#
+# Requests that were read are answered in the shapes of `errors.py`.
+
+
+def plain_answer(status: int, words: str) -> bytes:
+    """A complete HTTP/1.1 answer."""
+    body = words.encode()
+    lines = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "content-type: text/plain; charset=utf-8",
+        f"content-length: {len(body)}",
+        "connection: close",
+    )
+    return "\r\n".join((*lines, "", "")).encode() + body
+
 
 _PIPELINED: Final = 16
 """Requests that may wait behind the running one; with that many, nothing more is read until they are answered."""

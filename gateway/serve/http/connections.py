@@ -1,19 +1,95 @@
-"""Who has connections open, and whether one more is allowed.
+"""Who has connections open, from which address (trusted proxies say for whom they ask), and whether one more may."""
 
-Counts clients' connections, in all and by address, within the bounds of the settings and of the process's open files.
-Says in the log that some are refused, at most once a minute for each reason. It knows no HTTP.
-"""
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from ipaddress import IPv6Address, ip_address, ip_network
 from time import monotonic
 from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.connections import ConnectionsConfig
 from gateway.deadlines import Deadlines
 from gateway.observe.connection_metrics import ConnectionMetrics, EndReason
 from gateway.observe.logs import get_logger
-from gateway.serve.http.client_address import TrustedProxies, network_of
+from gateway.serve.http.errors import error_response
 from gateway.serve.http.transport import NextTurn
+
+# The trusted proxies in front of the gateway, which may say for which client they ask.
+#
+# Turns a peer's address and the `X-Forwarded-For` headers of a request into the client's address. The header is ignored
+# if anybody else sends it. It counts nothing.
+
+_FORWARDED: Final = b"x-forwarded-for"
+FORWARDED: Final = frozenset({_FORWARDED, b"x-forwarded-proto", b"x-forwarded-host", b"forwarded"})
+"""Headers by which a proxy says that it forwards a request."""
+
+
+class TrustedProxies:
+    """The addresses of `serve.trusted_proxies`."""
+
+    def __init__(self, networks: Iterable[str]) -> None:
+        """`networks`: as written in the configuration."""
+        self._networks = tuple(ip_network(network) for network in networks)
+
+    def __bool__(self) -> bool:
+        return bool(self._networks)
+
+    def __contains__(self, address: str) -> bool:
+        return bool(self._networks) and self._has(address)
+
+    def client(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """The client for which a trusted proxy asks: the last address that is not a trusted proxy's; None if none is.
+
+        Addresses before it were written by somebody who is not trusted.
+        """
+        written = b",".join(value for name, value in headers if name == _FORWARDED).decode("latin-1")
+        for part in reversed(written.split(",")):
+            address = _address(part.strip())
+            if address is None:
+                return None
+            if not self._has(address):
+                return address
+        return None
+
+    def _has(self, address: str) -> bool:
+        try:
+            parsed = ip_address(address)
+        except ValueError:
+            return False
+        # A dual-stack socket shows IPv4 clients by their mapped IPv6 address.
+        mapped = getattr(parsed, "ipv4_mapped", None)
+        return any((mapped or parsed) in network for network in self._networks)
+
+
+def _address(written: str) -> str | None:
+    """`1.2.3.4`, `1.2.3.4:80`, `::1` or `[::1]:80` without the port; None if it is not an address."""
+    host = written
+    if written.startswith("["):
+        host = written[1:].partition("]")[0]
+    elif written.count(":") == 1:
+        host = written.partition(":")[0]
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return None
+
+
+def network_of(address: str) -> str:
+    """The IPv4 address, or the /64 of an IPv6 address: one customer has all of it, and may choose the other half."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address[:64]
+    if isinstance(parsed, IPv6Address):
+        # An IPv4 client is the same client, whether or not it came through a dual-stack socket.
+        return parsed.packed[:8].hex() if parsed.ipv4_mapped is None else str(parsed.ipv4_mapped)
+    return address
+
+
+# Who has connections open, and whether one more is allowed.
+#
+# Counts clients' connections, in all and by address, within the bounds of the settings and of the process's open files.
+# Says in the log that some are refused, at most once a minute for each reason. It knows no HTTP.
 
 _SAID_EVERY: Final = 60.0
 _WORDS: Final[dict[EndReason, str]] = {
@@ -99,3 +175,38 @@ class Connections:
             self._said[reason] = now
             log.warning("connections of clients are refused", reason=_WORDS[reason], open=self._open)
         return reason
+
+
+# The client behind a proxy: an ASGI layer in front of all others, used if `serve.trusted_proxies` names any.
+#
+# Replaces the address of a request that came through a trusted proxy by its client's, so that bad credentials count
+# against their sender. Such a client may have as many requests running as others may have connections. It knows no
+# credentials.
+
+
+class ForwardedClients:
+    """Replaces a trusted proxy's address by its client's."""
+
+    def __init__(self, app: ASGIApp, connections: Connections) -> None:
+        """`connections`: those over which the requests come."""
+        self._app = app
+        self._connections = connections
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        proxies, peer = self._connections.proxies, scope.get("client")
+        address = proxies.client(scope["headers"]) if peer and peer[0] in proxies else None
+        if address is None:
+            await self._app(scope, receive, send)
+            return
+        if not self._connections.enter(address):
+            limit = self._connections.limits.per_address
+            words = f"{limit} requests from your address are running (serve.connections.per_address): try again later"
+            await error_response(503, words, code="too_many_connections", headers={"Retry-After": "1"})(
+                scope, receive, send
+            )
+            return
+        try:
+            await self._app({**scope, "client": (address, 0)}, receive, send)
+        finally:
+            self._connections.exit(address)

@@ -4,6 +4,7 @@ Our own messages are written for the person who reads them and are sent as they 
 with its traceback, and the client learns only that it happened.
 """
 
+import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -27,9 +28,51 @@ from gateway.errors import (
     UnknownTool,
 )
 from gateway.observe.logs import get_logger
-from gateway.serve.http.anthropic import REQUEST_ID, anthropic_error, speaks_anthropic
 from gateway.serve.http.body import BodyOverLimit, BodyUnread
-from gateway.serve.http.request_id import new_request_id
+
+# An error in the shape of Anthropic's API, and which requests get it.
+#
+# Turns a status and a sentence into the body that clients of that API read. They distinguish errors by `type` and
+# status, and quote `request_id` to the operator of the server. Pure. Source: Anthropic's API reference, "Errors".
+
+REQUEST_ID: Final = "request-id"
+"""The header that holds the request's id in each answer."""
+OVERLOADED: Final = 529
+"""The status that Anthropic's API uses in place of 503: try again later."""
+
+_PATH: Final = "/v1/messages"
+_VERSION: Final = b"anthropic-version"
+_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    OVERLOADED: "overloaded_error",
+}
+
+
+def speaks_anthropic(scope: Scope) -> bool:
+    """Whether the client reads this shape: by the path, or by the version header, which only such clients send."""
+    path = scope["path"]
+    return path == _PATH or path.startswith(f"{_PATH}/") or any(name == _VERSION for name, _ in scope["headers"])
+
+
+def anthropic_error(status: int, message: str, request_id: str) -> tuple[int, dict[str, Any]]:
+    """Anthropic's status and body for an error whose ordinary HTTP status is `status`."""
+    shown = OVERLOADED if status == 503 else status
+    other = "invalid_request_error" if shown < 500 else "api_error"
+    error = {"type": _TYPES.get(shown, other), "message": message}
+    return shown, {"type": "error", "error": error, "request_id": request_id}
+
+
+# The id of one request, by which its client and the operator can refer to it.
+
+
+def new_request_id() -> str:
+    """A new id for one request. It is the same in the answer's header and in its error."""
+    return f"req_{secrets.token_hex(12)}"
+
 
 SOON: Final[Mapping[str, str]] = {"retry-after": "2"}
 """Header of an answer that asks the client to try again soon."""

@@ -36,11 +36,10 @@ from gateway.protocol.messages import (
 )
 from gateway.proxy.caller import Principal
 from gateway.proxy.results import CallOutcome, ending_of
-from gateway.serve.mcp.ids import ClientIds
+from gateway.serve.mcp.ids import ClientIds, SessionMaps
 from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.recorder import Recorder
 from gateway.serve.mcp.servers import Servers
-from gateway.serve.mcp.session_map import SessionMaps
 from gateway.serve.mcp.sessions import Call, Session
 from leaf_sdk.vocab import TokenMap
 

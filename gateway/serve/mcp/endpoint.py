@@ -43,16 +43,14 @@ from gateway.serve.mcp.http import (
 )
 from gateway.serve.mcp.http_modern import ModernHttp
 from gateway.serve.mcp.http_session import SessionLimits
-from gateway.serve.mcp.http_sessions import HttpSessions
-from gateway.serve.mcp.ids import ClientIds
-from gateway.serve.mcp.left_events import LeftEvents
+from gateway.serve.mcp.http_sessions import HttpSessions, LeftEvents
+from gateway.serve.mcp.ids import MAP_HEADER, ClientIds, SessionMaps
 from gateway.serve.mcp.listen import Subscriptions
-from gateway.serve.mcp.losses import Losses
 from gateway.serve.mcp.old_sessions import OLD_PATH, OldSessions, named_session
+from gateway.serve.mcp.outbox import Losses
 from gateway.serve.mcp.pipe import claim_stdio
 from gateway.serve.mcp.recorder import Recorder
 from gateway.serve.mcp.servers import Change, Servers
-from gateway.serve.mcp.session_map import MAP_HEADER, SessionMaps
 from gateway.serve.mcp.sessions import Session
 from gateway.serve.mcp.stdio import StdioClient
 from gateway.shared import Shared

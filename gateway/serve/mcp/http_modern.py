@@ -33,13 +33,13 @@ from gateway.serve.mcp.http import (
     RETRY_AFTER,
     HttpRequest,
     Rejected,
+    Reply,
     read_message_body,
     refuse_late,
     send_empty,
     send_frame,
 )
 from gateway.serve.mcp.outbox import Outbox
-from gateway.serve.mcp.reply import Reply
 from gateway.serve.mcp.sessions import enveloped_call
 
 _ALLOW: Final = ((b"allow", b"POST"),)

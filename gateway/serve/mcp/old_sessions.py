@@ -27,9 +27,8 @@ from gateway.serve.mcp.http import (
     send_frame,
     write_events,
 )
-from gateway.serve.mcp.http_session import CarriedStream, HttpSession, SessionLimits
+from gateway.serve.mcp.http_session import CarriedStream, HttpSession, SessionLimits, read_post
 from gateway.serve.mcp.http_sessions import Listener
-from gateway.serve.mcp.post_messages import read_post
 
 OLD_PATH: Final = "/sse"
 _VERSION: Final = "2024-11-05"

@@ -21,11 +21,9 @@ from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import ContextExceeded, EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
-from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
-from gateway.serve.generation.form import ApiForm, Chunk
-from gateway.serve.http.anthropic import speaks_anthropic
+from gateway.serve.generation.answers import Answering, ApiForm, Chunk, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
-from gateway.serve.http.request_id import new_request_id
+from gateway.serve.http.errors import new_request_id, speaks_anthropic
 from gateway.serve.messages.form import form_of
 from gateway.serve.messages.reply import MessagesReply, ReplyOptions, Thinking
 from gateway.serve.messages.request import MessagesRequest, PromptFields

@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 from gateway.errors import ContextExceeded
-from gateway.serve.generation.form import ApiForm, Chunk
-from gateway.serve.http.anthropic import REQUEST_ID, anthropic_error
-from gateway.serve.http.errors import error_answer
+from gateway.serve.generation.answers import ApiForm, Chunk
+from gateway.serve.http.errors import REQUEST_ID, anthropic_error, error_answer
 
 
 @dataclass(frozen=True, slots=True)

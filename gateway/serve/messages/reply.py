@@ -7,19 +7,91 @@ the last block, with the members of its input that are whole. Pure: it knows no 
 API reference, "Streaming Messages".
 """
 
+import json
+import re
 import secrets
+from base64 import b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Final, Literal
 
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolFinished
 from gateway.context.memory import RequestFigures
 from gateway.serve.generation.account import Account
-from gateway.serve.generation.form import Chunk
-from gateway.serve.messages.blocks import Block, signature_of, text_block, tool_block
-from gateway.serve.messages.cut_input import whole_members
+from gateway.serve.generation.answers import Chunk
 from gateway.serve.messages.form import Verbatim, refused
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
+
+# Blocks of a message of Anthropic's API while their texts arrive in pieces. Pure.
+
+
+@dataclass(slots=True)
+class Block:
+    """A block of the message, whose text arrives in pieces."""
+
+    head: Chunk
+    key: str
+    """The key that holds its text; "" for a block without text."""
+    delta: str
+    """The type of the deltas that carry its text."""
+    pieces: list[str] = field(default_factory=list[str])
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self.pieces)
+
+
+def text_block() -> Block:
+    """A block of text."""
+    return Block({"type": "text", "text": ""}, "text", "text_delta")
+
+
+def tool_block(kind: str, call_id: str, name: str) -> Block:
+    """A block of a call; its text is the input."""
+    no_input: Chunk = {}
+    return Block({"type": kind, "id": call_id, "name": name, "input": no_input}, "input", "input_json_delta")
+
+
+def signature_of(text: str) -> str:
+    """The signature that clients keep with a thinking block and send back: a plain hash of its text, no secret."""
+    return b64encode(sha256(text.encode("utf-8", "surrogatepass")).digest()).decode()
+
+
+# The input of a call that a limit cut, as an object: its members that are whole.
+#
+# Takes the beginning of a JSON object's text and returns the text of an object. A member that the cut goes through is
+# left out with its value: half a path or half a command is not what the model meant. Pure.
+
+_TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\],]', re.DOTALL)
+
+
+def whole_members(begun: str) -> str:
+    """The object with the members that are whole, as they were written; `{}` where there are none."""
+    depth, end = 0, 0
+    for token in _TOKENS.finditer(begun):
+        match token.group():
+            case "{" | "[":
+                depth += 1
+            case "}" | "]":
+                depth -= 1
+                if not depth:
+                    return _valid(begun[: token.end()])
+            case "," if depth == 1:
+                end = token.start()
+            case _:
+                pass
+    return _valid(f"{begun[:end]}}}")
+
+
+def _valid(text: str) -> str:
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return "{}"
+    return text if isinstance(found, dict) else "{}"
+
 
 Thinking = Literal["shown", "omitted", "hidden"]
 

@@ -22,14 +22,11 @@ from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import principal_of
-from gateway.serve.codec.responder import FrameResponder
-from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
-from gateway.serve.generation.form import ApiForm
+from gateway.serve.codec.frames import FrameResponder
+from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
-from gateway.serve.openai.chat_reply import ChatReply
+from gateway.serve.openai.chat_reply import ChatReply, ChoicesReply, event_bytes, openai_form
 from gateway.serve.openai.chat_request import ChatRequest
-from gateway.serve.openai.choices_reply import ChoicesReply
-from gateway.serve.openai.form import event_bytes, openai_form
 
 
 class ChatEndpoint:

@@ -7,7 +7,8 @@ and no engine.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from gateway.agent.events import (
     AgentEvent,
@@ -19,12 +20,33 @@ from gateway.agent.events import (
     ToolFinished,
 )
 from gateway.context.memory import RequestFigures
-from gateway.serve.generation.account import Account
-from gateway.serve.generation.form import Chunk
-from gateway.serve.generation.logprobs import Spell, logprob_entry
-from gateway.serve.openai.call_shapes import CallShapes
-from gateway.serve.openai.form import OpenAiReply
+from gateway.serve.generation.account import Account, Spell, logprob_entry
+from gateway.serve.generation.answers import ApiForm, Chunk, Reply
+from gateway.serve.http.errors import error_answer, new_request_id
+from gateway.serve.openai.chat_request import CallShapes
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Event, Reasoning
+
+# How the OpenAI API writes its streams and its errors.
+
+OPENAI: Final = ApiForm(error_answer, last=b"data: [DONE]\n\n")
+
+
+class OpenAiReply:
+    """What replies in OpenAI's older shapes (completions, chat completions) share."""
+
+    def fail(self, error: Exception) -> list[Chunk]:
+        """The chunk that ends a stream after an error."""
+        return [error_answer(error)[1]]
+
+
+def openai_form() -> ApiForm:
+    """Return the form of one answer, with a new request id."""
+    return replace(OPENAI, headers={"x-request-id": new_request_id()})
+
+
+def event_bytes(reply: Reply) -> int:
+    """How many bytes this reply's event for a text has besides the text. The reply can't be used afterwards."""
+    return len(OPENAI.events(reply.feed(Content(""))))
 
 
 class ChatReply(OpenAiReply):
@@ -187,3 +209,64 @@ def usage_of(finished: Finished) -> dict[str, Any]:
         "prompt_tokens_details": {"cached_tokens": finished.cached_ids},
         "completion_tokens_details": {"reasoning_tokens": finished.reasoning_ids},
     }
+
+
+# Several answers to one request (`n`), in OpenAI's shape: chunks with the answer's index, or one completion with all.
+#
+# The answers are made one after another. Each has its own `ChatReply`; this combines them. Pure.
+
+
+class ChoicesReply(OpenAiReply):
+    """The reply to one request for several answers. `prompt`: how many ids the prompt has, which are counted once."""
+
+    def __init__(self, replies: Sequence[ChatReply], prompt: int, *, usage_chunk: bool) -> None:
+        self._replies = replies
+        self._prompt = prompt
+        self._usage_chunk = usage_chunk
+        self._at = 0
+        """Number of the answer that is being made."""
+        self._finished: list[Finished] = []
+
+    def begin(self) -> list[Chunk]:
+        """The first chunk of each answer."""
+        return [chunk for number, reply in enumerate(self._replies) for chunk in _numbered(reply.begin(), number)]
+
+    def feed(self, event: AgentEvent) -> list[Chunk]:
+        """Chunks for one event of the answer that is being made."""
+        number = self._at
+        chunks = _numbered(self._replies[number].feed(event), number)
+        if not isinstance(event, Finished):
+            return chunks
+        self._finished.append(event)
+        self._at += 1
+        if self._at < len(self._replies):
+            return chunks
+        if not self._usage_chunk:
+            return [*chunks[:-1], {**chunks[-1], "usage": self._usage()}]
+        head = {key: value for key, value in chunks[-1].items() if key != "codec"}
+        return [*chunks, {**head, "choices": [], "usage": self._usage()}]
+
+    def completion(self) -> Chunk:
+        """All answers. `codec` describes the first one; `codec.choices` has one entry for each of the others."""
+        first, *others = (reply.completion() for reply in self._replies)
+        choices = [{**one["choices"][0], "index": number} for number, one in enumerate((first, *others))]
+        codec = {**first["codec"], "choices": [other["codec"] for other in others]}
+        return {**first, "choices": choices, "usage": self._usage(), "codec": codec}
+
+    def _usage(self) -> Chunk:
+        again = self._prompt * (len(self._finished) - 1)
+        return usage_of(
+            Finished(
+                reason="stop",
+                prompt_ids=sum(one.prompt_ids for one in self._finished) - again,
+                cached_ids=max(sum(one.cached_ids for one in self._finished) - again, 0),
+                completion_ids=sum(one.completion_ids for one in self._finished),
+                reasoning_ids=sum(one.reasoning_ids for one in self._finished),
+            )
+        )
+
+
+def _numbered(chunks: Sequence[Chunk], number: int) -> list[Chunk]:
+    """The chunks of one answer with its index, without its own usage: usage is reported for all answers together."""
+    told = ({key: value for key, value in chunk.items() if key != "usage"} for chunk in chunks if chunk["choices"])
+    return [{**chunk, "choices": [{**chunk["choices"][0], "index": number}]} for chunk in told]

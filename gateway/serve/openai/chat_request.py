@@ -5,7 +5,7 @@ fields that we know and can't honour are refused by name, so that nobody gets a 
 for. Knows nothing of HTTP. Fields that are not specific to chats are in `serve/generation/fields.py`.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -15,6 +15,8 @@ from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.context.history.client_messages import checked_messages
 from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
+from gateway.observe.escape import escape_text
+from gateway.serve.generation.client_tools import MOST_TOOLS, check_schemas, input_of, read_choice, read_client_tool
 from gateway.serve.generation.fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, GenerationFields
 from gateway.serve.generation.request_options import (
     GatewayTools,
@@ -23,12 +25,96 @@ from gateway.serve.generation.request_options import (
     scope_of,
     thinking_options,
 )
-from gateway.serve.generation.schemas import MOST_TOOLS
-from gateway.serve.generation.tool_choice import read_choice
-from gateway.serve.openai.call_shapes import CallShapes
-from gateway.serve.openai.chat_tools import ChatTools
-from gateway.toolcalls import ToolSpec
+from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Event, ToolSpec
+from gateway.toolcalls.stream.events import event_delta
 from leaf_sdk.vocab import TokenMap
+
+# The shapes of calls in a chat completion: of functions, of free-form tools, and the old one of an answer's only call.
+#
+# The input of a free-form tool is known only when the call is whole: until then the model writes JSON that encodes it.
+# Source: OpenAI's API reference, "Create chat completion" (`custom` tools; `functions` and `function_call`). Pure.
+
+_Delta = dict[str, Any]
+
+_OLD_REASONS: Final = {"tool_calls": "function_call"}
+
+
+class CallShapes:
+    """How the calls of one answer are shown."""
+
+    def __init__(self, free_form: Collection[str] = (), *, old: bool = False) -> None:
+        """`free_form`: names of the client's free-form tools. `old`: the client sent `functions`."""
+        self._free_form = free_form
+        self._old = old
+        self._open: set[int] = set()
+        """Calls of free-form tools that are not whole yet."""
+
+    def delta(self, event: Event) -> _Delta | None:
+        """An event's delta; None for one that has none."""
+        match event:
+            case CallStarted(name=name) if self._old:
+                return {"function_call": {"name": name, "arguments": ""}}
+            case CallArguments(fragment=fragment) if self._old:
+                return {"function_call": {"arguments": fragment}}
+            case CallStarted(index, call_id, name) if name in self._free_form:
+                self._open.add(index)
+                custom = {"name": name, "input": ""}
+                return {"tool_calls": [{"index": index, "id": call_id, "type": "custom", "custom": custom}]}
+            case CallArguments(index=index) if index in self._open:
+                return None
+            case CallClosed(index=index, arguments=arguments) if index in self._open:
+                self._open.discard(index)
+                return {"tool_calls": [{"index": index, "custom": {"input": input_of(arguments)}}]}
+            case _:
+                return event_delta(event)
+
+    def message(self, calls: list[_Delta]) -> _Delta:
+        """The fields of a whole message for its calls, which are given in the shape of functions."""
+        if not calls:
+            return {}
+        return {"function_call": calls[0]["function"]} if self._old else {"tool_calls": list(map(self._whole, calls))}
+
+    def _whole(self, call: _Delta) -> _Delta:
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+        if name not in self._free_form:
+            return call
+        return {"id": call["id"], "type": "custom", "custom": {"name": name, "input": input_of(arguments)}}
+
+    def reason(self, reason: str) -> str:
+        """Why the answer ended, in the words of the shape."""
+        return _OLD_REASONS.get(reason, reason) if self._old else reason
+
+
+# The tools of a chat request: functions and free-form tools are the client's, others are left out by name. Pure.
+
+_SHOWN: Final = 64
+_LEFT_OUT: Final = 32
+
+
+class ChatTools:
+    """The tools of one request."""
+
+    def __init__(self, tools: Sequence[Mapping[str, Any]], where: str) -> None:
+        """Read them. Raises `RequestInvalid` that names the entry."""
+        self.specs = list[ToolSpec]()
+        free_form: list[str] = []
+        left_out: list[str] = []
+        for number, tool in enumerate(tools):
+            place = f"{where}[{number}]"
+            read = read_client_tool(tool, place)
+            if read is None:
+                left_out.append(f"{place}: {escape_text(str(tool.get('type')), _SHOWN)}")
+                continue
+            self.specs.append(read.spec)
+            if read.kind == "custom":
+                free_form.append(read.spec.name)
+            if read.has_unheld_format:
+                left_out.append(f"{place}.format")
+        check_schemas(spec.parameters for spec in self.specs)
+        self.free_form = frozenset(free_form)
+        """Names of the free-form tools."""
+        self.left_out = tuple(left_out[:_LEFT_OUT])
+
 
 _CHOICES: Final = 16
 """Maximum number of answers to one request (OpenAI takes 128): they are made one after another."""

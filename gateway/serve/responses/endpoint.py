@@ -22,16 +22,12 @@ from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.http.replica_answer import ReplicaAnswer
-from gateway.serve.responses.approvals import ApprovedCalls
-from gateway.serve.responses.exchange import Exchange, ResponsesState
+from gateway.serve.responses.exchange import Exchange, ResponsesState, Seal
 from gateway.serve.responses.form import RESPONSES, NotStored, broken_off
 from gateway.serve.responses.history import shown
-from gateway.serve.responses.listing import page_of
-from gateway.serve.responses.names import name_in, named_by
+from gateway.serve.responses.items import ApprovedCalls, name_in, named_by
 from gateway.serve.responses.request import ResponsesRequest
-from gateway.serve.responses.seal import Seal
-from gateway.serve.responses.shared_responses import Responses
-from gateway.serve.responses.store import ResponseStore, StoredResponse
+from gateway.serve.responses.store import Responses, ResponseStore, StoredResponse, page_of
 from gateway.shared import Shared
 
 Tell = Callable[[StoredResponse], Awaitable[dict[str, Any]]]

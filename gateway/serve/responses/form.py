@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from gateway.errors import RequestInvalid
-from gateway.serve.generation.form import ApiForm
+from gateway.serve.generation.answers import ApiForm
 from gateway.serve.http.errors import error_answer
 
 

@@ -1,17 +1,20 @@
-"""Items of a request's input, checked and converted to the canonical form in which they are read, stored and listed.
+"""Items of a request's input in canonical form, their ids, and the calls that clients approve."""
 
-Short forms are expanded, and unknown fields are dropped. Items of unknown types, such as calls that OpenAI's servers
-run, are left out, and the answer names them: clients repeat their histories. Source: OpenAI's API reference, "Create a
-response", `input`, and "List input items".
-"""
-
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from gateway.context.history.client_messages import arguments_text
 from gateway.context.history.contents import LeftOut, parts_of, text_of_result, text_of_result_part, texts_of_parts
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text
+
+# Items of a request's input, checked and converted to the canonical form in which they are read, stored and listed.
+#
+# Short forms are expanded, and unknown fields are dropped. Items of unknown types, such as calls that OpenAI's servers
+# run, are left out, and the answer names them: clients repeat their histories. Source: OpenAI's API reference, "Create
+# a response", `input`, and "List input items".
 
 Item = dict[str, Any]
 
@@ -201,3 +204,165 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any], Place], Item]]] = {
     "mcp_approval_request": _read_request,
     "mcp_approval_response": _read_response,
 }
+
+
+# Ids of responses and of their items: each says which replica has what it names.
+#
+# An id is a prefix and a name from which the replicas can tell its owner (`gateway/replicas`). Finds in a request's
+# body the one id that decides which replica answers the request. No IO.
+
+NewName = Callable[[], str]
+"""Returns a new name for something that lives in this process."""
+
+_APPROVAL: Final = "mcp_approval_response"
+_OF_AN_ANSWER: Final = ("reasoning", "function_call", "custom_tool_call", "mcp_call", "mcp_approval_request")
+
+
+def name_in(an_id: str) -> str:
+    """The name in an id; "" where it has none."""
+    return an_id.partition("_")[2].partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The ids of earlier answers that a request names."""
+
+    routing_id: str | None
+    """The id that decides where the request is answered; None: anywhere.
+
+    One is enough: anything else that the request refers to must live in the same place, or is reported as unknown.
+    """
+    items: Sequence[str]
+    """Ids of the items that it refers to."""
+
+
+def named_by(previous: object, given: object) -> Named:
+    """The ids that a request names. `previous`: the response that it follows; `given`: its input."""
+    listed = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
+    items = [cast("dict[str, Any]", item) for item in listed if isinstance(item, dict)]
+    referred = [item["id"] for item in items if _is_reference(item) and isinstance(item["id"], str)]
+    routing_id = previous if isinstance(previous, str) else next(iter(referred), None) or _approved(items)
+    return Named(routing_id, referred)
+
+
+def _is_reference(item: Mapping[str, Any]) -> bool:
+    kind = item.get("type") or (None if "role" in item else REFERENCE)
+    return kind == REFERENCE and "id" in item
+
+
+def _approved(items: Sequence[Mapping[str, Any]]) -> str | None:
+    """The approval request that the client approves after the last answer: only there does an approval cause a call."""
+    for item in reversed(items):
+        if item.get("type") in _OF_AN_ANSWER or item.get("role") == "assistant":
+            return None
+        approval_id = item.get("approval_request_id")
+        if item.get("type") == _APPROVAL and item.get("approve") is True and isinstance(approval_id, str):
+            return approval_id
+    return None
+
+
+# Calls of the gateway's tools that clients approve: the approval request, and the result of each call that was made.
+#
+# An approval request is good for one call. A client may send its approval again, because its connection broke or
+# because it wants another answer. The call is not made again then; its first result is used, or an error if that is no
+# longer known. Bounded: the oldest approval requests of a client, and the oldest results, are dropped first. No IO.
+
+APPROVAL: Final = "mcpr_"
+"""Prefix of the id of an approval request."""
+LOST: Final = "error: this call has already been made, and its result is no longer known"
+EXPIRED: Final = (
+    "error: this call was not made now: either it has already been made and its result is no longer known, or it was "
+    "asked for too long ago"
+)
+_OPEN: Final = 1000
+"""Approval requests of one client that may be unanswered."""
+_OPEN_IN_ALL: Final = 50_000
+_BYTES: Final = 8_000_000
+_NOTE_BYTES: Final = 500
+"""Bytes that a result takes besides its texts."""
+
+Sign = Callable[[str, str, str, str, str], str]
+
+
+def approval_request_id(sign: Sign, call_id: str, name: str, approval_request: Item) -> str:
+    """The id of a call's approval request. `name`: from `NewName`; says which replica asked.
+
+    The id contains a signature of the call, so that exactly the call is made that was asked about, even if the client
+    has changed the request.
+    """
+    signed = sign(
+        name, call_id, approval_request["server_label"], approval_request["name"], approval_request["arguments"]
+    )
+    return f"{APPROVAL}{name}.{signed}_{call_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCall:
+    """An approved call that has been made, before the model continues."""
+
+    approval_request: Item
+    text: str
+    is_error: bool
+
+
+class ApprovedCalls:
+    """The approved calls that this process has made."""
+
+    def __init__(self, most: int = _BYTES) -> None:
+        """`most`: bytes of all results together, roughly."""
+        self._most = most
+        self._size = 0
+        self._made: OrderedDict[str, MadeCall] = OrderedDict()
+        """By the ids of their approval requests, which are signed for their owners."""
+        self._open: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
+        """By owner, the ids of the approval requests whose calls have not been made."""
+        self._number_open = 0
+
+    def ask(self, owner: str, approval_request_id: str) -> None:
+        """Note an approval request that is shown to its owner."""
+        own = self._open.setdefault(owner, OrderedDict())
+        self._open.move_to_end(owner)
+        own[approval_request_id] = None
+        self._number_open += 1
+        if len(own) > _OPEN:
+            self._close(owner, next(iter(own)))
+        while self._number_open > _OPEN_IN_ALL:
+            # Of whoever has asked for nothing for longest.
+            oldest = next(iter(self._open))
+            self._close(oldest, next(iter(self._open[oldest])))
+
+    def is_open(self, owner: str, approval_request: Item) -> bool:
+        """Whether the call may still be made once it is approved."""
+        return approval_request["id"] in self._open.get(owner, ())
+
+    def made(self, approval_request: Item) -> MadeCall | None:
+        """The result of a call; None where it has not been made."""
+        return self._made.get(approval_request["id"])
+
+    def begin(self, owner: str, approval_request: Item) -> None:
+        """Note that a call is about to be made. Unless its result is noted later, it counts as lost."""
+        self._close(owner, approval_request["id"])
+        self.note(MadeCall(approval_request, LOST, is_error=True))
+
+    def note(self, made: MadeCall) -> None:
+        """Note the result of a call."""
+        self._drop(made.approval_request["id"])
+        self._made[made.approval_request["id"]] = made
+        self._size += _size(made)
+        while self._size > self._most:
+            self._drop(next(iter(self._made)))
+
+    def _close(self, owner: str, approval_request_id: str) -> None:
+        own = self._open[owner]
+        del own[approval_request_id]
+        self._number_open -= 1
+        if not own:
+            del self._open[owner]
+
+    def _drop(self, approval_request_id: str) -> None:
+        dropped = self._made.pop(approval_request_id, None)
+        self._size -= 0 if dropped is None else _size(dropped)
+
+
+def _size(made: MadeCall) -> int:
+    return _NOTE_BYTES + 4 * (len(made.text) + len(made.approval_request["arguments"]))

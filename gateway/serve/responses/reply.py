@@ -21,12 +21,9 @@ from gateway.agent.events import (
 )
 from gateway.context.memory import RequestFigures
 from gateway.observe.escape import cut_text
-from gateway.serve.generation.account import Account
-from gateway.serve.generation.logprobs import Spell, logprob_entry
+from gateway.serve.generation.account import Account, Spell, logprob_entry
 from gateway.serve.http.errors import error_answer
-from gateway.serve.responses.approvals import MadeCall, Sign, approval_request_id
-from gateway.serve.responses.items import Item
-from gateway.serve.responses.names import NewName
+from gateway.serve.responses.items import Item, MadeCall, NewName, Sign, approval_request_id
 from gateway.serve.responses.output import (
     ApprovalWriter,
     CallWriter,

@@ -1,6 +1,6 @@
 """What a client may send to `POST /v1/responses`, checked, except for `input`, `tools` and `tool_choice`.
 
-OpenAI's shape (API reference, "Create a response"). `items.py`, `tools.py` and `serve/generation/tool_choice.py` check
+OpenAI's shape (API reference, "Create a response"). `items.py`, `tools.py` and `serve/generation/client_tools.py` check
 these three. Knows no HTTP.
 """
 
@@ -13,10 +13,15 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from gateway.observe.escape import escape_text
-from gateway.serve.generation.answer_form import flat_form, read_form
+from gateway.serve.generation.client_tools import MOST_TOOLS
 from gateway.serve.generation.fields import ApiModel, SamplingFields
-from gateway.serve.generation.request_options import GatewayTools, ignores_effort, thinking_options
-from gateway.serve.generation.schemas import MOST_TOOLS
+from gateway.serve.generation.request_options import (
+    GatewayTools,
+    flat_form,
+    ignores_effort,
+    read_form,
+    thinking_options,
+)
 from gateway.toolcalls import AnswerForm
 
 _INCLUDED: Final = 64

@@ -12,9 +12,7 @@ from typing import Any, Final
 
 from gateway.context.history.client_messages import checked_message, free_form_arguments
 from gateway.serve.generation.echoed import EchoedAnswer, Said
-from gateway.serve.responses.approvals import APPROVAL, Sign, approval_request_id
-from gateway.serve.responses.items import Item, Place
-from gateway.serve.responses.names import name_in
+from gateway.serve.responses.items import APPROVAL, Item, Place, Sign, approval_request_id, name_in
 from gateway.serve.responses.tools import RequestTools
 from gateway.toolcalls import is_of_one_turn
 

@@ -8,7 +8,7 @@ from gateway.app.api_reference import render_page
 from gateway.serve.generation.fields import RequestModel
 from gateway.serve.messages.request import MessagesRequest
 from gateway.serve.openai.chat_request import ChatRequest
-from gateway.serve.openai.completion_request import CompletionRequest
+from gateway.serve.openai.completions import CompletionRequest
 from gateway.serve.responses.request import ResponsesRequest
 
 PAGE = Path(__file__).parents[3] / "docs" / "api-fields.md"

@@ -14,7 +14,7 @@ from bench.processes import free_port
 from gateway.cli import exit_codes
 from gateway.cli.diagnose.checkup import Checkup, ServerCheck, ToolCheck
 from gateway.cli.doctor import print_checkup
-from gateway.serve.admin.leaf_ids import Judgement
+from gateway.serve.admin.advice import Judgement
 from leaf_sdk.vocab import map_digest
 
 TESTS = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from gateway.observe.metrics import Metrics
-from gateway.serve.mcp.left_events import LeftEvents
+from gateway.serve.mcp.http_sessions import LeftEvents
 from gateway.shared import Bounds, Record
 from gateway.shared.scripts import ABSENT, PRESENT
 from tests.standins.redis_in_memory import Memory

@@ -9,8 +9,7 @@ import pytest
 
 from gateway.errors import ConfigError
 from gateway.serve.auth.identity import CredentialRefused
-from gateway.serve.auth.key_file import KeyFile, KeyRing, load_keys
-from gateway.serve.auth.keys import KeyRecord, digest_of
+from gateway.serve.auth.keys import KeyFile, KeyRecord, KeyRing, digest_of, load_keys
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

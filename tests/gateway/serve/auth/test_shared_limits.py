@@ -7,8 +7,7 @@ import pytest
 
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import Allowance, Identity
-from gateway.serve.auth.limits import Limits
-from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, Bucket, FailedTries, Limiter, Refused
+from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, Bucket, FailedTries, Limiter, Limits, Refused
 from gateway.shared import SharedStatus
 
 pytestmark = pytest.mark.anyio

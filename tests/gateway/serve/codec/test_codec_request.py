@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
 from gateway.serve.http.body import VALUES, BodyUnread
-from gateway.serve.openai.codec_request import read_codec_request
+from gateway.serve.openai.completions import read_codec_request
 
 MSGPACK = "application/x-msgpack"
 PROTOBUF = "application/x-protobuf"

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, IdsSpliced, SplicedPart
-from gateway.serve.codec.reply import FrameReply
+from gateway.serve.codec.frames import FrameReply
 from gateway.serve.generation.watch import Regions, WatchIds, WatchTexts, resolve
 from gateway.toolcalls import CallClosed, Content
 from leaf_sdk.testing import tiny_map

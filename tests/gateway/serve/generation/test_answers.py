@@ -7,8 +7,7 @@ import pytest
 from starlette.types import Message
 
 from gateway.agent.events import AgentEvent, Emit, Finished
-from gateway.serve.generation.answers import Answering, StreamedAnswer
-from gateway.serve.generation.form import ApiForm
+from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer
 from gateway.serve.http.drain import EXPIRED
 from gateway.toolcalls import Content
 

@@ -155,7 +155,7 @@ async def test_call_that_breaks_off_is_neither_asked_for_nor_made(stage: Stage) 
 async def test_approval_is_spent_even_when_its_result_is_no_longer_known(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.serve.responses.approvals.ApprovedCalls.made", lambda *_: None)
+    monkeypatch.setattr("gateway.serve.responses.items.ApprovedCalls.made", lambda *_: None)
     _, (request,) = await asked(stage, wrote("up__wipe", {"n": 1}))
     for _ in range(3):
         await stage.apis.ask(RESPONSES, {"input": [USER, request, approval(request)]}, "Well.")

@@ -7,8 +7,8 @@ import pytest
 
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.client_tools import ClientTool, input_of, read_client_tool
-from gateway.serve.messages.tools import SortedTools
-from gateway.serve.openai.chat_tools import ChatTools
+from gateway.serve.messages.request import SortedTools
+from gateway.serve.openai.chat_request import ChatTools
 from gateway.serve.responses.tools import read_tools
 from gateway.toolcalls import ToolSpec, call_grammar, format_named
 

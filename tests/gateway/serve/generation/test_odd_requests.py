@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.serve.generation.tool_choice import read_choice
+from gateway.serve.generation.client_tools import read_choice
 from gateway.serve.messages.request import MessagesRequest
 from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.responses.history import gather

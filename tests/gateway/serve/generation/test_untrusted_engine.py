@@ -12,7 +12,7 @@ from gateway.engine.interface import GenerateRequest, GenerationEvent
 from gateway.engine.wire.http.event_reader import EventReader
 from gateway.engine.wire.llama_cpp.completion_stream import CompletionStream
 from gateway.engine.wire.vllm.generate_stream import GenerateStream
-from gateway.serve.openai.form import openai_form
+from gateway.serve.openai.chat_reply import openai_form
 from tests.gateway.serve.generation.three_apis import CHAT, END, MESSAGES, RESPONSES, TINY, Apis, Engine, running
 
 pytestmark = pytest.mark.anyio

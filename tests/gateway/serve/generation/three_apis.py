@@ -24,8 +24,8 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.observe.tracing import Tracing
 from gateway.proxy import Proxy, ResultTokens
+from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.codec.negotiation import WireOffer
-from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.http.traced import TracedRequests
 from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint

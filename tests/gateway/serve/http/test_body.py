@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from gateway.errors import RequestInvalid
-from gateway.serve.generation.finite import must_be_finite
+from gateway.serve.generation.fields import must_be_finite
 from gateway.serve.http.body import VALUES, BodyOverLimit, read_body, without_texts
 
 pytestmark = pytest.mark.anyio

@@ -16,9 +16,8 @@ from uvicorn.server import ServerState
 from gateway.config.connections import ConnectionsConfig
 from gateway.observe.exposition import read_counter
 from gateway.observe.metrics import Metrics
-from gateway.serve.http.client_address import TrustedProxies
 from gateway.serve.http.client_connection import HttpProtocol
-from gateway.serve.http.connections import Connections
+from gateway.serve.http.connections import Connections, TrustedProxies
 from gateway.serve.http.server import http_server
 
 if TYPE_CHECKING:

@@ -8,9 +8,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.config.connections import ConnectionsConfig
 from gateway.observe.metrics import Metrics
-from gateway.serve.http.client_address import TrustedProxies
-from gateway.serve.http.connections import Connections
-from gateway.serve.http.forwarded import ForwardedClients
+from gateway.serve.http.connections import Connections, ForwardedClients, TrustedProxies
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.documentation.spelling import Spelling
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.guards import guard_endpoints
-from gateway.serve.http.home import Home
+from gateway.serve.http.plain_pages import Home
 
 pytestmark = pytest.mark.anyio
 
@@ -144,7 +144,9 @@ async def test_browser_that_asks_for_an_unknown_page_of_the_documentation_gets_a
     ],
 )
 async def test_reader_behind_a_proxy_learns_neither_the_admin_port_nor_a_folder(headers, monkeypatch):
-    monkeypatch.setattr("gateway.serve.http.home.own_spelling", lambda: Spelling("/home/ada/bin/", "/home/ada/bin"))
+    monkeypatch.setattr(
+        "gateway.serve.http.plain_pages.own_spelling", lambda: Spelling("/home/ada/bin/", "/home/ada/bin")
+    )
     app = home()
     async with client(app) as http:
         here = [(await http.get(path)).text for path in ("/", "/docs/mcp-clients")]

@@ -17,8 +17,7 @@ from gateway.protocol.messages import Request
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.serve.auth.bearer import BearerAuth
 from gateway.serve.auth.credentials import Credentials
-from gateway.serve.auth.key_file import KeyFile, KeyRing
-from gateway.serve.auth.keys import KeyRecord, digest_of
+from gateway.serve.auth.keys import KeyFile, KeyRecord, KeyRing, digest_of
 from gateway.serve.mcp.http import HttpRequest
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
-from gateway.serve.mcp.left_events import LeftEvents
-from gateway.serve.mcp.shared_event_log import event_record, stream_name
+from gateway.serve.mcp.event_streams import event_record, stream_name
+from gateway.serve.mcp.http_sessions import LeftEvents
 from gateway.shared import Bounds
 from gateway.shared.store import SharedStore
 from tests.standins.redis_in_memory import Memory

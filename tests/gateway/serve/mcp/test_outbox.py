@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from gateway.errors import RpcError
 from gateway.protocol.messages import Response
-from gateway.serve.mcp.client_requests import Asks
 from gateway.serve.mcp.core import check_greeting
-from gateway.serve.mcp.losses import EVERY, Losses
-from gateway.serve.mcp.outbox import COUNT, SIZE, HeldStream, Outbox
+from gateway.serve.mcp.outbox import COUNT, EVERY, SIZE, HeldStream, Losses, Outbox
+from gateway.serve.mcp.sessions import Asks
 
 PROGRESS = "notifications/progress"
 UPDATED = "notifications/resources/updated"

@@ -14,8 +14,7 @@ import pytest
 from gateway.deadlines import Deadlines
 from gateway.protocol.messages import encode_notification
 from gateway.proxy.caller import ANYBODY
-from gateway.serve.mcp.http import HttpRequest
-from gateway.serve.mcp.reply import Reply
+from gateway.serve.mcp.http import HttpRequest, Reply
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from gateway.agent.events import Finished, GenerationFinished, ToolFinished
 from gateway.engine.interface import Timings
 from gateway.serve.generation.account import turn_numbers
-from gateway.serve.openai.chat_reply import ChatReply
-from gateway.serve.openai.choices_reply import ChoicesReply
+from gateway.serve.openai.chat_reply import ChatReply, ChoicesReply
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
 
 TIMINGS = Timings(prompt_n=30, cache_n=70, generated_n=5, prompt_seconds=0.1, generate_seconds=0.2)

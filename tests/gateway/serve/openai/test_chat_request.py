@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.agent import ToolChoice
 from gateway.errors import RequestInvalid
 from gateway.serve.openai.chat_request import ChatRequest
-from gateway.serve.openai.completion_request import CompletionRequest
+from gateway.serve.openai.completions import CompletionRequest
 from gateway.toolcalls import AnswerForm
 from leaf_sdk.testing import tiny_map
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf

@@ -26,8 +26,8 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
 from gateway.proxy import Proxy, ResultTokens
+from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.codec.negotiation import WireOffer
-from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint

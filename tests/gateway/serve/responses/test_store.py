@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from gateway.serve.responses.seal import Seal
+from gateway.serve.responses.exchange import Seal
 from gateway.serve.responses.store import ResponseStore, StoredResponse
 
 MOST, TTL, SHARE = 20_000, 100.0, 0.5

@@ -13,7 +13,7 @@ from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import CallerToken, Principal
 from gateway.serve.auth import oauth
-from gateway.serve.auth.client_headers import ClientHeaders
+from gateway.serve.auth.bearer import ClientHeaders
 from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.auth.oauth import rights_of

@@ -10,7 +10,7 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from gateway.config.access import OAuthConfig
 from gateway.serve.auth.identity import CannotTell, CredentialRefused
-from gateway.serve.auth.jwks import FLOOR, FRESH, OLDEST, RETRY, FetchFailed, IssuerKeys, metadata_urls, read_keys
+from gateway.serve.auth.oauth import FLOOR, FRESH, OLDEST, RETRY, FetchFailed, IssuerKeys, metadata_urls, read_keys
 
 from .issuer import RESOURCE, Issuer
 

@@ -28,9 +28,8 @@ from gateway.serve.auth.bearer import BearerAuth
 from gateway.serve.auth.credentials import Credentials
 from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.identity import CredentialRefused, MustWait
-from gateway.serve.auth.jwks import FRESH, IssuerKeys
 from gateway.serve.auth.keys import digest_of
-from gateway.serve.auth.oauth import TokenVerifier, scopes_of
+from gateway.serve.auth.oauth import FRESH, IssuerKeys, TokenVerifier, scopes_of
 from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, SIGNATURES_A_SECOND, SIGNATURES_AT_ONCE, SignatureChecks
 
 from .issuer import RESOURCE, Issuer, Server

@@ -1,25 +1,132 @@
-"""`GET /`: what this is and where things are, for a person who opened the address in a browser; and `/docs`.
-
-One page, and the same content as JSON, made once. It reveals nothing about this gateway but, to people on the same
-machine, where its admin port and its programs are, so it asks for no credential. A request that a
-proxy forwarded, or that names another host, comes from elsewhere.
-"""
+"""Pages of HTML that load nothing but their own style: `GET /`, and the documentation of this version."""
 
 import json
+from base64 import b64encode
 from collections.abc import Awaitable, Mapping
+from hashlib import sha256
 from html import escape
 from types import MappingProxyType
 from typing import Final
 
+import anyio.to_thread
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.address import host_name, is_loopback
 from gateway.config.model import ServeConfig
+from gateway.documentation.pages import INDEX, open_pages
+from gateway.documentation.render import html_form, print_form
 from gateway.documentation.spelling import ANYWHERE, Spelling, own_spelling
-from gateway.serve.http.client_address import FORWARDED
-from gateway.serve.http.doc_pages import ROOT, DocPages
+from gateway.serve.http.connections import FORWARDED
 from gateway.serve.http.errors import error_response
-from gateway.serve.http.plain_page import HTML, page_bytes, send_answer
+
+# A page of HTML that loads nothing but its own style: its parts to bytes and headers.
+#
+# For what a person may open in a browser without a credential: no script, no form, no frame, nothing from elsewhere.
+
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:3rem auto;padding:0 1rem;color:#1d2530;"
+    "background:#fbfbf9}code,pre{font-family:ui-monospace,monospace;font-size:.9em}pre{overflow-x:auto;padding:.7rem;"
+    "background:#f0f0ec}dt{margin-top:.9rem;font-weight:600}dd{margin:0}table{border-collapse:collapse;display:block;"
+    "overflow-x:auto}td,th{border:1px solid #c9ccd1;padding:.25rem .5rem;text-align:left;vertical-align:top}"
+    "img{max-width:100%;background:#fff}a{color:#0b5cad}"
+    "@media(prefers-color-scheme:dark){body{color:#e4e7eb;background:#15181d}pre{background:#20252c}"
+    "td,th{border-color:#434a54}a{color:#7ab8f5}}"
+)
+POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HTML: Final = "text/html; charset=utf-8"
+
+
+def page_bytes(title: str, body: str) -> bytes:
+    """The whole page; `body` is HTML."""
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    return (
+        f'<!doctype html><html lang="en"><head>{head}<title>{escape(title)}</title><style>{_STYLE}</style></head>'
+        f"<body>{body}</body></html>\n"
+    ).encode()
+
+
+async def send_answer(
+    scope: Scope, send: Send, body: bytes, kind: str, policy: str = POLICY, status: int = 200
+) -> None:
+    """Answer; a HEAD request gets no body."""
+    headers = [
+        (b"content-type", kind.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"content-security-policy", policy.encode()),
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"vary", b"accept"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+# `GET /docs/...`: the documentation of this version, read only.
+#
+# Browsers get HTML, programs the Markdown. A page is rendered when it is first asked for, in a thread, and kept: there
+# are as many as there are files. What is asked for is looked up among their names; no path is made of it. Pages are the
+# same for everybody, so no credential is needed.
+
+ROOT: Final = "/docs"
+_KINDS: Final = {".svg": "image/svg+xml", ".png": "image/png"}
+_TEXT: Final = "text/plain; charset=utf-8"
+_PICTURE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+"""For a picture that is opened by itself: it may contain styles, and nothing else takes effect."""
+
+
+class DocPages:
+    """Answers requests below `/docs`."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        """`spelling`: how pages name commands."""
+        self._spelling = spelling
+        self._made: dict[tuple[str, bool], tuple[bytes, str]] = {}
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send, *, as_html: bool) -> None:
+        """Answer one GET or HEAD request."""
+        name = scope["path"].removeprefix(ROOT).removeprefix("/").removesuffix(".md") or INDEX
+        if scope["path"] == ROOT:
+            # Links are relative to the folder.
+            start = {"type": "http.response.start", "status": 307, "headers": [(b"location", f"{ROOT}/".encode())]}
+            await send(start)
+            await send({"type": "http.response.body", "body": b""})
+        elif name not in open_pages().files:
+            await self._refuse(scope, receive, send, name, as_html=as_html)
+        else:
+            if (name, as_html) not in self._made:
+                self._made[name, as_html] = await anyio.to_thread.run_sync(self._make, name, as_html)
+            body, kind = self._made[name, as_html]
+            await send_answer(scope, send, body, kind, _PICTURE_POLICY if kind.startswith("image/") else POLICY)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, name: str, *, as_html: bool) -> None:
+        words = f"no page is called {name!r:.100}: see {ROOT}/"
+        if as_html:
+            link = f'<p><a href="{ROOT}/">all pages</a></p>'
+            body = page_bytes("codec-gateway", f"<h1>No such page</h1><p>{escape(words)}</p>{link}")
+            await send_answer(scope, send, body, HTML, status=404)
+        else:
+            await error_response(404, words, code="not_found")(scope, receive, send)
+
+    def _make(self, name: str, as_html: bool) -> tuple[bytes, str]:
+        pages = open_pages()
+        path = pages.path(name)
+        if path.suffix in _KINDS:
+            return path.read_bytes(), _KINDS[path.suffix]
+        if not as_html or path.suffix != ".md":
+            return print_form(pages, name, self._spelling).encode(), _TEXT
+        up = "../" * name.count("/")
+        top = f'<p><a href="{up}../">codec-gateway</a> · <a href="{up or "./"}">all pages</a></p>'
+        return page_bytes(f"{pages.title(name)} · codec-gateway", top + html_form(pages, name, self._spelling)), HTML
+
+
+# `GET /`: what this is and where things are, for a person who opened the address in a browser; and `/docs`.
+#
+# One page, and the same content as JSON, made once. It reveals nothing about this gateway but, to people on the same
+# machine, where its admin port and its programs are, so it asks for no credential. A request that a
+# proxy forwarded, or that names another host, comes from elsewhere.
 
 _JSON: Final = "application/json"
 _PLACES: Final = {
