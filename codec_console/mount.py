@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from codec_console.policy import Policy
 from codec_console.sign_in import SignIn
+from gateway.config.access import VARIABLE
 from gateway.config.address import is_loopback
-from gateway.config.console import VARIABLE
 from gateway.config.model import GatewayConfig
 from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.auth.token import stored_token

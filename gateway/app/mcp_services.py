@@ -12,8 +12,7 @@ from functools import partial
 from gateway.app.records import Records, open_records
 from gateway.app.shared import open_shared
 from gateway.config import GatewayConfig
-from gateway.config.replicas import ReplicasConfig
-from gateway.config.shared import NOTHING_SHARED, SharedConfig
+from gateway.config.replicas import NOTHING_SHARED, ReplicasConfig, SharedConfig
 from gateway.engine.start.maps import MapSet
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

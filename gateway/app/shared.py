@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from gateway.config.shared import SharedConfig
+from gateway.config.replicas import SharedConfig
 from gateway.errors import ConfigError
 from gateway.observe.shared_metrics import SharedMetrics
 from gateway.replicas import Replicas

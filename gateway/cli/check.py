@@ -16,12 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli.exit_codes import CONFIG, FAILED, OK
-from gateway.config.foreign import LISTS
 from gateway.config.load import load_config, written_keys
 from gateway.config.masking import mask_text
 from gateway.config.model import GatewayConfig
+from gateway.config.programs import why_not_startable
+from gateway.config.server_files import LISTS
 from gateway.config.show import NAMES, secrets_of, show_config
-from gateway.config.startable import why_not_startable
 from gateway.observe.escape import escape_text
 
 _SECTIONS: Final = (

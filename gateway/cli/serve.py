@@ -10,7 +10,7 @@ import typer
 from gateway.app.options import ServeOptions
 from gateway.app.process import run_gateway
 from gateway.cli.model import need_model
-from gateway.config.nesting import refuse_nesting
+from gateway.config.programs import refuse_nesting
 from gateway.config.show import secrets_of
 from gateway.observe.logs import configure_logging, get_logger
 

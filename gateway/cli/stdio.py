@@ -18,7 +18,7 @@ from gateway.cli.exit_codes import INTERRUPTED, OK
 from gateway.cli.until_signal import cancel_on_signal
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
-from gateway.config.nesting import refuse_nesting
+from gateway.config.programs import refuse_nesting
 from gateway.config.show import secrets_of
 from gateway.engine.start.maps import MapSet, resolve_maps
 from gateway.observe.logs import configure_logging, get_logger

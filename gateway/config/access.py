@@ -1,17 +1,22 @@
-"""The settings about who may call and what is recorded about it, in their internal form.
+"""Who may call, hold connections and see the console, and what is recorded about it: settings as written and in use."""
 
-The part of `model.py` that is about identities: OAuth tokens, the audit log, trajectories, traces. Times are seconds.
-The `build_*` functions turn checked values into it, and say what is missing. It opens nothing and fetches nothing.
-"""
-
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
+from pydantic import Field
+
 from gateway.config.address import is_http_url, is_loopback
+from gateway.config.section import CountOrZero, Section
 from gateway.errors import ConfigError
+
+# The settings about who may call and what is recorded about it, in their internal form.
+#
+# The part of `model.py` that is about identities: OAuth tokens, the audit log, trajectories, traces. Times are seconds.
+# The `build_*` functions turn checked values into it, and say what is missing. It opens nothing and fetches nothing.
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures that are checked with a public key (RFC 7518). A shared secret (`HS256`) or `none` is never accepted."""
@@ -128,3 +133,233 @@ def is_secure(url: str) -> bool:
     """Whether what is fetched there can be trusted: it comes over TLS, or from this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
+# The settings about who may call and what is recorded about it: their keys, bounds and descriptions.
+#
+# Defaults come from `access.py`.
+
+_OAUTH = OAuthConfig("", "", "")
+_AUDIT, _TRAJECTORIES, _TELEMETRY = AuditConfig(), TrajectoriesConfig(), TelemetryConfig()
+
+
+Scope = Annotated[str, Field(pattern=r"^[!#-\[\]-~]+$")]
+"""RFC 6749 §3.3: printable ASCII without blanks, quotes and backslashes."""
+
+
+class OAuthSection(Section):
+    """`[serve.oauth]`."""
+
+    issuer: str | None = Field(
+        default=None, description="Identifier (URL) of the authorization server whose access tokens are accepted."
+    )
+    resource: str | None = Field(
+        default=None, description="URL by which clients reach `/mcp`; they ask for tokens for it (RFC 8707)."
+    )
+    audience: str | None = Field(
+        default=None, description="What the tokens' `aud` must contain, if that is not `resource`."
+    )
+    jwks_url: str | None = Field(
+        default=None, description="URL of the issuer's public keys; unset: the one in the issuer's metadata."
+    )
+    algorithms: list[Algorithm] = Field(
+        default=list(_OAUTH.algorithms),
+        min_length=1,
+        description="Signature algorithms that are accepted.",
+    )
+    scope_prefix: str = Field(
+        default=SCOPE_PREFIX,
+        pattern=r"^[A-Za-z0-9._/-]{1,64}$",
+        description="First part of the scopes `mcp:server:NAME` and `mcp:tool:NAME`.",
+    )
+    scopes: list[Scope] = Field(
+        default=[], description="Scopes that clients are told to ask for; unset: the one for all servers."
+    )
+    leeway: Annotated[float, Field(ge=0, le=300)] = Field(
+        default=_OAUTH.leeway, description="Seconds by which the clocks of the issuer and the gateway may differ."
+    )
+    rate: CountOrZero = Field(
+        default=_OAUTH.rate, description="Requests per minute that one subject may make; 0: no limit."
+    )
+    concurrency: CountOrZero = Field(
+        default=_OAUTH.concurrency, description="Requests of one subject that may run at a time; 0: no limit."
+    )
+
+
+class AuditSection(Section):
+    """`[audit]`."""
+
+    path: str | None = Field(
+        default=None, description="File to which one JSON line per call is written; unset: there is no audit log."
+    )
+    arguments: bool = Field(
+        default=_AUDIT.arguments, description="`true`: the arguments of calls are written too, with secrets masked."
+    )
+
+
+class TrajectoriesSection(Section):
+    """`[trajectories]`: ids of answers, for training."""
+
+    path: str | None = Field(
+        default=None,
+        description="File to which one JSON line per answer of `/v1` is written: its ids, and where each came "
+        "from; unset: there is none. The file contains everything that was said: ids are text, since anybody with the "
+        "tokenizer can decode them, and `console.texts` does not apply to it.",
+    )
+    logprobs: bool = Field(
+        default=_TRAJECTORIES.logprobs,
+        description="`true`: the engine is asked for the log-probability of each id that it samples.",
+    )
+
+
+class TelemetrySection(Section):
+    """`[telemetry]`."""
+
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="Collector to which OpenTelemetry traces are sent by OTLP over HTTP; unset: nothing is traced.",
+    )
+    service_name: str = Field(
+        default=_TELEMETRY.service_name, min_length=1, description="Name of this gateway in the traces."
+    )
+
+
+# Bounds on what any client may hold (connections, heads of requests, silence), and which proxies speak for others.
+#
+# The settings in their internal form; times are seconds, sizes are bytes. It opens no socket.
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionsConfig:
+    """Bounds on clients' connections, whoever the clients are."""
+
+    total: int = 4096
+    """Connections that may be open at a time."""
+    per_address: int = 512
+    """The same for one address (of IPv6: for one /64)."""
+    head_bytes: int = 64 * 1024
+    """Largest head of a request: its line and its headers."""
+    head_fields: int = 100
+    """Headers that a request may have."""
+    head_timeout: float = 10.0
+    """Time for a head to be complete, from its first byte; for the first one, from when the connection was opened."""
+    body_timeout: float = 60.0
+    """Longest silence in the middle of a body."""
+    idle_timeout: float = 75.0
+    """Longest silence between two requests."""
+    write_timeout: float = 60.0
+    """Longest time for which a client may read nothing of what is written to it."""
+
+
+def read_networks(written: Iterable[str], key: str) -> tuple[str, ...]:
+    """Read addresses and networks (`10.0.0.0/8`), each as a network.
+
+    Raises:
+        ConfigError: one is neither; `key` names the setting.
+    """
+    found: list[str] = []
+    for each in written:
+        try:
+            found.append(str(ip_network(each.strip(), strict=False)))
+        except ValueError:
+            raise ConfigError(f"{key}: expected an address or a network such as 10.0.0.0/8, got {each!r}") from None
+    return tuple(found)
+
+
+# The console: what it shows, and the secret that lets an operator in.
+
+SHORTEST: Final = 32
+"""Characters that a token needs so that nobody can guess it, even from a URL that was signed with it."""
+VARIABLE: Final = "CODEC_ADMIN_TOKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleConfig:
+    """The pages under `/console` of the admin port."""
+
+    texts: Literal["auto", "off", "on"] = "auto"
+    """Whether the text of conversations is shown; if not, only counts and sources are."""
+    token: str | None = None
+    """Lets its holder sign in; None: the one in the state folder."""
+
+
+CONSOLE: Final = ConsoleConfig()
+
+
+class ConsoleSection(Section):
+    """`[console]`: the pages under `/console` of the admin port ([how](console.md))."""
+
+    texts: Literal["auto", "off", "on"] = Field(
+        default=CONSOLE.texts,
+        description="`on`: the console shows the text of all callers' conversations, with secrets masked, to everybody "
+        "who signs in. `off`: it shows counts and sources only, no text and no token ids, since ids are text: anybody "
+        "with the tokenizer can decode them. `auto`: each person who signs in can switch, for their own session; text "
+        "is shown at first if the admin port is on loopback, no proxy stands between, and there are no API keys and no "
+        "OAuth issuer.",
+    )
+    token: Annotated[str, Field(min_length=SHORTEST)] | None = Field(
+        default=CONSOLE.token,
+        description="Secret with which the operator signs in, at least 32 characters. Best set as "
+        "CODEC_ADMIN_TOKEN; unset: one in the state folder, which `codec-gateway console` uses.",
+    )
+
+
+# How a caller's access token is exchanged for one that is for an upstream, in its internal form (RFC 8693).
+#
+# Checks what a person wrote about it, and says what is missing. It expands no variables, opens nothing and fetches
+# nothing.
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeConfig:
+    """Where a caller's token is exchanged, and for what."""
+
+    client_id: str
+    """The gateway's client id at the authorization server."""
+    client_secret: str | None = field(default=None, repr=False)
+    token_url: str | None = None
+    """The token endpoint; None: the one in the metadata of `issuer`."""
+    issuer: str | None = None
+    """The authorization server, and the only one that gets callers' tokens."""
+    audience: str | None = None
+    """The upstream's name at the authorization server."""
+    resource: str | None = None
+    """The upstream's URL in requests for tokens (RFC 8707); None: its `url`, "": none is sent."""
+    scope: str | None = None
+    subject_token_type: str | None = None
+    """What the authorization server calls a caller's token; None: an access token, by its standard name."""
+
+
+def build_exchange(values: Mapping[str, str], headers: Iterable[str], where: str) -> ExchangeConfig:
+    """Build `[upstreams.NAME.exchange]`. `headers`: the names of those that are sent with every request.
+
+    Raises:
+        ConfigError: a part is missing, is not a URL, or contradicts another setting.
+    """
+    config = ExchangeConfig(**values)
+    if config.token_url is None and config.issuer is None:
+        raise ConfigError(
+            f"{where}: has 'exchange' without 'exchange.issuer': name the authorization server that exchanges tokens, "
+            "so that callers' tokens go to no other"
+        )
+    for key, url in (("token_url", config.token_url), ("issuer", config.issuer)):
+        if url is not None and not is_http_url(url):
+            raise ConfigError(f"{where}: key 'exchange.{key}': expected http://HOST/... or https://HOST/...")
+    if "authorization" in (name.lower() for name in headers):
+        raise ConfigError(
+            f"{where}: has both 'exchange' and an Authorization header under 'headers', which every caller would use: "
+            "remove one of them"
+        )
+    return config
+
+
+def refuse_useless_exchange(exchanging: Iterable[str], *, has_issuer: bool) -> None:
+    """Refuse servers that exchange tokens in a gateway whose callers bring none.
+
+    Raises:
+        ConfigError: there is such a server.
+    """
+    if not has_issuer and (name := next(iter(exchanging), None)) is not None:
+        raise ConfigError(
+            f"server {name!r} has 'exchange', but callers bring no access tokens: set 'serve.oauth', or remove it"
+        )

@@ -6,46 +6,110 @@ defaults of `model.py`. This module finds the files; the modules beside it read 
 """
 
 import os
-from collections.abc import Mapping
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
-from gateway.config.access import build_audit, build_oauth, build_telemetry, build_trajectories
+from gateway.config.access import (
+    ConnectionsConfig,
+    ConsoleConfig,
+    build_audit,
+    build_oauth,
+    build_telemetry,
+    build_trajectories,
+    read_networks,
+    refuse_useless_exchange,
+)
 from gateway.config.address import is_loopback, origin_of
-from gateway.config.approvals import build_approvals
-from gateway.config.connections import ConnectionsConfig, read_networks
-from gateway.config.console import ConsoleConfig
 from gateway.config.engines import build_engines, refuse_own_ports
-from gateway.config.exchange import refuse_useless_exchange
-from gateway.config.expand import Expander
 from gateway.config.layers import (
+    PREFIX,
     Layer,
     absolute_path,
+    flag_of,
     layer_from_environ,
     layer_from_flags,
     layer_from_toml,
     merge_layers,
 )
 from gateway.config.manifests import manifest_paths
-from gateway.config.model import (
-    AgentConfig,
-    GatewayConfig,
-    LimitsConfig,
-    ServeConfig,
-    TokensConfig,
-    ViewConfig,
-)
-from gateway.config.overrides import build_overrides, refuse_shared_names
-from gateway.config.replicas import build_replicas
+from gateway.config.model import AgentConfig, GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, ViewConfig
+from gateway.config.overrides import build_approvals, build_overrides, refuse_shared_names
+from gateway.config.replicas import build_replicas, build_shared
 from gateway.config.server_files import Broken, foreign_servers, join_servers, own_servers
 from gateway.config.servers import NAME
-from gateway.config.shared import build_shared
-from gateway.config.source import read_toml
+from gateway.config.source import Expander, read_toml
 from gateway.config.wire import build_wire
-from gateway.config.written import keys_of, name_as_written, variable_of
 from gateway.errors import ConfigError
+
+# Names settings in an error as their author wrote them: the option, the environment variable, or the line of the file.
+#
+# Turns the message of a `ConfigError` that names keys (`serve.port`) into one that a person finds again. It judges no
+# value.
+
+_KEY: Final = re.compile(r"(?<![\w.'/-])[a-z_]+(?:\.[a-z_]+)*(?![\w/-]|\.\w)")
+_QUOTED: Final = re.compile(r"key '([\w.-]+)'")
+
+
+def name_as_written(message: str, flags: Iterable[str], variables: Mapping[str, str], file: Path | None) -> str:
+    """The message, with every key replaced that an option or a variable set, and the place of one from the file.
+
+    Args:
+        flags: dotted keys that were given as options.
+        variables: environment variables by the dotted key that each sets.
+        file: the gateway's own file, if there is one.
+    """
+    if file is not None and message.startswith(f"{file}: "):
+        found = _QUOTED.search(message)
+        line = None if found is None else line_of(file, found[1])
+        return message if line is None else f"{file}:{line}{message.removeprefix(str(file))}"
+    given = {**variables, **{key: flag_of(key) for key in flags}}
+    first = _KEY.match(message)
+    if first is None:
+        return message
+    named = _KEY.sub(lambda key: given.get(key[0], key[0]), message)
+    line = None if named != message or file is None else line_of(file, first[0])
+    return named if line is None else f"{file}:{line}: {named}"
+
+
+def variable_of(dotted: str) -> str:
+    """The environment variable that sets a key."""
+    return PREFIX + dotted.upper().replace(".", "__")
+
+
+def keys_of(layer: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
+    """The dotted keys of every value in a layer, and of its tables."""
+    for key, value in layer.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from keys_of(cast("Layer", value), f"{prefix}{key}.")
+
+
+def line_of(file: Path, dotted: str) -> int | None:
+    """The line of a TOML file on which a key stands; None if the file does not have it as a line of its own."""
+    table = ""
+    for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), 1):
+        text = line.strip()
+        if text.startswith("[") and not text.startswith("[["):
+            table = f"{_dotted(text.partition(']')[0] + ']')}."
+            if table == f"{dotted}.":
+                return number
+        elif "=" in text and f"{table}{text.partition('=')[0].strip()}" == dotted:
+            return number
+    return None
+
+
+def _dotted(header: str) -> str:
+    try:
+        layer: Layer = tomllib.loads(header)
+    except tomllib.TOMLDecodeError:
+        return ""
+    return max(keys_of(layer), key=len, default="")
+
 
 OWN_FILE: Final = "codec-gateway.toml"
 KEYS_FILE: Final = "keys.toml"

@@ -13,16 +13,18 @@ from types import MappingProxyType
 from typing import Final, Literal
 from urllib.parse import urlencode
 
-from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig, TrajectoriesConfig
-from gateway.config.approvals import ApprovalsConfig
-from gateway.config.connections import ConnectionsConfig
-from gateway.config.console import ConsoleConfig
-from gateway.config.exchange import ExchangeConfig
-from gateway.config.overrides import Overrides, ToolOverride
-from gateway.config.replicas import ReplicasConfig
-from gateway.config.shared import SharedConfig
+from gateway.config.access import (
+    AuditConfig,
+    ConnectionsConfig,
+    ConsoleConfig,
+    ExchangeConfig,
+    OAuthConfig,
+    TelemetryConfig,
+    TrajectoriesConfig,
+)
+from gateway.config.overrides import ApprovalsConfig, Overrides, ToolOverride
+from gateway.config.replicas import ReplicasConfig, SharedConfig, WorkerConfig
 from gateway.config.wire import WireConfig
-from gateway.config.worker import WorkerConfig
 
 VerifyLevel = Literal["verify", "trust"]
 EraChoice = Literal["auto", "handshake", "modern"]
@@ -93,7 +95,7 @@ class UpstreamConfig:
     env: Mapping[str, str] = field(default_factory=_no_strings)
     """Added to the variables that a child inherits."""
     inherit_env: bool | tuple[str, ...] = ()
-    """Names and patterns of more variables to inherit than usual (`inherited.py`); true: all; false: only the few that
+    """Names and patterns of more variables to inherit than usual (`programs.py`); true: all; false: only the few that
     a program needs to run."""
     cwd: Path | None = None
     url: str | None = None

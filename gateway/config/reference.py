@@ -12,12 +12,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection, TrajectoriesSection
-from gateway.config.approvals import ApprovalsSection
-from gateway.config.console import ConsoleSection
-from gateway.config.overrides import AnnotationsSection, OverrideSection
-from gateway.config.replicas import ReplicasSection
-from gateway.config.serve_section import ConnectionsSection, ServeSection
+from gateway.config.access import AuditSection, ConsoleSection, OAuthSection, TelemetrySection, TrajectoriesSection
+from gateway.config.overrides import AnnotationsSection, ApprovalsSection, OverrideSection
+from gateway.config.replicas import ReplicasSection, SharedSection
 from gateway.config.settings import (
     AgentSection,
     EngineSection,
@@ -27,8 +24,14 @@ from gateway.config.settings import (
     UpstreamSection,
     ViewSection,
 )
-from gateway.config.shared import SharedSection
-from gateway.config.upstream_section import CredentialsSection, ExchangeSection, RegistrySection, SignInSection
+from gateway.config.tables import (
+    ConnectionsSection,
+    CredentialsSection,
+    ExchangeSection,
+    RegistrySection,
+    ServeSection,
+    SignInSection,
+)
 from gateway.config.wire import WireSection
 
 _HEAD = """\

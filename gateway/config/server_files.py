@@ -4,20 +4,188 @@ Turns the entries of a file into `UpstreamConfig`s. An entry that can't be read 
 checks files, a reason beside the others.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
-from gateway.config.env_file import parse_env_file
-from gateway.config.expand import Expander
-from gateway.config.foreign import read_foreign
 from gateway.config.model import UpstreamConfig
 from gateway.config.servers import ServerReader
-from gateway.config.source import read_config_text, read_json
+from gateway.config.source import Expander, parse_env_file, read_config_text, read_json
 from gateway.errors import ConfigError
+
+# Reads MCP server lists as other programs write them (Claude Desktop, Claude Code, Cursor, VS Code, Cline).
+#
+# Turns the object of an `mcpServers` or `servers` file into named entries that `config/servers.py` reads, and sentences
+# about what was passed over. These files belong to other programs, which put keys of their own in them: unknown keys
+# are one warning for the whole file, never an error. What would start the wrong thing is an error. It expands nothing.
+
+LISTS: Final = ("mcpServers", "servers")
+_URL_KEYS = ("url", "serverUrl", "httpUrl")
+_TYPE_KEYS = ("type", "transport")
+_TIMEOUT_KEYS: Final = ("timeout", "tool_timeout_sec")
+_OTHER_KEYS = ("command", "args", "env", "envFile", "cwd", "headers", "disabled", "enabled")
+_KNOWN = {*_OTHER_KEYS, *_URL_KEYS, *_TYPE_KEYS, *_TIMEOUT_KEYS}
+_STDIO, _HTTP = {"stdio"}, {"http", "streamablehttp", "sse"}
+_MOST_SECONDS: Final = 3600
+"""The largest `timeout` that counts as seconds. Cline and Roo Code write seconds, at most these; Claude Code and Gemini
+CLI write milliseconds. Nobody wants as few milliseconds, so a longer time is the safe reading."""
+
+
+@dataclass(slots=True)
+class ForeignServers:
+    """The servers of one file, and what was passed over in it."""
+
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """By server name, the keys of `UpstreamSection`, and `envFile`."""
+    warnings: list[str] = field(default_factory=list[str])
+
+
+def read_foreign(document: Mapping[str, Any], origin: str, separator: str) -> ForeignServers:
+    """Read the servers of a JSON document that another program reads too.
+
+    Args:
+        document: the object in the file.
+        origin: how messages name the file.
+        separator: what a server's name may not contain.
+
+    Raises:
+        ConfigError: there is no list of servers, or an entry can't be one.
+    """
+    found = ForeignServers()
+    unknown: dict[str, list[str]] = {}
+    document = _unwrap(document)
+    lists = [key for key in LISTS if key in document]
+    if not lists:
+        keys = _names(list(document)[:8], LISTS) or "nothing"
+        raise ConfigError(f"{origin}: has neither 'mcpServers' nor 'servers' (it has {keys}): add one of them")
+    if others := [key for key in document if key not in LISTS]:
+        unknown["the file"] = others
+    for key in lists:
+        for name, entry in _table(document[key], f"{origin}: key {key!r}").items():
+            where = f"{origin}: server {name!r}"
+            keys = _table(entry, where)
+            if others := [k for k in keys if k not in _KNOWN]:
+                unknown[repr(name)] = others
+            translated = _translate(keys, where, found.warnings)
+            if translated is not None:
+                _add(found, _safe_name(name, separator, where, found.warnings), translated, where)
+    if unknown:
+        listed = "; ".join(f"{where}: {_names(keys, sorted(_KNOWN))}" for where, keys in unknown.items())
+        found.warnings.append(f"{origin}: keys that the gateway does not know are ignored ({listed})")
+    return found
+
+
+def _names(keys: Sequence[str], known: Sequence[str]) -> str:
+    """Keys for a sentence, each with the known key that may have been meant."""
+    near = {key: get_close_matches(key, known, n=1, cutoff=0.7) for key in keys}
+    return ", ".join(f"{key!r}, did you mean {near[key][0]!r}?" if near[key] else repr(key) for key in keys)
+
+
+def _unwrap(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the object that holds the lists: in VS Code's settings.json it is under `mcp`."""
+    inner: object = document.get("mcp")
+    if isinstance(inner, dict) and not any(key in document for key in LISTS):
+        return cast("dict[str, Any]", inner)
+    return document
+
+
+def _add(found: ForeignServers, name: str, entry: dict[str, Any], where: str) -> None:
+    if name in found.entries:
+        raise ConfigError(f"{where}: a second server is called {name!r}: rename one of them")
+    found.entries[name] = entry
+
+
+def _translate(keys: Mapping[str, Any], where: str, warnings: list[str]) -> dict[str, Any] | None:
+    """The entry with the gateway's own keys, or None if it is to be left out."""
+    keys = {key: value for key, value in keys.items() if value is not None}
+    if keys.get("disabled") is True or keys.get("enabled") is False:
+        return None
+    kind = _transport(keys, where)
+    url = next((_text(keys[key], f"{where}: key {key!r}") for key in _URL_KEYS if key in keys), None)
+    command = _text(keys["command"], f"{where}: key 'command'") if "command" in keys else None
+    if (kind in _HTTP and not url) or (kind in _STDIO and not command):
+        needed = "url" if kind in _HTTP else "command"
+        raise ConfigError(f"{where}: its type is {kind!r}, but it has no {needed!r}: add it, or correct the type")
+    return {
+        "command": command,
+        "url": url,
+        "args": [_text(arg, f"{where}: key 'args'") for arg in _list(keys.get("args", []), f"{where}: key 'args'")],
+        "env": _texts(keys, "env", where),
+        "headers": _texts(keys, "headers", where),
+        "cwd": _text(keys["cwd"], f"{where}: key 'cwd'") if "cwd" in keys else None,
+        "envFile": _text(keys["envFile"], f"{where}: key 'envFile'") if "envFile" in keys else None,
+        "timeout": _seconds(keys, where, warnings),
+    }
+
+
+def _seconds(keys: Mapping[str, Any], where: str, warnings: list[str]) -> float | None:
+    """Seconds that a call may take; None: the file does not say."""
+    key = next((each for each in _TIMEOUT_KEYS if each in keys), None)
+    if key is None:
+        return None
+    try:
+        given = float(keys[key])
+    except (TypeError, ValueError, OverflowError):
+        given = 0.0
+    if isinstance(keys[key], bool) or not 0 < given < math.inf:
+        warnings.append(f"{where}: key {key!r}: expected a number above 0; the time limit of calls stays as it was")
+        return None
+    return given / 1000 if key == "timeout" and given > _MOST_SECONDS else given
+
+
+def _transport(keys: Mapping[str, Any], where: str) -> str | None:
+    for key in _TYPE_KEYS:
+        if key in keys:
+            given = _text(keys[key], f"{where}: key {key!r}")
+            kind = re.sub(r"[-_]", "", given).lower()
+            if kind not in _STDIO | _HTTP:
+                raise ConfigError(f"{where}: key {key!r}: expected 'stdio' or 'http', got {given!r}")
+            return kind
+    return None
+
+
+def _safe_name(name: str, separator: str, where: str, warnings: list[str]) -> str:
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_-")[:64]
+    if not safe:
+        raise ConfigError(f"{where}: its name has no letter or digit: rename it")
+    while separator in safe:
+        safe = safe.replace(separator, separator[: len(separator) // 2])
+    if safe != name:
+        warnings.append(f"{where} is called {safe!r} here: a tool's name may hold letters, digits, '_' and '-' only")
+    return safe
+
+
+def _table(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: expected an object, got {type(value).__name__}")
+    return cast("dict[str, Any]", value)
+
+
+def _list(value: object, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{where}: expected a list, got {type(value).__name__}")
+    return cast("list[Any]", value)
+
+
+def _texts(keys: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
+    table = _table(keys.get(key, {}), f"{where}: key {key!r}")
+    # VS Code writes null for "not set"; people often write numbers where a program reads text.
+    return {k: _text(v, f"{where}: key '{key}.{k}'") for k, v in table.items() if v is not None}
+
+
+def _text(value: object, where: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ConfigError(f"{where}: expected a text, got {type(value).__name__}")
+
 
 _EDITOR_FOLDERS: Final = frozenset({".vscode", ".cursor", ".claude"})
 Broken = dict[str, str]

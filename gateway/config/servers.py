@@ -2,7 +2,7 @@
 
 Turns the keys of `[upstreams.NAME]` into a frozen record: `${...}` is expanded, the folder made absolute, and what must
 be masked collected. Mistakes that no default can mend (a command and a URL, or neither) are refused. It does not know
-which file the entry came from or how others spell these keys: `config/foreign.py` translates.
+which file the entry came from or how others spell these keys: `config/server_files.py` translates.
 """
 
 import re
@@ -14,14 +14,14 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from gateway.config.access import ExchangeConfig, build_exchange
 from gateway.config.address import is_http_url, is_loopback
-from gateway.config.exchange import ExchangeConfig, build_exchange
-from gateway.config.expand import Expander
-from gateway.config.inherited import inherited
 from gateway.config.manifests import check_endpoint, read_manifest_place, state_of_manifest
 from gateway.config.masking import sounds_secret
 from gateway.config.model import CALLBACK, ClientCredentials, SignInConfig, UpstreamConfig
 from gateway.config.overrides import build_overrides
+from gateway.config.programs import inherited
+from gateway.config.source import Expander
 from gateway.errors import ConfigError
 
 _PLAIN: Final = (

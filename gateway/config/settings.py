@@ -1,16 +1,14 @@
 """The gateway's own settings: their names, the values they may have, and what they mean.
 
 Defaults come from `model.py`, so that each is written once; docs/configure.md shows the descriptions from here. It
-reads nothing and merges nothing; `check_settings.py` checks values with it.
+reads nothing and merges nothing; `layers.py` checks values with it.
 """
 
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from gateway.config.access_sections import AuditSection, TelemetrySection, TrajectoriesSection
-from gateway.config.approvals import ApprovalsSection
-from gateway.config.console import ConsoleSection
+from gateway.config.access import AuditSection, ConsoleSection, TelemetrySection, TrajectoriesSection
 from gateway.config.model import (
     AgentConfig,
     EngineConfig,
@@ -20,12 +18,10 @@ from gateway.config.model import (
     TokensConfig,
     VerifyLevel,
 )
-from gateway.config.overrides import OverrideSection
-from gateway.config.replicas import ReplicasSection
+from gateway.config.overrides import ApprovalsSection, OverrideSection
+from gateway.config.replicas import ReplicasSection, SharedSection
 from gateway.config.section import Count, CountOrZero, Seconds, Section
-from gateway.config.serve_section import ServeSection
-from gateway.config.shared import SharedSection
-from gateway.config.upstream_section import RegistrySection, UpstreamSection
+from gateway.config.tables import RegistrySection, ServeSection, UpstreamSection
 from gateway.config.wire import WireSection
 
 _ENGINE, _AGENT, _TOKENS, _LIMITS = EngineConfig(), AgentConfig(), TokensConfig(), LimitsConfig()

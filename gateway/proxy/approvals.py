@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 import anyio
 
-from gateway.config.approvals import ApprovalsConfig, Ask
+from gateway.config.overrides import ApprovalsConfig, Ask
 from gateway.errors import NotApproved, RpcError
 from gateway.observe.escape import INVISIBLE, escape_text
 from gateway.proxy.bridge import is_parked

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import anyio
 import anyio.to_thread
 
-from gateway.config.approvals import ApprovalsConfig
+from gateway.config.overrides import ApprovalsConfig
 from gateway.errors import NotApproved, RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.protocol.annotations import headers_for
 from gateway.protocol.eras import MULTI_ROUND, is_input_required

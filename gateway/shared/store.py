@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 import anyio
 
-from gateway.config.shared import SharedConfig
+from gateway.config.replicas import SharedConfig
 from gateway.observe.shared_metrics import SharedMetrics
 from gateway.shared.interface import WHOLE, Bounds, Kind, Limit, Record, SharedStatus
 from gateway.shared.keys import StoreKeys

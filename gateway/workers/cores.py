@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Final, Literal
 
-from gateway.config.serve_section import MOST_WORKERS
+from gateway.config.tables import MOST_WORKERS
 
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 """A container's CPU limit: microseconds of CPU time, and the period in microseconds."""

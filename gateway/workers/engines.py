@@ -20,7 +20,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from gateway.config.model import EngineConfig, GatewayConfig
-from gateway.config.worker import WorkerConfig, fault_file
+from gateway.config.replicas import WorkerConfig, fault_file
 from gateway.engine.embedded.model_watch import ModelFile
 from gateway.engine.embedded.server import Listening, divided, embedded_model, embedded_server
 from gateway.engine.start.outage import STEADY, Outage, until_file_changes

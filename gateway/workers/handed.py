@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.app.options import ServeOptions
-from gateway.config.worker import WorkerConfig
+from gateway.config.replicas import WorkerConfig
 
 
 @dataclass(frozen=True, slots=True)

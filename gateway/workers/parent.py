@@ -20,7 +20,7 @@ from gateway.app.process import admin_connections
 from gateway.app.role import ALONE
 from gateway.app.signals import Shutdown
 from gateway.config.model import GatewayConfig
-from gateway.config.worker import SERVERS
+from gateway.config.replicas import SERVERS
 from gateway.observe.logs import get_logger
 from gateway.observe.worker_metrics import WorkerMetrics
 from gateway.proxy.upstream.supervision.lifecycle import Backoff

@@ -18,7 +18,7 @@ import anyio
 from anyio.abc import Process
 
 from gateway.app.options import ServeOptions
-from gateway.config.worker import WorkerConfig
+from gateway.config.replicas import WorkerConfig
 from gateway.errors import GatewayError
 from gateway.workers.control_lines import Order, fault_of, order_line
 from gateway.workers.handed import Descriptors, Handed

@@ -17,7 +17,7 @@ from codec_console.conversations import masked_beginning
 from codec_console.transcript import transcript_of
 from codec_console.transcript_json import ViewOptions
 from codec_console.turns import TurnTable
-from gateway.config.console import ConsoleConfig
+from gateway.config.access import ConsoleConfig
 from gateway.config.model import ServeConfig
 from gateway.context.memory import (
     AnswerRecord,

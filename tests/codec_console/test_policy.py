@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.config.console import ConsoleConfig
+from gateway.config.access import ConsoleConfig
 from gateway.config.model import ServeConfig
 
 pytestmark = pytest.mark.anyio

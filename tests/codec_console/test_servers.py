@@ -9,8 +9,7 @@ from urllib.parse import quote
 import anyio
 import pytest
 
-from gateway.config.access import AuditConfig
-from gateway.config.console import ConsoleConfig
+from gateway.config.access import AuditConfig, ConsoleConfig
 from gateway.config.model import ServeConfig, SignInConfig, TokensConfig, UpstreamConfig
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from codec_console.why import Row
-from gateway.config.console import ConsoleConfig
+from gateway.config.access import ConsoleConfig
 from gateway.config.model import ServeConfig
 from gateway.context.compose.recall import Comparison
 from gateway.context.memory import Miss, RequestFigures

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from codec_console.words import Words, words_of
-from gateway.config.access import OAuthConfig
-from gateway.config.console import ConsoleConfig
+from gateway.config.access import ConsoleConfig, OAuthConfig
 from gateway.config.model import AuditConfig, GatewayConfig, ServeConfig
 
 pytestmark = pytest.mark.anyio

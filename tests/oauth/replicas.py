@@ -17,8 +17,7 @@ from typing import Protocol, Self
 import anyio
 
 from gateway.app.mcp_services import replicas_of
-from gateway.config.replicas import ReplicasConfig
-from gateway.config.shared import SharedConfig
+from gateway.config.replicas import ReplicasConfig, SharedConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.transport.oauth.grants import GrantKey
 from gateway.serve.auth.keys import KeyFile

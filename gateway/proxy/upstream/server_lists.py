@@ -13,7 +13,7 @@ import anyio
 from platformdirs import user_cache_path
 
 from gateway.config.model import LimitsConfig, UpstreamConfig
-from gateway.config.private_file import replace_file
+from gateway.config.state import replace_file
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import Caller
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError

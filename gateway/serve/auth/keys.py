@@ -17,9 +17,9 @@ from typing import Annotated, Any, Final, cast
 
 from pydantic import AwareDatetime, Field, ValidationError
 
-from gateway.config.private_file import replace_private
 from gateway.config.section import CountOrZero, Section
 from gateway.config.source import read_config_text
+from gateway.config.state import replace_private
 from gateway.errors import ConfigError, GatewayError
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import Principal

@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.config.connections import ConnectionsConfig
+from gateway.config.access import ConnectionsConfig
 from gateway.deadlines import Deadlines
 from gateway.observe.connection_metrics import ConnectionMetrics, EndReason
 from gateway.observe.logs import get_logger

@@ -7,7 +7,7 @@ import pytest
 from gateway.agent import AnswerOptions, ToolScope
 from gateway.agent.events import ToolFinished
 from gateway.config import LimitsConfig
-from gateway.config.approvals import ApprovalsConfig
+from gateway.config.overrides import ApprovalsConfig
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import ANYBODY
 from gateway.proxy.tool_search import CALL, SEARCH

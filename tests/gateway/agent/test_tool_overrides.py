@@ -6,8 +6,7 @@ import pytest
 
 from gateway.agent import AnswerOptions
 from gateway.agent.events import ToolFinished
-from gateway.config.approvals import ApprovalsConfig
-from gateway.config.overrides import ToolOverride
+from gateway.config.overrides import ApprovalsConfig, ToolOverride
 from gateway.proxy.caller import ANYBODY
 from gateway.proxy.tool_search import CALL, SEARCH
 

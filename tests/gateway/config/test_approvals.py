@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.approvals import ApprovalsConfig
 from gateway.config.load import load_config
 from gateway.config.model import UpstreamConfig
+from gateway.config.overrides import ApprovalsConfig
 from gateway.config.show import show_config
 from gateway.errors import ConfigError
 

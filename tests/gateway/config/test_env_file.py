@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.env_file import parse_env_file
+from gateway.config.source import parse_env_file
 from gateway.errors import ConfigError
 
 plain = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="\"'#"), max_size=8)

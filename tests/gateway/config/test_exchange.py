@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.exchange import ExchangeConfig
+from gateway.config.access import ExchangeConfig
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of, show_config

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.expand import Expander, input_variable
+from gateway.config.source import Expander, input_variable
 from gateway.errors import ConfigError
 
 WORKSPACE = Path("/srv/project")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gateway.config.inherited import NETWORK, inherited
 from gateway.config.load import load_config
+from gateway.config.programs import NETWORK, inherited
 from gateway.config.show import show_config
 from gateway.errors import ConfigError
 

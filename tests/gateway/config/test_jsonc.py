@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.jsonc import parse_jsonc
+from gateway.config.source import parse_jsonc
 from gateway.errors import ConfigError
 
 values = st.recursive(

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig
-from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection
-from gateway.config.connections import ConnectionsConfig
+from gateway.config.access import (
+    AuditConfig,
+    AuditSection,
+    ConnectionsConfig,
+    OAuthConfig,
+    OAuthSection,
+    TelemetryConfig,
+    TelemetrySection,
+)
 from gateway.config.load import load_config
 from gateway.config.masking import MASK
 from gateway.config.model import (
@@ -26,7 +32,7 @@ from gateway.config.overrides import ToolOverride
 from gateway.config.section import Section
 from gateway.config.settings import AgentSection, EngineSection, LimitsSection, ServeSection, TokensSection
 from gateway.config.show import show_config
-from gateway.config.upstream_section import UpstreamSection
+from gateway.config.tables import UpstreamSection
 from gateway.errors import ConfigError
 
 UNWRITTEN = {"name", "secrets", "manifest_hosts", "manifest_state"}

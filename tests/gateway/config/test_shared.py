@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.load import load_config
-from gateway.config.shared import SharedConfig, build_shared
+from gateway.config.replicas import SharedConfig, build_shared
 from gateway.config.show import secrets_of, show_config
 from gateway.errors import ConfigError
 

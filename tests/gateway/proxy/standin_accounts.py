@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.config.exchange import ExchangeConfig
+from gateway.config.access import ExchangeConfig
 from gateway.config.model import SignInConfig, UpstreamConfig
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns
 from tests.gateway.proxy.transport.over_http.raw_server import Asked, Reply, raw_server

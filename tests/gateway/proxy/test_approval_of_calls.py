@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from gateway.config import UpstreamConfig
-from gateway.config.approvals import ApprovalsConfig
+from gateway.config.overrides import ApprovalsConfig
 from gateway.errors import RpcError
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Principal
 from gateway.proxy.naming import usual_alias

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.approvals import ApprovalsConfig
+from gateway.config.overrides import ApprovalsConfig
 from gateway.proxy.approvals import Question, can_elicit, decide, level_of, why_asked
 
 LEVELS = ("never", "destructive", "writes", "always")

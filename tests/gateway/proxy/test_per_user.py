@@ -6,8 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from gateway.config.approvals import ApprovalsConfig
-from gateway.config.overrides import ToolOverride
+from gateway.config.overrides import ApprovalsConfig, ToolOverride
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import per_user, sign_in_questions

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.config.approvals import ApprovalsConfig
 from gateway.config.model import GatewayConfig, ViewConfig
-from gateway.config.overrides import ToolOverride
+from gateway.config.overrides import ApprovalsConfig, ToolOverride
 from gateway.errors import ConfigError, RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy

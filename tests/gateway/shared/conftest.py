@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from gateway.config.shared import SharedConfig
+from gateway.config.replicas import SharedConfig
 from gateway.observe.metrics import Metrics
 from gateway.shared.store import SharedStore, store_of
 from tests.standins.stores import REAL, Store, running_store

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from bench.processes import free_port
-from gateway.config.shared import SharedConfig
+from gateway.config.replicas import SharedConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
 from gateway.shared import Bounds, Record

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config.model import EngineConfig, GatewayConfig
-from gateway.config.worker import WorkerConfig
+from gateway.config.replicas import WorkerConfig
 from gateway.errors import ConfigError
 from gateway.workers.engines import check_engines, running_engines, share_of, with_hosted_engines
 

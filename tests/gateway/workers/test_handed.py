@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.app.options import ServeOptions
-from gateway.config.worker import WorkerConfig
+from gateway.config.replicas import WorkerConfig
 from gateway.errors import ConfigError, GatewayError
 from gateway.workers.control_lines import ORDERS, READY, failure_line, fault_of, order_line
 from gateway.workers.cores import cores, count_of

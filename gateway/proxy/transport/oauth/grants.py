@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
-from gateway.config.private_file import replace_private
-from gateway.config.state import state_folder
+from gateway.config.state import replace_private, state_folder
 from gateway.errors import ConfigError
 from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.registration import Client

@@ -12,8 +12,8 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from gateway.config.inherited import inherited
 from gateway.config.model import UpstreamConfig
+from gateway.config.programs import inherited
 
 WELCOME: Final = b"W"
 """The process runs. Followed by the number from which the requests of this connection must be numbered."""

@@ -16,10 +16,8 @@ from typing import Final, cast
 import anyio
 from structlog.typing import FilteringBoundLogger
 
-from gateway.config.inherited import inherited
 from gateway.config.model import UpstreamConfig
-from gateway.config.nesting import DEPTH_VARIABLE, nesting_depth
-from gateway.config.startable import find_program
+from gateway.config.programs import DEPTH_VARIABLE, find_program, inherited, nesting_depth
 from gateway.protocol.lines import portions
 from gateway.proxy.transport.server_messages import ServerLog
 from gateway.proxy.transport.stdio.watchdog import Watchdog

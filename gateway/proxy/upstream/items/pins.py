@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from gateway.config.model import UpstreamConfig
-from gateway.config.private_file import replace_file
-from gateway.config.state import state_folder
+from gateway.config.state import replace_file, state_folder
 from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
 from gateway.observe.logs import get_logger

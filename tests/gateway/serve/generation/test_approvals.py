@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from gateway.config import GatewayConfig, UpstreamConfig
-from gateway.config.approvals import ApprovalsConfig
+from gateway.config.overrides import ApprovalsConfig
 from gateway.errors import GatewayError
 from gateway.proxy.caller import ANYBODY
 from tests.gateway.serve.generation.three_apis import CHAT, MESSAGES, RESPONSES, SAYS, Apis, running

@@ -13,7 +13,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from gateway.config.connections import ConnectionsConfig
+from gateway.config.access import ConnectionsConfig
 from gateway.observe.exposition import read_counter
 from gateway.observe.metrics import Metrics
 from gateway.serve.http.client_connection import HttpProtocol

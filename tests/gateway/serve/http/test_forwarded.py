@@ -6,7 +6,7 @@ import anyio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.config.connections import ConnectionsConfig
+from gateway.config.access import ConnectionsConfig
 from gateway.observe.metrics import Metrics
 from gateway.serve.http.connections import Connections, ForwardedClients, TrustedProxies
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
-from gateway.config.worker import WorkerConfig
+from gateway.config.replicas import WorkerConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
 from tests.gateway.proxy.conftest import Client

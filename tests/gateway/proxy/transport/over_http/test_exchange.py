@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import anyio
 import pytest
 
-from gateway.config.exchange import ExchangeConfig
+from gateway.config.access import ExchangeConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import CallerToken
 from gateway.proxy.transport.http.client import HttpClient, open_http_client

@@ -7,7 +7,7 @@ import anyio
 import mcp.types as t
 import pytest
 
-from gateway.config.approvals import ApprovalsConfig
+from gateway.config.overrides import ApprovalsConfig
 
 pytestmark = pytest.mark.anyio
 
