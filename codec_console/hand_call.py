@@ -15,7 +15,7 @@ from codec_console.render import PreparedText, lines
 from gateway.agent.calls.result_limit import shorten
 from gateway.config.show import secrets_of
 from gateway.errors import GatewayError, RequestInvalid
-from gateway.observe.audit_line import AuditLine, Source
+from gateway.observe.audit import AuditLine, Source
 from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
 from gateway.proxy import ToolEntry
 from gateway.proxy.caller import Nobody

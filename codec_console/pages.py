@@ -29,7 +29,7 @@ from codec_console.words import words_of
 from gateway.config.model import ServeConfig
 from gateway.documentation.spelling import ANYWHERE
 from gateway.errors import ConfigError, GatewayError
-from gateway.observe.audit_line import AuditLine
+from gateway.observe.audit import AuditLine
 from gateway.observe.logs import get_logger
 from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.auth.identity import OPERATOR

@@ -17,7 +17,7 @@ from gateway.agent.events import GenerationFinished, ToolFinished
 from gateway.cli import exit_codes
 from gateway.cli.app import build_app
 from gateway.config.load import load_config
-from gateway.observe.labels import LossReason
+from gateway.observe.exposition import LossReason
 from gateway.proxy.tool_search import CALL, SEARCH
 from gateway.serve.admin.losses import WORDS
 from gateway.serve.generation.account import turn_numbers

@@ -18,7 +18,7 @@ from packaging.metadata import Metadata
 from trove_classifiers import classifiers
 
 from deploy.check.outcome import Failed
-from gateway.documentation.render import FENCE, outside_fences
+from gateway.documentation.pages import FENCE, outside_fences
 
 _RELATIVE: Final = re.compile(r"\]\((?!https?://|#|mailto:)([^()\s]+)\)")
 _LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?!https?://|#|mailto:)([^()\s]+)\)")

@@ -10,7 +10,7 @@ from gateway.agent.events import GenerationFinished
 from gateway.context.compose.conversation import Conversation
 from gateway.context.memory import Miss, Remembered, RequestFigures
 from gateway.context.memory.remembered import NO_ENGINE
-from gateway.observe.labels import LossReason
+from gateway.observe.exposition import LossReason
 
 
 @dataclass(frozen=True, slots=True)

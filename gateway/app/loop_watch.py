@@ -4,6 +4,7 @@ The loop notes the time ten times a second; a thread looks whether it still does
 and for whose request. It looks at frames only from outside and changes nothing, so a call costs nothing.
 """
 
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,23 @@ import anyio
 
 from gateway.observe.logs import get_logger
 from gateway.serve.auth.identity import principal_of
+
+# How often Python collects garbage, once everything that lives as long as the process has been created.
+#
+# Every call makes a few hundred short-lived objects, and with its default thresholds Python's collector walks all
+# modules, tools and maps again every few hundred calls. What exists at the start is hidden from the collector, which
+# also runs less often. A call then takes about a fifth less CPU (bench/results/mcp.json).
+
+_YOUNG: Final = 20_000
+"""New objects between two collections of the youngest generation: about a hundred calls, a few megabytes."""
+
+
+def settle_memory() -> None:
+    """Hide what exists now from the collector, and run it less often. Call once, when the gateway is ready."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG, 20, 20)
+
 
 LONGEST: Final = 0.25
 """Seconds for which the loop may be held: longer than any step that is meant to run on it."""

@@ -4,25 +4,169 @@ Turns the settings and the accepted maps into a proxy and all that it needs. `st
 `services.py` adds the agent. The two are separate modules because a desktop client has to wait for every import.
 """
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
-from gateway.app.records import Records, open_records
-from gateway.app.shared import open_shared
-from gateway.config import GatewayConfig
+import anyio
+
+from gateway.config.access import TelemetryConfig
+from gateway.config.model import GatewayConfig
 from gateway.config.replicas import NOTHING_SHARED, ReplicasConfig, SharedConfig
+from gateway.config.show import secrets_of
+from gateway.engine.embedded.server import embedded_model
+from gateway.engine.slots.swapper import model_digest
 from gateway.engine.start.maps import MapSet
+from gateway.errors import ConfigError
+from gateway.observe.audit import Audit
+from gateway.observe.client_metrics import AccessMetrics
+from gateway.observe.engine_metrics import SharedMetrics
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
+from gateway.observe.trajectories import TrajectoryLog
 from gateway.proxy import Proxy, ResultTokens
 from gateway.proxy.transport.oauth.grants import GrantStore
 from gateway.proxy.upstream.server_lists import ListCache
 from gateway.replicas import ALONE, Replicas
 from gateway.serve.mcp import McpEndpoint
 from gateway.shared import Shared
+
+if TYPE_CHECKING:
+    from gateway.observe.tracing import Tracing
+
+
+# Sets up tracing, if it is configured: where spans are sent, and that they are sent before the process ends.
+#
+# Turns `[telemetry]` into a `Tracing`, or into None; then no part of OpenTelemetry is ever loaded. It makes no spans:
+# `observe/tracing.py` does.
+
+_FLUSH_SECONDS: Final = 3.0
+_TRACES_PATH: Final = "/v1/traces"
+_TALKATIVE: Final = ("opentelemetry.baggage.propagation", "opentelemetry.trace.propagation")
+"""They warn about every malformed header, and strangers may send any header."""
+
+
+@asynccontextmanager
+async def open_tracing(config: TelemetryConfig) -> AsyncGenerator["Tracing | None"]:
+    """Send traces to the configured collector while the context lasts; yields None if there is no collector.
+
+    Raises:
+        ConfigError: a collector is configured, but the extra `otel` is not installed.
+    """
+    if config.otlp_endpoint is None:
+        yield None
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        from gateway.observe.tracing import Tracing
+    except ImportError:
+        raise ConfigError(
+            "telemetry.otlp_endpoint is set, but OpenTelemetry is not installed: pip install 'codec-gateway[otel]'"
+        ) from None
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    service = {"service.name": config.service_name, "service.version": version("codec-gateway")}
+    # This context shuts the provider down; its own hook at exit would wait for a collector that does not answer.
+    provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=traces_url(config.otlp_endpoint))))
+    try:
+        yield Tracing(provider)
+    finally:
+        with anyio.move_on_after(_FLUSH_SECONDS, shield=True):
+            await anyio.to_thread.run_sync(provider.shutdown, abandon_on_cancel=True)
+
+
+def traces_url(endpoint: str) -> str:
+    """The URL that spans are sent to: a collector's address without a path gets the standard path (OTLP/HTTP)."""
+    return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _TRACES_PATH
+
+
+# What a gateway records for as long as it lives: the audit log, the traces, and trajectories of answers.
+#
+# Turns the settings into the objects that write them. Each may be None, and then nothing is written.
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Where calls are recorded."""
+
+    audit: Audit | None = None
+    tracing: "Tracing | None" = None
+
+
+@asynccontextmanager
+async def open_records(config: GatewayConfig, metrics: AccessMetrics) -> AsyncGenerator[Records]:
+    """Open both; what was recorded is written before the context ends.
+
+    Raises:
+        ConfigError: the audit log can't be written, or OpenTelemetry is not installed.
+    """
+    path, arguments = config.audit.path, config.audit.arguments
+    audit = None if path is None else Audit(path, metrics, arguments=arguments, secrets=secrets_of(config))
+    async with open_tracing(config.telemetry) as tracing:
+        with audit or nullcontext():
+            yield Records(audit, tracing)
+
+
+@contextmanager
+def open_trajectories(config: GatewayConfig, metrics: AccessMetrics) -> Generator[TrajectoryLog | None]:
+    """Open the file of trajectories; what was recorded is written before the context ends.
+
+    Raises:
+        ConfigError: it can't be written.
+    """
+
+    def digest() -> str | None:
+        # Which file an engine that is not embedded has loaded is not known here.
+        engines = config.members.values()
+        models = {embedded_model(each) for each in engines if each.kind == "embedded"}
+        known = len(models) == 1 and all(each.kind == "embedded" for each in engines)
+        return f"sha256:{model_digest(models.pop())}" if known else None
+
+    if config.trajectories.path is None:
+        yield None
+        return
+    secrets, logprobs = secrets_of(config), config.trajectories.logprobs
+    with TrajectoryLog(
+        config.trajectories.path, metrics, logprobs=logprobs, secrets=secrets, model_digest=digest
+    ) as trajectories:
+        yield trajectories
+
+
+# The store that replicas share, opened for the life of one gateway, where one is configured.
+
+
+@asynccontextmanager
+async def open_shared(
+    config: SharedConfig, replicas: Replicas, metrics: SharedMetrics
+) -> AsyncGenerator[Shared | None]:
+    """Open the store; yields None if none is configured. Nothing waits for a store that is unreachable.
+
+    Raises:
+        ConfigError: its address is invalid, or the extra `shared` is not installed.
+    """
+    if config.url is None:
+        yield None
+        return
+    try:
+        from gateway.shared.store import store_of
+    except ImportError:
+        raise ConfigError(
+            "shared.url is set, but the package 'redis' is not installed: pip install 'codec-gateway[shared]'"
+        ) from None
+    store = store_of(config, replicas.shared_keys("store"), metrics)
+    async with store.running():
+        yield store
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +240,6 @@ def replicas_of(config: ReplicasConfig) -> Replicas:
         return ALONE
     # Importing the cryptography takes time, and a gateway without replicas does not need it.
     from gateway.replicas.connected import Connected
-    from gateway.replicas.keys import ReplicaKeys
+    from gateway.replicas.records import ReplicaKeys
 
     return Connected(ReplicaKeys(config.read_secrets()), config.address, config.port)

@@ -4,7 +4,7 @@ Opens the services (`services.py`), listens, and stops in order: readiness is wi
 told that their time is over, then upstreams and the engine end.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -16,39 +16,89 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app.at_home import AtHome
-from gateway.app.garbage import settle_memory
-from gateway.app.loop_watch import LoopWatch
-from gateway.app.refuse_while_stopping import stopping
+from gateway.app.loop_watch import LoopWatch, settle_memory
 from gateway.app.reload import Reloader, Reread
-from gateway.app.role import ALONE, ProcessRole
+from gateway.app.role import ALONE, ProcessRole, Shutdown
 from gateway.app.services import Services, open_services
-from gateway.app.signals import Shutdown
-from gateway.app.user_pages import reloading, sign_in_pages
 from gateway.config import GatewayConfig
 from gateway.config.model import ServeConfig
 from gateway.engine.pool.pool import EnginePool
-from gateway.observe.connection_metrics import ConnectionMetrics
+from gateway.observe.client_metrics import ConnectionMetrics
 from gateway.observe.logs import get_logger
+from gateway.proxy import Proxy
 from gateway.proxy.upstream.items.pins import PinFile
 from gateway.serve.admin.extra_pages import ExtraPages, WithExtraPages, make_extra_pages
 from gateway.serve.admin.health import admin_app
 from gateway.serve.auth.bearer import ClientHeaders
 from gateway.serve.auth.guards import guard_endpoints
-from gateway.serve.auth.token import guard_admin
+from gateway.serve.auth.sign_in_pages import Identify, SignInPages
+from gateway.serve.auth.token import guard_admin, own_hosts
 from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.codec.negotiation import Documents, WireOffer
 from gateway.serve.http.connections import Connections, ForwardedClients, TrustedProxies
 from gateway.serve.http.drain import Drain
-from gateway.serve.http.errors import no_such_path
+from gateway.serve.http.errors import SOON, error_response, no_such_path
 from gateway.serve.http.server import FileLimit, http_server, raise_file_limit, url_of_socket
 from gateway.serve.http.spelled_paths import SpelledPaths
 from gateway.serve.http.traced import TracedRequests
 from gateway.serve.mcp import McpEndpoint
+from gateway.serve.mcp.http import RETRY_AFTER, STOPPING, Rejected, send_rejection
 from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
 from gateway.serve.openai.model import ModelEndpoint
 from gateway.serve.responses.endpoint import ResponsesEndpoint
+
+# The answer to a request that arrives while the gateway is stopping: 503, and when to ask again.
+#
+# Each API has its own form of error: an MCP client reads only JSON-RPC.
+
+
+async def stopping(scope: Scope, receive: Receive, send: Send) -> None:
+    """An ASGI application that refuses every request."""
+    if scope["path"].startswith(("/mcp", "/sse")):
+        headers = (*RETRY_AFTER, (b"connection", b"close"))
+        await send_rejection(send, Rejected(503, STOPPING, headers=headers))
+        return
+    refusal = error_response(503, STOPPING, code="stopping", headers={**SOON, "connection": "close"})
+    await refusal(scope, receive, send)
+
+
+# The pages at which users sign in to servers, where a server is configured so that each user does.
+#
+# Turns the services into what wraps the endpoints in these pages. A gateway without such servers loads none of it, and
+# spends no time on it.
+
+log = get_logger("serve")
+
+
+def sign_in_pages(proxy: Proxy, config: GatewayConfig) -> Callable[[ASGIApp, Identify], ASGIApp] | None:
+    """What wraps an application in the pages; None: no server needs them. `config`: the one at the start."""
+    if not needs_pages(config):
+        return None
+    from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns
+
+    sign_ins, hosts = UserSignIns(proxy.grants), own_hosts(config.serve)
+    return lambda app, identify: SignInPages(
+        app, identify, sign_ins, lambda: proxy.config.upstreams, proxy.signed_in, hosts
+    )
+
+
+def reloading(proxy: Proxy, start: GatewayConfig) -> Callable[[GatewayConfig], Awaitable[None]]:
+    """What has another configuration served. `start`: the one at the start, which decided whether there are pages."""
+
+    async def reload(fresh: GatewayConfig) -> None:
+        await proxy.reload(fresh)
+        if needs_pages(fresh) and not needs_pages(start):
+            log.warning("users can't sign in before a restart: the first server with `auth.per_user` is new")
+
+    return reload
+
+
+def needs_pages(config: GatewayConfig) -> bool:
+    """Whether users sign in to a server for themselves."""
+    return any(each.has_user_pages for each in config.upstreams)
+
 
 _MOST_OF_ADMIN: Final = 64
 _GENERATE: Final = (
@@ -62,8 +112,6 @@ _GENERATE: Final = (
 """Paths of requests that an engine computes for: each is a span, where spans are made."""
 _START_WAIT: Final = 2.0
 """Seconds to wait for the engine. MCP servers are served without it, and a large model takes minutes to load."""
-
-log = get_logger("serve")
 
 
 @asynccontextmanager

@@ -11,8 +11,7 @@ from math import inf
 from typing import Any
 
 from gateway.agent import Agent, CallRunner
-from gateway.app.mcp_services import McpServices, open_mcp_services
-from gateway.app.records import open_trajectories
+from gateway.app.mcp_services import McpServices, open_mcp_services, open_trajectories
 from gateway.config import GatewayConfig
 from gateway.engine.pool.engines import Engines
 from gateway.engine.pool.pool import EnginePool, MemberStatus

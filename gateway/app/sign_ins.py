@@ -18,8 +18,7 @@ async def open_sign_ins(config: GatewayConfig) -> AsyncGenerator[GrantStore]:
     if config.shared.url is None:
         yield GrantStore()
         return
-    from gateway.app.mcp_services import replicas_of
-    from gateway.app.shared import open_shared
+    from gateway.app.mcp_services import open_shared, replicas_of
 
     async with open_shared(config.shared, replicas_of(config.replicas), Metrics().shared) as shared:
         yield GrantStore(shared=shared)

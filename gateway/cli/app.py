@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points, metadata
 from inspect import getdoc
@@ -21,10 +22,29 @@ import typer
 
 from gateway import __version__
 from gateway.cli import exit_codes
-from gateway.cli.inherited import keep_inherited_to_ourselves
 from gateway.documentation.spelling import own_spelling
 from gateway.errors import ConfigError, EngineError, GatewayError, UpstreamError, first_of_ours
 from gateway.observe.escape import escape_text
+
+# Keeps descriptors that this process was started with from the processes that it starts itself.
+#
+# They may be a shell's lock or systemd's listening sockets. A third-party server that inherits such a socket could
+# answer requests in the gateway's place, and read their tokens. Python closes such descriptors in its children; the
+# event loop that the gateway runs on does not.
+
+_FIRST: Final = 3
+_OPEN: Final = Path("/proc/self/fd")
+
+
+def keep_inherited_to_ourselves() -> None:
+    """Mark every descriptor from 3 up to be closed in other programs that are started. They stay open here."""
+    for path in list(_OPEN.iterdir()):
+        number = int(path.name)
+        if number >= _FIRST:
+            # One of them belonged to the listing itself, and is closed by now.
+            with suppress(OSError):
+                os.set_inheritable(number, False)
+
 
 Command = Callable[..., None] | typer.Typer
 

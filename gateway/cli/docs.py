@@ -13,8 +13,7 @@ import typer
 from rich.markdown import Markdown
 
 from gateway.cli.terminal import Cell, Column, plain_console, print_table
-from gateway.documentation.pages import Pages, open_pages
-from gateway.documentation.render import print_form
+from gateway.documentation.pages import Pages, open_pages, print_form
 from gateway.documentation.spelling import own_spelling
 
 _WIDEST: Final = 100

@@ -1,6 +1,6 @@
 """`codec-gateway doctor`: start every server of a configuration, see what it offers and whether it ships ids.
 
-Prints what `gateway.cli.diagnose.checkup` finds, as a page or as JSON; it decides nothing. The command starts servers
+Prints what `gateway.cli.checkup` finds, as a page or as JSON; it decides nothing. The command starts servers
 of its own, even while a gateway is running, and ends them when it is done.
 """
 
@@ -14,10 +14,9 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from gateway.cli.bolt_ons import print_bolt_ons
-from gateway.cli.diagnose.checkup import Checkup, ServerCheck, ToolCheck, check_up
+from gateway.cli.checkup import Checkup, ServerCheck, ToolCheck, check_up
 from gateway.cli.exit_codes import FAILED, OK
-from gateway.cli.terminal import Cell, Column, plain_console, print_table, say
+from gateway.cli.terminal import Cell, Column, plain_console, print_bolt_ons, print_table, say
 from gateway.cli.until_signal import run_until_signal
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig

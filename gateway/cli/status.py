@@ -12,10 +12,9 @@ import typer
 from rich.console import Console
 
 from gateway.cli.admin_port import ask_admin, not_a_gateway, refusal_of
-from gateway.cli.bolt_ons import print_bolt_ons
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.cli.probe import url_of
-from gateway.cli.terminal import Cell, Column, plain_console, print_table, say
+from gateway.cli.terminal import Cell, Column, plain_console, print_bolt_ons, print_table, say
 from gateway.config.address import is_http_url
 from gateway.config.load import load_config
 from gateway.errors import ConfigError, UpstreamUnavailable

@@ -1,13 +1,8 @@
-"""Tables and lines for people, on a terminal of any width and in a pipe.
+"""Tables and lines for people, on a terminal of any width and in a pipe."""
 
-Turns rows into a table that fits: if there is no room, the columns that matter least are left out, and the caller is
-told. In a pipe nothing is left out or wrapped, so that each row stays one line. Text is never read as markup, since
-names and words come from files and servers. It knows no command.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -16,6 +11,12 @@ from rich.text import Text
 
 from gateway.documentation.spelling import own_spelling
 from gateway.observe.escape import escape_text
+
+# Tables and lines for people, on a terminal of any width and in a pipe.
+#
+# Turns rows into a table that fits: if there is no room, the columns that matter least are left out, and the caller is
+# told. In a pipe nothing is left out or wrapped, so that each row stays one line. Text is never read as markup, since
+# names and words come from files and servers. It knows no command.
 
 _PIPE: Final = 10_000
 _GAP: Final = 2
@@ -79,3 +80,37 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> lis
         # Of several columns of the same weight, the last one goes first.
         shown.remove(min(reversed(spare), key=lambda n: columns[n].weight))
     return shown
+
+
+# Bolt-on tools as a table: how each is called, and why not with ids.
+#
+# Turns what `BoltOnStatus` says, as a mapping, into rows.
+
+_COLUMNS: Final = (
+    Column("bolt-on"),
+    Column("called with"),
+    Column("model", 2),
+    Column("at", 3),
+    Column("why", 1),
+)
+_STYLES: Final = {"ids": "green", "text": "yellow", "refused": "red"}
+_CALLED: Final = {"ids": "ids", "text": "text", "refused": "not called"}
+
+
+def print_bolt_ons(console: Console, bolt_ons: Sequence[Mapping[str, Any]]) -> bool:
+    """Print the table, if there is anything to print; returns whether all of it fitted."""
+    if not bolt_ons:
+        return True
+    console.print()
+    return print_table(console, _COLUMNS, [_row(each) for each in bolt_ons])
+
+
+def _row(bolt_on: Mapping[str, Any]) -> list[Cell | str]:
+    mode: str = bolt_on["mode"]
+    return [
+        bolt_on["tool"],
+        Cell(_CALLED[mode], _STYLES[mode]),
+        bolt_on["model"] or "-",
+        bolt_on["endpoint"],
+        bolt_on["reason"] or "-",
+    ]

@@ -1,7 +1,7 @@
 """Settings: from mcpServers JSON, TOML, environment and flags to one frozen `GatewayConfig`.
 
-Readers (`server_files.py`, `servers.py`, `settings.py`, `layers.py`) turn what people write into the model (`model.py`);
-`load.py` joins them. Nothing above this floor reads a file or the environment for a setting.
+Readers (`server_files.py`, `servers.py`, `settings.py`, `layers.py`) turn what people write into the model
+(`model.py`); `load.py` joins them. Nothing above this floor reads a file or the environment for a setting.
 """
 
 from gateway.config.model import (

@@ -5,19 +5,112 @@ writes it, a batch at a time. Records that do not fit, or can't be written, are 
 soon as it can be written again. What a line says is up to the user: `audit.py` or `trajectories.py`.
 """
 
+import json
+import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from stat import S_ISREG
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
+
+from pydantic_core import to_json
 
 from gateway.errors import ConfigError
-from gateway.observe.json_line import ascii_json, stamp
-from gateway.observe.line_file import LineFile
 from gateway.observe.logs import get_logger
+
+# One line of JSON in printable ASCII, so that no text inside it can begin a second line. It opens no file.
+
+
+def stamp(when: datetime) -> str:
+    """A time in UTC as lines show it."""
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def ascii_json(fields: Mapping[str, Any]) -> str:
+    """JSON in printable ASCII: no caller can bring a line end, control character or direction mark into the file."""
+    try:
+        data = to_json(fields)
+    except ValueError:
+        # Half a surrogate pair, which only the slower writer accepts.
+        data = b"\x7f"
+    if data.isascii() and b"\x7f" not in data:
+        return data.decode("ascii")
+    return json.dumps(fields).replace("\x7f", "\\u007f")
+
+
+# A file that contains only whole lines, even if others move it away, cut it or fill its disk.
+#
+# Appends lines to a file. If a write breaks off, it tells how many lines are in the file, and removes the part of a
+# line that could not be finished. The file is reopened when its name leads to another one (logrotate). It does not know
+# what the lines are.
+
+
+class LineFile:
+    """One file, opened for appending."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it, or create it for its owner alone. Raises OSError."""
+        self._path = path
+        self._file = _open(path)
+        self._torn = False
+        """Whether it ends in the middle of a line."""
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._file)
+
+    def append(self, lines: Sequence[str]) -> tuple[int, OSError | None]:
+        """Append lines of ASCII, given without their ends; returns how many are in the file, and why not all are."""
+        written = 0
+        data = b""
+        try:
+            self._follow()
+            data = "\n".join(["", *lines, ""] if self._torn else [*lines, ""]).encode("ascii")
+            while written < len(data):
+                written += os.write(self._file, data[written:] if written else data)
+        except OSError as error:
+            whole = data.rfind(b"\n", 0, written) + 1
+            finished = data[:whole].count(b"\n") - (self._torn and whole > 0)
+            # What was torn before is ended by the first line end that got through.
+            self._torn = (self._torn and not whole) or not self._cut(written - whole)
+            return finished, error
+        self._torn = False
+        return len(lines), None
+
+    def _cut(self, size: int) -> bool:
+        """Remove the part of a line at the end. False: that is not possible, and the next write has to end the line."""
+        if not size:
+            return True
+        try:
+            held = os.fstat(self._file)
+            if not S_ISREG(held.st_mode) or held.st_size < size:
+                return False
+            os.ftruncate(self._file, held.st_size - size)
+        except OSError:
+            return False
+        return True
+
+    def _follow(self) -> None:
+        """Reopen the file if its name leads to another one now, or to none: the old one was moved away."""
+        held = os.fstat(self._file)
+        try:
+            there = self._path.stat()
+        except FileNotFoundError:
+            there = None
+        if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+            fresh = _open(self._path)
+            os.close(self._file)
+            self._file = fresh
+            self._torn = False
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
 
 QUEUE_BOUND: Final = 10_000
 """Lines that may wait to be written."""

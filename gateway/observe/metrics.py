@@ -2,7 +2,7 @@
 
 Turns what the packages report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix
 `codec_`, in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A
-label is always a map id, the name of a configured server or a word from a fixed list (`labels.py`). It knows nothing of
+label is always a map id, the name of a configured server or a word from a fixed list (`exposition.py`). It knows no
 tools, requests or HTTP. `serve/admin/health.py` shows what it renders, `reference.py` documents it.
 """
 
@@ -13,11 +13,9 @@ from typing import Any, Final, Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-from gateway.observe.access_metrics import AccessMetrics
-from gateway.observe.connection_metrics import ConnectionMetrics
-from gateway.observe.engine_metrics import EngineMetrics
-from gateway.observe.exposition import Described, WithoutCreated, count_tasks, read_counter, read_histogram
-from gateway.observe.labels import (
+from gateway.observe.client_metrics import AccessMetrics, ConnectionMetrics, WireMetrics
+from gateway.observe.engine_metrics import EngineMetrics, SharedMetrics, SlotFileMetrics
+from gateway.observe.exposition import (
     CHAT_OUTCOMES,
     DROP_REASONS,
     LIST_KINDS,
@@ -30,12 +28,14 @@ from gateway.observe.labels import (
     SOURCES,
     TOOL_OUTCOMES,
     BoundedLabel,
+    Described,
+    WithoutCreated,
+    count_tasks,
     one_of,
+    read_counter,
+    read_histogram,
 )
 from gateway.observe.server_metrics import Makers, ServerMetrics
-from gateway.observe.shared_metrics import SharedMetrics
-from gateway.observe.slot_file_metrics import SlotFileMetrics
-from gateway.observe.wire_metrics import WireMetrics
 
 SpliceSource = Literal["leaf", "shim", "scaffold"]
 

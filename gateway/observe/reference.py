@@ -6,10 +6,9 @@ constants. A test compares the page with this output, so that the two can't drif
 
 import sys
 
-from gateway.observe.access_metrics import AUTH_FAILURES, LIMITS
-from gateway.observe.connection_metrics import END_REASONS
-from gateway.observe.exposition import Described
-from gateway.observe.labels import (
+from gateway.observe.client_metrics import AUTH_FAILURES, END_REASONS, LIMITS, WorkerMetrics
+from gateway.observe.engine_metrics import SHARED_KINDS, SHARED_RESULTS
+from gateway.observe.exposition import (
     CHAT_OUTCOMES,
     DROP_REASONS,
     ERROR_KINDS,
@@ -19,10 +18,9 @@ from gateway.observe.labels import (
     REASONS,
     SOURCES,
     TOOL_OUTCOMES,
+    Described,
 )
 from gateway.observe.metrics import Metrics
-from gateway.observe.shared_metrics import SHARED_KINDS, SHARED_RESULTS
-from gateway.observe.worker_metrics import WorkerMetrics
 
 _HEAD = """\
 # Metrics

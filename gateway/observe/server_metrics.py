@@ -12,8 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gateway.observe.exposition import Described
-from gateway.observe.labels import BOLT_ON_FORMS, ERROR_KINDS, OTHER, BoundedLabel, one_of
+from gateway.observe.exposition import BOLT_ON_FORMS, ERROR_KINDS, OTHER, BoundedLabel, Described, one_of
 
 _BREAKER: Final = {"closed": 0, "half_open": 1, "open": 2}
 _QUEUE_SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0)

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from gateway.config.masking import mask_text
-from gateway.observe.access_metrics import AccessMetrics
+from gateway.observe.client_metrics import AccessMetrics
 from gateway.observe.escape import cut_text
-from gateway.observe.json_line import ascii_json, stamp
-from gateway.observe.line_log import LineKind, LineLog
+from gateway.observe.line_log import LineKind, LineLog, ascii_json, stamp
 
 Source = Literal["template", "system", "tools", "user", "assistant", "model", "leaf", "shim", "error"]
 _NAME_CUT: Final = 200

@@ -1,11 +1,4 @@
-"""A line that a strict JSON-RPC parser refuses, read as far as possible.
-
-Turns such a line into a message without what a tolerant writer lets through: half a surrogate pair (`"\\ud800"`, which
-JavaScript writes for a string cut in the middle of a character) and bytes that are not UTF-8 become U+FFFD; a byte
-order mark and words before the message are dropped; an answer may lack `jsonrpc`, repeat its id in another form
-(`"1"`, `1.0`), and hold an empty `error` or a null `method` beside its result. A line that is not JSON (cut short,
-nested too deeply) counts as an answer if its ends look like one, so that nobody waits for another.
-"""
+"""Lines and batches of JSON-RPC, read as far as possible where a strict parser refuses them."""
 
 import json
 import re
@@ -13,7 +6,24 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from gateway.protocol.lines import EDGE, LongLine
-from gateway.protocol.messages import INTERNAL_ERROR, Malformed, Message, parse_message
+from gateway.protocol.messages import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    Failure,
+    Malformed,
+    Message,
+    Request,
+    Response,
+    parse_message,
+)
+
+# A line that a strict JSON-RPC parser refuses, read as far as possible.
+#
+# Turns such a line into a message without what a tolerant writer lets through: half a surrogate pair (`"\ud800"`, which
+# JavaScript writes for a string cut in the middle of a character) and bytes that are not UTF-8 become U+FFFD; a byte
+# order mark and words before the message are dropped; an answer may lack `jsonrpc`, repeat its id in another form
+# (`"1"`, `1.0`), and hold an empty `error` or a null `method` beside its result. A line that is not JSON (cut short,
+# nested too deeply) counts as an answer if its ends look like one, so that nobody waits for another.
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _NUMBER: Final = re.compile("0{0,9}[0-9]{1,18}", re.ASCII)
@@ -129,3 +139,51 @@ def _answered_id(message: dict[str, Any]) -> int | None:
     if type(found) is not int and "result" not in message and "error" not in message:
         return None
     return number_of(found) if message.get("method") is None else None
+
+
+# JSON-RPC batches, split into their messages.
+#
+# Only version 2025-03-26 of MCP has batches. Turns a batch from a server into its messages if the version in use has
+# batches. Otherwise each message is refused: an answer becomes one that can't be used, so that nobody waits for
+# another. Each message is read as far as possible (`mending.py`). A batch from a client is only split.
+
+VERSIONS: Final = frozenset({"2025-03-26"})
+MOST: Final = 1024
+"""Most messages of a batch: nothing else runs while they are read. No request of ours asks for more answers."""
+_NOT_HERE: Final = "a JSON-RPC batch, which MCP {version} does not have: send one message at a time"
+_TOO_EARLY: Final = "a JSON-RPC batch before a version of MCP was agreed: send one message at a time"
+
+
+def read_batch(data: bytes, version: str) -> list[Message | BrokenAnswer | Malformed]:
+    """The messages of a batch; empty if the data is not a batch.
+
+    Args:
+        version: the agreed version of the protocol; empty: none was agreed yet.
+    """
+    messages = [mend_value(part) for part in _parts(data)]
+    if version in VERSIONS:
+        return messages
+    why = _NOT_HERE.format(version=version) if version else _TOO_EARLY
+    return [_refused(message, why) for message in messages]
+
+
+def split_batch(data: bytes) -> list[bytes]:
+    """The messages of a batch as JSON, regardless of the version; empty if the data is not a batch."""
+    return [json.dumps(part).encode() for part in _parts(data)]
+
+
+def _parts(data: bytes) -> list[dict[str, Any]]:
+    if data.lstrip()[:1] != b"[":
+        return []
+    try:
+        parts: list[object] = json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return []
+    return [cast("dict[str, Any]", part) for part in parts if isinstance(part, dict)] if len(parts) <= MOST else []
+
+
+def _refused(message: Message | BrokenAnswer | Malformed, why: str) -> BrokenAnswer | Malformed:
+    if isinstance(message, Response | Failure | BrokenAnswer) and type(message.id) is int:
+        return BrokenAnswer(message.id, f"its answer came in {why}")
+    asked = message.id if isinstance(message, Request | Malformed) else None
+    return Malformed(INVALID_REQUEST, f"the message came in {why}", asked)

@@ -14,8 +14,7 @@ from typing import Any, Final, cast
 import anyio
 
 from gateway.errors import GatewayError, RpcError, UpstreamUnavailable
-from gateway.protocol.client_bounds import excess_of_answer
-from gateway.protocol.eras import PROGRESS, PROGRESS_KEY, is_input_required, meta_of
+from gateway.protocol.eras import PROGRESS, PROGRESS_KEY, excess_of_answer, is_input_required, meta_of
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.proxy.caller import Caller, ClientSession, Principal, ShareRule
 from gateway.proxy.upstream.dispatcher import SessionGone

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.overrides import ToolOverride
-from gateway.protocol.annotations import Annotation, annotations_of
+from gateway.protocol.headers import Annotation, annotations_of
 
 # Aliases: names that every model API accepts, for tools whose public names some refuse (`safe_names`).
 #

@@ -18,7 +18,7 @@ import anyio
 from gateway.config.model import GatewayConfig, ViewConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
-from gateway.protocol.annotations import Annotation
+from gateway.protocol.headers import Annotation
 from gateway.proxy.bolt_on import KnownMaps, NoMaps
 from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal, ShareRule

@@ -16,8 +16,8 @@ import anyio.to_thread
 
 from gateway.config.overrides import ApprovalsConfig
 from gateway.errors import NotApproved, RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
-from gateway.protocol.annotations import headers_for
 from gateway.protocol.eras import MULTI_ROUND, is_input_required
+from gateway.protocol.headers import headers_for
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from gateway.proxy import tool_search as finder
 from gateway.proxy.approvals import GuardedCall, UserApprovals

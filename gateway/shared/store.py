@@ -13,10 +13,9 @@ from typing import Any, Final, get_args
 import anyio
 
 from gateway.config.replicas import SharedConfig
-from gateway.observe.shared_metrics import SharedMetrics
+from gateway.observe.engine_metrics import SharedMetrics
 from gateway.shared.interface import WHOLE, Bounds, Kind, Limit, Record, SharedStatus
-from gateway.shared.keys import StoreKeys
-from gateway.shared.records import RecordSeal, Unreadable
+from gateway.shared.records import RecordSeal, StoreKeys, Unreadable
 from gateway.shared.redis_store import RedisStore, open_client
 from gateway.shared.scripts import ABSENT, ACQUIRE, BUCKET, DROP, FIND, KEEP, NEWEST, PRESENT, RELEASE
 

@@ -6,12 +6,17 @@ not answer in time is reported as not ready, and holds up nobody.
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 from anyio import to_thread
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -21,15 +26,236 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin
+from gateway.observe.client_metrics import WorkerMetrics
 from gateway.observe.metrics import Metrics
-from gateway.observe.worker_metrics import WorkerMetrics
 from gateway.serve.admin.extra_pages import WithExtraPages, extra_page_paths
 from gateway.serve.admin.health import FRESH, is_local, lead_to, not_local
 from gateway.serve.http.errors import error_response
-from gateway.workers.folder import admin_socket
-from gateway.workers.merged import merge_readiness, merge_status
+from gateway.workers.handover import admin_socket
 from gateway.workers.minder import Minder
-from gateway.workers.sums import Sums, read_page
+
+# Merges the reports of all workers into one: whether the gateway is ready, and its status.
+#
+# Turns JSON values into one of the same form. Counts are added up. Where all workers should report the same, the worst
+# or the first report is taken. Pure.
+
+Report = dict[str, Any]
+Reports = Mapping[int, Report]
+"""By worker number."""
+
+_PROMPTS: Final = 20
+_STATES: Final = ("down", "restarting", "starting", "idle", "up", "ready")
+"""The worst comes first."""
+_BREAKERS: Final = ("open", "half_open", "closed")
+_ADDED: Final = ("sessions", "in_flight", "queued", "restarts", "answers")
+
+
+def merge_readiness(reports: Reports, count: int, *, draining: bool) -> Report:
+    """`/healthz/ready` of all workers: the gateway is ready as soon as one of them is.
+
+    Args:
+        reports: from the workers that answered.
+        count: how many workers there should be.
+    """
+    ready = not draining and any(report["ready"] for report in reports.values())
+    reasons = [f"worker {number}: {reason}" for number, report in reports.items() for reason in report["reasons"]]
+    reasons += [f"worker {number} does not answer" for number in range(count) if number not in reports]
+    if draining:
+        reasons.insert(0, "draining: the gateway is stopping")
+    engines = [report["engine"] for report in reports.values() if "engine" in report]
+    return {
+        "ready": ready,
+        "draining": draining,
+        "components": _merge_by_key([report["components"] for report in reports.values()], all),
+        "reasons": reasons,
+        "workers": {"ready": sum(bool(report["ready"]) for report in reports.values()), "of": count},
+        **{name: _details(name, list(reports.values())) for name in ("upstreams", "engines") if _any(name, reports)},
+        **({"engine": _one(engines)} if engines else {}),
+    }
+
+
+def merge_status(reports: Sequence[Report], ready: Report, workers: Sequence[Report]) -> Report:
+    """`/status` of all workers; at least one answered. `ready`: see `merge_readiness`; `workers`: a line for each."""
+    first = reports[0]
+    return {
+        **first,
+        "ready": ready["ready"],
+        "reasons": ready["reasons"],
+        "started": min(report["started"] for report in reports),
+        "uptime": max(report["uptime"] for report in reports),
+        "definition_advice": next((each for report in reports if (each := report["definition_advice"])), None),
+        "servers": _by_name([report["servers"] for report in reports]),
+        "engine": next((report["engine"] for report in reports if not report["engine"]["up"]), first["engine"]),
+        "engines": _by_name([report["engines"] for report in reports]),
+        "shared": next(
+            (each for report in reports if (each := report["shared"]) and not each["up"]), first.get("shared")
+        ),
+        "shim": _merge_counts([report["shim"] for report in reports]),
+        "prompt_tokens": _merge_counts([report["prompt_tokens"] for report in reports]),
+        "tool_faults": _each_once([each for report in reports for each in report["tool_faults"]]),
+        "prompts": _latest([each for report in reports for each in report["prompts"]]),
+        "workers": list(workers),
+    }
+
+
+def _merge_by_key(values: Iterable[Mapping[str, Any]], join: Callable[[list[Any]], Any]) -> Report:
+    found: dict[str, list[Any]] = {}
+    for each in values:
+        for name, value in each.items():
+            found.setdefault(name, []).append(value)
+    return {name: join(several) for name, several in found.items()}
+
+
+def _each_once(faults: Sequence[Report]) -> list[Report]:
+    return list({tuple(each.items()): each for each in faults}.values())
+
+
+def _any(name: str, reports: Reports) -> bool:
+    return any(name in report for report in reports.values())
+
+
+def _details(name: str, reports: Sequence[Report]) -> Report:
+    return _merge_by_key([report[name] for report in reports if name in report], _one)
+
+
+def _by_name(lists: Sequence[Sequence[Report]]) -> list[Report]:
+    """Merge lists of the same servers or engines into one, with one report for each."""
+    return list(_merge_by_key([{each["name"]: each for each in several} for several in lists], _one).values())
+
+
+def _one(several: Sequence[Report]) -> Report:
+    """One server or engine, as several workers see it."""
+    worst = min(several, key=_standing)
+    sums = {key: sum(each[key] for each in several) for key in _ADDED if key in worst}
+    return {**worst, **sums}
+
+
+def _standing(report: Report) -> tuple[int, int, bool]:
+    state, breaker = report.get("state", "up"), report.get("breaker", "closed")
+    return _STATES.index(state), _BREAKERS.index(breaker), bool(report.get("up", True))
+
+
+def _merge_counts(several: Sequence[Any]) -> Any:
+    """Add up numbers, however deeply nested. Of times take the earliest, of anything else the first."""
+    first = several[0]
+    if isinstance(first, Mapping):
+        return _merge_by_key(several, _merge_counts)
+    if isinstance(first, str):
+        return min(several)
+    return sum(several) if isinstance(first, int | float) and not isinstance(first, bool) else first
+
+
+def _latest(prompts: Sequence[Report]) -> list[Report]:
+    return sorted(prompts, key=lambda each: each["when"], reverse=True)[:_PROMPTS]
+
+
+# The metrics pages of all workers as one page: each series is the sum over the workers that have it.
+#
+# Turns texts in the exposition format into one. What a worker counted stays in the sums after its end, as its last page
+# said it, so that no counter ever falls. Gauges that are not amounts are not added up: `LEAST` and `MOST` name them. No
+# IO.
+
+LEAST: Final = frozenset(
+    {
+        *("codec_upstream_up", "codec_engine_up", "codec_pool_engine_up", "codec_shared_up"),
+        *("process_start_time_seconds", "process_max_fds"),
+    }
+)
+"""Metrics of which the smallest value is taken: a server is up if it is up for every worker."""
+MOST: Final = frozenset({"codec_build_info", "codec_upstream_breaker", "codec_tool_definition_tokens"})
+"""Metrics of which the largest value is taken."""
+
+_Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(slots=True)
+class _Family:
+    name: str
+    help: str
+    kind: str
+    samples: dict[_Key, float] = field(default_factory=dict[_Key, float])
+
+
+Page = dict[str, _Family]
+
+
+class Sums:
+    """What all workers have counted."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, Page] = {}
+        """The last page of each running worker."""
+        self._ended: Page = {}
+        """What workers counted that have ended."""
+
+    def update(self, worker: int, page: Page) -> None:
+        """Take the current page of a worker."""
+        self._last[worker] = page
+
+    def ended(self, worker: int) -> None:
+        """Note that a worker has ended; the next one with this number counts from zero."""
+        if (page := self._last.pop(worker, None)) is not None:
+            self._ended = _added([self._ended, _counted(page)])
+
+    def render(self, answered: Iterable[int], own: str) -> bytes:
+        """Return one page for all workers.
+
+        Args:
+            answered: workers that have just answered. For the others, only counters are included, as they last were.
+            own: another page to include.
+        """
+        now = set(answered)
+        pages = [page if worker in now else _counted(page) for worker, page in self._last.items()]
+        registry = CollectorRegistry()
+        registry.register(_Collected(_added([*pages, read_page(own), self._ended])))
+        return generate_latest(registry)
+
+
+class _Collected(Collector):
+    """Gives the families of a page to the library, which writes them."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield every family."""
+        for family in self._page.values():
+            metric = Metric(family.name, family.help, family.kind)
+            for (name, labels), value in family.samples.items():
+                metric.add_sample(name, dict(labels), value)
+            yield metric
+
+
+def read_page(page: str) -> Page:
+    """Parse a page in the exposition format. Takes about 30 µs a line: too long for an event loop with other work."""
+    families: Page = {}
+    for metric in text_string_to_metric_families(page):
+        samples = {(each.name, tuple(sorted(each.labels.items()))): float(each.value) for each in metric.samples}
+        families[metric.name] = _Family(metric.name, metric.documentation, metric.type, samples)
+    return families
+
+
+def _counted(page: Page) -> Page:
+    """The page without gauges: only what never falls."""
+    return {name: family for name, family in page.items() if family.kind in {"counter", "histogram"}}
+
+
+def _added(pages: Iterable[Page]) -> Page:
+    total: Page = {}
+    for page in pages:
+        for name, family in page.items():
+            into = total.setdefault(name, _Family(name, family.help, family.kind)).samples
+            join = _how(name)
+            for key, value in family.samples.items():
+                into[key] = join(into[key], value) if key in into else value
+    return total
+
+
+def _how(name: str) -> Callable[[float, float], float]:
+    if name in LEAST:
+        return min
+    return max if name in MOST else float.__add__
+
 
 _ANSWER_TIME: Final = 2.0
 """Seconds for a worker to answer."""

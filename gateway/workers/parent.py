@@ -1,40 +1,64 @@
 """The parent of several workers: it binds the sockets, starts the workers, keeps them running, and ends with them.
 
 It serves only the admin port, and runs what exists once for all workers: servers over stdio (`stdio/`) and embedded
-engines (`engines.py`). A signal to the parent acts on all workers as on one process (`app/signals.py`).
+engines (`engines.py`). A signal to the parent acts on all workers as on one process (`app/role.py`).
 """
 
+import math
+import os
 import secrets
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Final, Literal
 
 import anyio
 from anyio.abc import TaskGroup
 
 from gateway.app.options import ServeOptions
 from gateway.app.process import admin_connections
-from gateway.app.role import ALONE
-from gateway.app.signals import Shutdown
+from gateway.app.role import ALONE, Shutdown
 from gateway.config.model import GatewayConfig
 from gateway.config.replicas import SERVERS
+from gateway.config.tables import MOST_WORKERS
+from gateway.observe.client_metrics import WorkerMetrics
 from gateway.observe.logs import get_logger
-from gateway.observe.worker_metrics import WorkerMetrics
 from gateway.proxy.upstream.supervision.lifecycle import Backoff
 from gateway.serve.auth.token import guard_admin
 from gateway.serve.http.server import http_server, raise_soft_limit, url_of_socket
-from gateway.workers.cores import count_of
 from gateway.workers.engines import check_engines, running_engines
-from gateway.workers.folder import socket_folder
-from gateway.workers.minder import Minder
-from gateway.workers.pages import Pages
-from gateway.workers.ports import LoopbackPorts
-from gateway.workers.started import Plan, started
+from gateway.workers.handover import socket_folder
+from gateway.workers.minder import LoopbackPorts, Minder, Plan, started
+from gateway.workers.pages import Pages, Sums
 from gateway.workers.stdio.host import StdioHost
-from gateway.workers.sums import Sums
+
+# The number of workers: as many as are set, or one for each core that this process may use.
+
+_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
+"""A container's CPU limit: microseconds of CPU time, and the period in microseconds."""
+
+
+def count_of(workers: int | Literal["auto"]) -> int:
+    """The number of workers that a setting stands for on this machine."""
+    if workers != "auto":
+        return workers
+    try:
+        quota = _QUOTA.read_text()
+    except OSError:
+        quota = "max"
+    return cores(len(os.sched_getaffinity(0)), quota)
+
+
+def cores(usable: int, quota: str) -> int:
+    """The number of cores that are worth a process each. `quota`: the text of a control group's `cpu.max`."""
+    allowed, _, period = quota.strip().partition(" ")
+    if allowed.isdecimal() and period.isdecimal() and int(period):
+        usable = min(usable, math.ceil(int(allowed) / int(period)))
+    return max(1, min(usable, MOST_WORKERS))
+
 
 _LATE: Final = 15.0
 """Seconds that a worker may take to end once the time for its running requests is over. One that hangs never ends."""

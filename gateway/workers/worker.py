@@ -17,18 +17,15 @@ from typing import Final
 import anyio
 
 from gateway.app.process import run_gateway
-from gateway.app.role import Listeners
-from gateway.app.signals import Shutdown
+from gateway.app.role import Listeners, Shutdown
 from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.config.replicas import ReplicasConfig
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError, GatewayError, first_of_ours
 from gateway.observe.logs import configure_logging, get_logger
 from gateway.serve.http.server import listening
-from gateway.workers.control_lines import ORDERS, READY, failure_line
 from gateway.workers.engines import check_engines, with_hosted_engines
-from gateway.workers.folder import admin_socket
-from gateway.workers.handed import Handed
+from gateway.workers.handover import ORDERS, READY, Handed, admin_socket, failure_line
 
 _FAILED: Final = 1
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from gateway.app.services import open_services
-from gateway.cli.diagnose.checkup import check_up
+from gateway.cli.checkup import check_up
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
 from leaf_sdk.vocab import TokenMap
 

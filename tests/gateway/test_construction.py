@@ -30,7 +30,7 @@ RECORDS = {
 LIBRARIES = {
     "app/process.py": {"server"},
     "cli": {"console"},
-    "documentation/render.py": {"state"},
+    "documentation/pages.py": {"state"},
     "engine/embedded/child_process.py": {"params", "params.cpuparams", "params.cpuparams_batch", "params.model"},
     "observe": {"foreign", "metric"},
     "workers/parent.py": {"admin"},

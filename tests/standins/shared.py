@@ -8,7 +8,7 @@ from typing import Any
 from redis.exceptions import NoScriptError, ResponseError
 
 from gateway.observe.metrics import Metrics
-from gateway.shared.keys import StoreKeys
+from gateway.shared.records import StoreKeys
 from gateway.shared.redis_store import RedisStore
 from gateway.shared.store import SharedStore
 from tests.standins.redis_in_memory import Memory, Refused

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from gateway.agent.events import ToolFinished
-from gateway.observe.audit import Audit
-from gateway.observe.audit_line import AuditLine, Source
+from gateway.observe.audit import Audit, AuditLine, Source
 from gateway.proxy import Proxy
 from gateway.proxy.caller import Principal
 from gateway.toolcalls import CallClosed

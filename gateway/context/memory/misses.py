@@ -13,7 +13,7 @@ from typing import Final
 from gateway.context.memory.history import shown_of
 from gateway.engine.interface import Message
 from gateway.engine.left_behind import shared_prefix
-from gateway.observe.labels import LossReason
+from gateway.observe.exposition import LossReason
 
 _AROUND: Final = 40
 """Characters that are shown on each side of a difference."""

@@ -7,7 +7,7 @@ They are made in `gateway/agent/figures.py`. Pure data.
 from dataclasses import dataclass
 
 from gateway.context.memory.misses import Miss
-from gateway.observe.labels import LossReason
+from gateway.observe.exposition import LossReason
 
 
 @dataclass(frozen=True, slots=True)

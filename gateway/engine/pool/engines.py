@@ -17,8 +17,8 @@ from gateway.engine.pool.pool import EnginePool, PoolMetrics
 from gateway.engine.start.maps import MapSet
 from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError
+from gateway.observe.engine_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
-from gateway.observe.slot_file_metrics import SlotFileMetrics
 
 Changed = Callable[[str, bool, str], object]
 """Called whenever an engine comes up or goes down, with its name, whether it is up, and the reason if it is not."""

@@ -24,8 +24,8 @@ from gateway.engine.slots.slot_directory import SlotDirectory, slot_directory
 from gateway.engine.slots.swapper import Swapper
 from gateway.engine.wire.connect import salt_of
 from gateway.errors import EngineUnavailable
+from gateway.observe.engine_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
-from gateway.observe.slot_file_metrics import SlotFileMetrics
 
 _KV_TYPES: Final = "f16/f16"
 """The types of keys and values: llama.cpp's defaults, which we don't change."""

@@ -23,8 +23,8 @@ from gateway.engine.slots.slot import Slot
 from gateway.engine.slots.slot_directory import FileUnfit, SlotDirectory
 from gateway.engine.slots.slot_file import SlotFile
 from gateway.errors import EngineRefused
+from gateway.observe.engine_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
-from gateway.observe.slot_file_metrics import SlotFileMetrics
 
 _PAUSE: Final = 30.0
 """Seconds without another attempt to save after a failed one: a full disk stays full for a while."""

@@ -46,9 +46,9 @@ from gateway.errors import (
     MapDiffers,
     ModelUnusable,
 )
+from gateway.observe.engine_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.slot_file_metrics import SlotFileMetrics
 from gateway.toolcalls import AUTO, ChosenFormat, LooseTools, choose_format, format_named
 from leaf_sdk.vocab import TokenMap
 

@@ -17,8 +17,7 @@ import anyio.to_thread
 from gateway.config.address import is_http_url, is_loopback
 from gateway.config.manifests import UNIX, is_listed
 from gateway.config.model import UpstreamConfig
-from gateway.http1.connection import Connection
-from gateway.http1.lines import header_lines
+from gateway.http1.connection import Connection, header_lines
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.http.answers import common_headers, media_type, status_words
 from gateway.proxy.transport.http.client import HttpClient

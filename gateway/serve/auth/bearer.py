@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.access import OAuthConfig
-from gateway.observe.access_metrics import AccessMetrics
+from gateway.observe.client_metrics import AccessMetrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, NEWEST_HANDSHAKE
 from gateway.proxy import Proxy
 from gateway.proxy.caller import ANYBODY
@@ -326,7 +326,7 @@ class ClientHeaders:
         if self._proxy.client_headers and scope["type"] == "http":
             headers, is_api = headers_of(scope).values, scope["path"].startswith("/v1/")
             brought = {
-                # So that the server gets the same bytes (`http1/lines.py`).
+                # So that the server gets the same bytes (`http1/connection.py`).
                 name: headers[name].encode("latin-1").decode("utf-8", "surrogateescape")
                 for name in self._proxy.client_headers
                 # Under /v1 this one is a credential for the gateway.

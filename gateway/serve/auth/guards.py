@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from starlette.types import ASGIApp
 
 from gateway.config.model import GatewayConfig
-from gateway.observe.access_metrics import AccessMetrics
+from gateway.observe.client_metrics import AccessMetrics
 from gateway.serve.auth.bearer import BearerAuth, ProtectedResource
 from gateway.serve.auth.credentials import AccessTokens, Credentials
 from gateway.serve.auth.keys import KeyRing

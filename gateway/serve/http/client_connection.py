@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from gateway.observe.connection_metrics import EndReason
+from gateway.observe.client_metrics import EndReason
 from gateway.serve.http.connections import Connections
 from gateway.serve.http.transport import GatheredWrites
 

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.access import ConnectionsConfig
 from gateway.deadlines import Deadlines
-from gateway.observe.connection_metrics import ConnectionMetrics, EndReason
+from gateway.observe.client_metrics import ConnectionMetrics, EndReason
 from gateway.observe.logs import get_logger
 from gateway.serve.http.errors import error_response
 from gateway.serve.http.transport import NextTurn

@@ -13,8 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.address import host_name, is_loopback
 from gateway.config.model import ServeConfig
-from gateway.documentation.pages import INDEX, open_pages
-from gateway.documentation.render import html_form, print_form
+from gateway.documentation.pages import INDEX, html_form, open_pages, print_form
 from gateway.documentation.spelling import ANYWHERE, Spelling, own_spelling
 from gateway.serve.http.connections import FORWARDED
 from gateway.serve.http.errors import error_response

@@ -162,7 +162,7 @@ def _bound(name: str, host: str, port: int) -> socket.socket:
 
 
 class HttpServer(uvicorn.Server):
-    """A uvicorn server that leaves signals to `app/signals.py`: a process has two servers, but stops once."""
+    """A uvicorn server that leaves signals to `app/role.py`: a process has two servers, but stops once."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         """Listen nowhere yet."""

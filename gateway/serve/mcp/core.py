@@ -14,13 +14,13 @@ import anyio
 
 from gateway.errors import MapUnknown, RpcError, UnknownTool
 from gateway.observe.logs import get_logger
-from gateway.protocol.client_bounds import excess_of_capabilities
 from gateway.protocol.eras import (
     HANDSHAKE_VERSIONS,
     MAP_KEY,
     MODERN_VERSIONS,
     NEWEST_HANDSHAKE,
     SERVER_INFO_KEY,
+    excess_of_capabilities,
     meta_of,
 )
 from gateway.protocol.messages import (

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
-from gateway.protocol.sse import encode_event, encode_message
+from gateway.protocol.lines import encode_event, encode_message
 from gateway.serve.mcp.outbox import Outbox
 from gateway.shared import Bounds, Record, Shared
 

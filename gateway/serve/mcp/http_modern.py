@@ -12,18 +12,18 @@ from typing import Any, Final, cast
 
 from gateway.deadlines import Deadlines
 from gateway.errors import OwnerGone, ReplicaBusy
-from gateway.protocol.annotations import check_param_headers
 from gateway.protocol.eras import MODERN_VERSIONS
 from gateway.protocol.headers import (
     ERROR_STATUS,
     ROUTING_HEADERS,
     VERSION_HEADER,
     check_envelope,
+    check_param_headers,
     mismatch,
     unsupported,
 )
+from gateway.protocol.lines import encode_message
 from gateway.protocol.messages import INVALID_REQUEST, Malformed, Notification, Request, parse_message
-from gateway.protocol.sse import encode_message
 from gateway.proxy.bridge import PARKED, is_parked, unknown_state
 from gateway.proxy.caller import Principal
 from gateway.replicas import Replica, Replicas

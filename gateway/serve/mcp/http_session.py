@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from gateway.errors import RpcError
-from gateway.protocol.batches import VERSIONS, split_batch
+from gateway.protocol.mending import VERSIONS, split_batch
 from gateway.protocol.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -35,7 +35,7 @@ from leaf_sdk.vocab import TokenMap
 # The content of one POST from a client of the handshake era: one message, or the messages of a batch.
 #
 # Turns a body into the requests to run and the messages that need no answer. Only version 2025-03-26 has batches
-# (`protocol/batches.py`); a batch with an unreadable message is refused as a whole. It knows no session.
+# (`protocol/mending.py`); a batch with an unreadable message is refused as a whole. It knows no session.
 
 
 class PostMessages(NamedTuple):

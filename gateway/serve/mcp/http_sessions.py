@@ -17,8 +17,8 @@ from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, VERSION_KEY, meta_of
 from gateway.protocol.headers import ERROR_STATUS, VERSION_HEADER, mismatch
+from gateway.protocol.lines import encode_message
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_REQUEST, Request
-from gateway.protocol.sse import encode_message
 from gateway.serve.auth.identity import is_limited, refusal_over_limit
 from gateway.serve.mcp.core import Core, check_greeting, error_answer
 from gateway.serve.mcp.event_streams import EventLog, stream_name

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, quote
 
 from gateway.deadlines import Deadlines
 from gateway.errors import MapUnknown, RpcError
+from gateway.protocol.lines import encode_event
 from gateway.protocol.messages import INVALID_REQUEST, Request, encode_response
-from gateway.protocol.sse import encode_event
 from gateway.serve.auth.identity import refusal_over_limit
 from gateway.serve.mcp.core import Core, check_greeting, error_answer
 from gateway.serve.mcp.http import (

@@ -10,8 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from gateway.errors import RpcError
-from gateway.observe.audit import Audit
-from gateway.observe.audit_line import AuditLine
+from gateway.observe.audit import Audit, AuditLine
 from gateway.protocol.eras import VERSION_KEY, meta_of
 from gateway.protocol.headers import NAMED_BY
 from gateway.protocol.messages import RequestId

@@ -6,7 +6,7 @@
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Literal, Protocol
 
-from gateway.protocol.annotations import Annotation
+from gateway.protocol.headers import Annotation
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.results import CallOutcome
 

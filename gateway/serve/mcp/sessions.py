@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.errors import RpcError
-from gateway.protocol.client_bounds import excess_of_answer
-from gateway.protocol.eras import CAPABILITIES_KEY, LOG_LEVEL_KEY, meta_of
+from gateway.protocol.eras import CAPABILITIES_KEY, LOG_LEVEL_KEY, excess_of_answer, meta_of
 from gateway.protocol.messages import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,

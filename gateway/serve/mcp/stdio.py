@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
-from gateway.protocol.batches import VERSIONS as BATCH_VERSIONS
-from gateway.protocol.batches import split_batch
 from gateway.protocol.eras import VERSION_KEY, meta_of
 from gateway.protocol.headers import check_envelope
 from gateway.protocol.lines import LongLine
+from gateway.protocol.mending import VERSIONS as BATCH_VERSIONS
+from gateway.protocol.mending import split_batch
 from gateway.protocol.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,

@@ -1,20 +1,138 @@
-"""What a process says unasked: which workers hear it, and which one answers.
-
-Changes of what it offers go to all workers. Progress, and what belongs to a subscription, goes to its owner. Anything
-else goes to the only worker whose clients it can be meant for. If it may be meant for clients of several workers, a
-notification goes to nobody, and a question is marked, so that no client is asked. Pure.
-"""
+"""What all workers share of one process: its handshake, what they want of it together, and what it says unasked."""
 
 import re
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Final
 
 from gateway.protocol.eras import PROGRESS, SUBSCRIPTION_KEY, meta_of
-from gateway.protocol.messages import INTERNAL_ERROR, Notification, Request, RequestId, encode_failure
+from gateway.protocol.mending import BrokenAnswer, mend_message
+from gateway.protocol.messages import (
+    INTERNAL_ERROR,
+    Failure,
+    LastingResult,
+    Malformed,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    encode_failure,
+    encode_response,
+    parse_message,
+)
 from gateway.proxy.transport.interface import CANCELLED
 from gateway.proxy.transport.stdio.host_protocol import SHARED
-from gateway.proxy.upstream.session.session import UPDATED
+from gateway.proxy.upstream.session.session import UPDATED, least_severe
 from gateway.workers.stdio.seats import Seats
+
+# The handshake of one process with all workers: `initialize` is asked once, and every worker gets its answer.
+#
+# A process knows one client and is greeted once. Workers that ask before the answer arrives wait for it. A refusal goes
+# to all that wait; the next worker that asks causes a new request. Pure.
+
+
+class Greeting:
+    """The handshake of one process."""
+
+    def __init__(self) -> None:
+        """Start with no request from any worker."""
+        self.asked: int | None = None
+        """The request that was sent to the process and is not answered yet."""
+        self._waiting: dict[int, None] = {}
+        self._answer: LastingResult | None = None
+        self._told = False
+
+    def ask(self, number: int) -> bytes | None:
+        """Take a worker's `initialize`; returns the answer if known. If it is now `asked`, send it to the process."""
+        if self._answer is not None:
+            return encode_response(number, self._answer)
+        self._waiting[number] = None
+        if self.asked is None:
+            self.asked = number
+        return None
+
+    def answer(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Take the process's answer to the request it was `asked`; returns one for each request that waits."""
+        message = parse_message(data)
+        if isinstance(message, Malformed):
+            message = mend_message(data, message)
+        if isinstance(message, Response):
+            self._answer = answer = LastingResult.of(message.result)
+            return [(number, encode_response(number, answer)) for number in self.settle()]
+        error = {
+            "code": INTERNAL_ERROR,
+            "message": message.detail if isinstance(message, BrokenAnswer) else "no answer",
+        }
+        if isinstance(message, Failure):
+            error = message.error
+        return [(number, encode_failure(number, error)) for number in self.settle()]
+
+    def settle(self) -> list[int]:
+        """Return the requests that wait, and forget them."""
+        waiting, self._waiting, self.asked = list(self._waiting), {}, None
+        return waiting
+
+    def tell(self) -> bool:
+        """Whether the process still has to be told that it is initialized; True only once."""
+        told, self._told = self._told, True
+        return not told
+
+
+# What all workers together want of a process: subscriptions to resources, and a log level.
+#
+# In the handshake era both belong to the process's only client, which here stands for all workers. A subscription ends
+# with the last worker that wants it; of the log levels, the one that lets the most through is used. Pure.
+
+
+class Interests:
+    """What the workers at one process want to be told."""
+
+    def __init__(self, seats: Seats) -> None:
+        """Start with no subscriptions."""
+        self._seats = seats
+        self._subscribers: dict[str, set[int]] = {}
+
+    def subscribe(self, number: int, uri: object) -> None:
+        """Subscribe a worker to a resource."""
+        if isinstance(uri, str):
+            self._subscribers.setdefault(uri, set()).add(number)
+
+    def unsubscribe(self, number: int, uri: object) -> bool:
+        """Unsubscribe a worker. Returns whether the process has to be told, because no subscriber is left."""
+        if not isinstance(uri, str) or uri not in self._subscribers:
+            return True
+        self._subscribers[uri].discard(number)
+        if self._subscribers[uri]:
+            return False
+        del self._subscribers[uri]
+        return True
+
+    def leave(self, number: int) -> list[str]:
+        """Unsubscribe a worker that leaves. Returns the resources that have no subscribers left."""
+        its = [uri for uri, numbers in self._subscribers.items() if number in numbers]
+        return [uri for uri in its if self.unsubscribe(number, uri)]
+
+    def subscribers(self, uri: object) -> list[int]:
+        """The workers that are subscribed to a resource."""
+        return sorted(self._subscribers.get(uri, ())) if isinstance(uri, str) else []
+
+    def level(self, number: int, level: object) -> str | None:
+        """Note the log level that a worker asks for. Returns the one that lets through what every worker wants.
+
+        None for a level that is not a string.
+        """
+        if not isinstance(level, str):
+            return None
+        self._seats[number].want_level(level)
+        others = [seat.level for seat in self._seats.all() if seat.level is not None]
+        return reduce(least_severe, others, level)
+
+
+# What a process says unasked: which workers hear it, and which one answers.
+#
+# Changes of what it offers go to all workers. Progress, and what belongs to a subscription, goes to its owner. Anything
+# else goes to the only worker whose clients it can be meant for. If it may be meant for clients of several workers, a
+# notification goes to nobody, and a question is marked, so that no client is asked. Pure.
 
 _MOST: Final = 1024
 """Questions that are remembered. A worker answers this many at a time and refuses more."""

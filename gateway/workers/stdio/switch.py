@@ -2,8 +2,8 @@
 
 Turns lines of the workers and lines of the process into lines for the other side. Lines are not changed: each worker
 numbers its requests and progress tokens in a range of its own (`host_protocol.SHIFT`), which tells whose an answer is.
-The process knows one client: it is greeted once (`greeting.py`), and what several workers want of it is merged
-(`interests.py`). Pure: no socket, no process; the clock is given.
+The process knows one client: it is greeted once, and what several workers want of it is merged (`pushes.py`).
+Pure: no socket, no process; the clock is given.
 """
 
 import re
@@ -11,9 +11,8 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
-from gateway.protocol.batches import split_batch
 from gateway.protocol.lines import EDGE, LongLine
-from gateway.protocol.mending import BrokenAnswer, mend_message, number_of
+from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, split_batch
 from gateway.protocol.messages import (
     Failure,
     Malformed,
@@ -28,12 +27,8 @@ from gateway.protocol.messages import (
 )
 from gateway.proxy.transport.interface import CANCELLED
 from gateway.proxy.transport.stdio.host_protocol import MESSAGE, STRANGE, long_line
-from gateway.workers.stdio.greeting import Greeting
-from gateway.workers.stdio.interests import Interests
-from gateway.workers.stdio.pushes import Pushes
-from gateway.workers.stdio.seat import NEVER_CANCELLED, OURS, Seat
-from gateway.workers.stdio.seats import Seats
-from gateway.workers.stdio.turns import Turns
+from gateway.workers.stdio.pushes import Greeting, Interests, Pushes
+from gateway.workers.stdio.seats import NEVER_CANCELLED, OURS, Seat, Seats, Turns
 
 SERVER: Final = 0
 """The process's number among the receivers of lines; workers' connections count from 1."""

@@ -16,7 +16,7 @@ from rich.console import Console
 from gateway.app.reload import Reloader
 from gateway.app.services import open_services
 from gateway.cli import exit_codes
-from gateway.cli.bolt_ons import print_bolt_ons
+from gateway.cli.terminal import print_bolt_ons
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from leaf_sdk import CodecTool, Fragments, Manifest, ModelBinding, fill, precache

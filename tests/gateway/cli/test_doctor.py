@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gateway.cli import exit_codes
 from gateway.cli.app import run
-from gateway.cli.diagnose.checkup import Checkup, ServerCheck
+from gateway.cli.checkup import Checkup, ServerCheck
 from gateway.cli.doctor import print_checkup
 from gateway.proxy.upstream.items.pins import PinFile
 from leaf_sdk import make_meta_tokenizer, wrap_tool_call

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.diagnose.checkup import check_up
+from gateway.cli.checkup import check_up
 from gateway.config import EngineConfig, GatewayConfig
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]

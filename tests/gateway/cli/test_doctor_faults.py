@@ -12,7 +12,7 @@ from rich.console import Console
 
 from bench.processes import free_port
 from gateway.cli import exit_codes
-from gateway.cli.diagnose.checkup import Checkup, ServerCheck, ToolCheck
+from gateway.cli.checkup import Checkup, ServerCheck, ToolCheck
 from gateway.cli.doctor import print_checkup
 from gateway.serve.admin.advice import Judgement
 from leaf_sdk.vocab import map_digest

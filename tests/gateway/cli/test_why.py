@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from gateway.cli.why import print_losses
-from gateway.observe.labels import LossReason
+from gateway.observe.exposition import LossReason
 from gateway.serve.admin.losses import WORDS
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.documentation import render
-from gateway.documentation.pages import PATTERNS, open_pages, paths_of_pages
-from gateway.documentation.render import html_form, print_form
+from gateway.documentation import pages
+from gateway.documentation.pages import PATTERNS, html_form, open_pages, paths_of_pages, print_form
 from gateway.documentation.spelling import ANYWHERE, Spelling, _spelling
 from gateway.errors import ConfigError
 
@@ -110,7 +109,7 @@ def test_html_of_every_page_runs_and_loads_nothing(name: str) -> None:
 
 def test_html_of_a_page_holds_no_markup_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.md").write_text("# A `b` c\n\n<script>alert(1)</script> [x](javascript:alert(1))\n\n| a |\n|---|\n")
-    monkeypatch.setattr(render, "_repository_url", lambda: None)
+    monkeypatch.setattr(pages, "_repository_url", lambda: None)
     html = html_form(type(PAGES)(tmp_path, {"x": "x.md"}), "x", PIP)
 
     assert '<h1 id="a-b-c">' in html
@@ -122,12 +121,12 @@ def test_line_break_in_a_cell_takes_effect_and_no_other_markup_does(tmp_path: Pa
     (tmp_path / "x.md").write_text(
         "| a |\n|---|\n| `x`<br>`y` <br onclick=e> <b>z</b> `<br>` |\n\n```\n<br>\n```\n", encoding="utf-8"
     )
-    pages = type(PAGES)(tmp_path, {"x": "x.md"})
-    html = html_form(pages, "x", PIP)
+    found = type(PAGES)(tmp_path, {"x": "x.md"})
+    html = html_form(found, "x", PIP)
 
     assert re.search(r"<code>x</code><br ?/?>\s*<code>y</code> &lt;br onclick=e&gt; &lt;b&gt;z&lt;/b&gt;", html)
     assert html.count("&lt;br&gt;") == 2
-    assert "| `x`; `y` <br onclick=e> <b>z</b> `<br>` |\n\n```\n<br>\n```" in print_form(pages, "x", PIP)
+    assert "| `x`; `y` <br onclick=e> <b>z</b> `<br>` |\n\n```\n<br>\n```" in print_form(found, "x", PIP)
 
 
 @pytest.mark.parametrize("name", MARKDOWN)
@@ -149,10 +148,10 @@ def test_link_to_a_file_outside_the_package_leads_to_the_repository(
 ) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("[b](b.md) [c](../bench/README.md#h)\n")
-    monkeypatch.setattr(render, "_repository_url", lambda: url)
-    pages = type(PAGES)(tmp_path, {"a": "docs/a.md", "b": "docs/b.md"})
+    monkeypatch.setattr(pages, "_repository_url", lambda: url)
+    found = type(PAGES)(tmp_path, {"a": "docs/a.md", "b": "docs/b.md"})
 
-    assert print_form(pages, "a", PIP) == f"{words}\n"
+    assert print_form(found, "a", PIP) == f"{words}\n"
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import ConfigError
-from gateway.observe.audit import Audit
-from gateway.observe.audit_line import AuditLine
+from gateway.observe.audit import Audit, AuditLine
 from gateway.observe.line_log import QUEUE_BOUND
 from gateway.observe.metrics import Metrics
 
@@ -282,7 +281,7 @@ def test_file_over_the_limit_of_the_system_holds_whole_lines_and_the_note(tmp_pa
 import resource, sys, time
 from pathlib import Path
 from gateway.observe.audit import Audit
-from gateway.observe.audit_line import AuditLine
+from gateway.observe.audit import AuditLine
 from gateway.observe.metrics import Metrics
 
 def lost():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.observe.labels import (
+from gateway.observe.exposition import (
     CHAT_OUTCOMES,
     MAPS_BOUND,
     OTHER,

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from gateway.observe.labels import ERROR_KINDS, OTHER, SERVERS_BOUND
+from gateway.observe.exposition import ERROR_KINDS, OTHER, SERVERS_BOUND
 from gateway.observe.metrics import Metrics
 
 

@@ -16,9 +16,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
+from gateway.app.mcp_services import open_tracing, traces_url
 from gateway.config.access import TelemetryConfig
 from gateway.errors import ConfigError, RpcError
-from gateway.observe.telemetry import open_tracing, traces_url
 from gateway.observe.tracing import Tracing, read_context, write_context
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared import inbound
 
-from gateway.protocol.annotations import annotations_of, check_param_headers, headers_for, invalid_annotation
+from gateway.protocol.headers import annotations_of, check_param_headers, headers_for, invalid_annotation
 
 TOKENS = st.sampled_from(["A", "a", "B", "", "x y", "é", 7, None])
 TYPES = st.sampled_from(["string", "integer", "boolean", "number", "object", ["string"], None])

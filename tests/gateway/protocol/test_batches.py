@@ -5,8 +5,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from gateway.protocol.batches import MOST, read_batch, split_batch
-from gateway.protocol.mending import BrokenAnswer
+from gateway.protocol.mending import MOST, BrokenAnswer, read_batch, split_batch
 from gateway.protocol.messages import Failure, Malformed, Notification, Request, Response
 
 PARTS = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.protocol.client_bounds import excess_of_answer, excess_of_capabilities
+from gateway.protocol.eras import excess_of_answer, excess_of_capabilities
 
 LARGEST = {
     "entries": {"experimental": {"a": [{}] * 254}},

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocol.lines import LongLine
-from gateway.protocol.sse import Event, EventParser, LongEvent, encode_event
+from gateway.protocol.lines import Event, EventParser, LongEvent, LongLine, encode_event
 
 BOUND = 40
 

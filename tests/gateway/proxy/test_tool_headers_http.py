@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.app.services import open_services
-from gateway.cli.diagnose.checkup import check_up
+from gateway.cli.checkup import check_up
 from gateway.config.model import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.config.overrides import ToolOverride
 from gateway.errors import UnknownTool

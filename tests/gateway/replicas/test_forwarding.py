@@ -16,9 +16,8 @@ from bench.processes import free_ports
 from gateway.errors import OwnerGone
 from gateway.replicas import Replica
 from gateway.replicas.connected import Connected
-from gateway.replicas.keys import ReplicaKeys
 from gateway.replicas.messages import FORWARDED
-from gateway.replicas.records import HELLO_BYTES, Hello
+from gateway.replicas.records import HELLO_BYTES, Hello, ReplicaKeys
 
 pytestmark = pytest.mark.anyio
 

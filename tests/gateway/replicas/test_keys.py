@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gateway.replicas.keys import ReplicaKeys
-from gateway.replicas.owners import OwnedNames
+from gateway.replicas.connected import OwnedNames
+from gateway.replicas.records import ReplicaKeys
 
 OLD, NEW = b"o" * 32, b"n" * 32
 

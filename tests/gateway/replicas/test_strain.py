@@ -292,8 +292,8 @@ def lowest_free_descriptor() -> int:
 async def test_who_waits_for_a_turn_in_vain_while_others_have_theirs_is_told_that_it_is_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gateway.replicas.link_pool._OPENING", 1)
-    monkeypatch.setattr("gateway.replicas.link_pool._CONNECT_TIME", 2.0)
+    monkeypatch.setattr("gateway.replicas.link._OPENING", 1)
+    monkeypatch.setattr("gateway.replicas.link._CONNECT_TIME", 2.0)
     greets, links = itertools.count(), list[Link]()
 
     class Once(Link):

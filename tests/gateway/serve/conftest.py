@@ -18,9 +18,8 @@ from starlette.types import ASGIApp
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig
 from gateway.errors import RpcError, UnknownTool
 from gateway.observe.metrics import Metrics
-from gateway.protocol.annotations import Annotation, annotations_of
 from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
-from gateway.protocol.headers import VERSION_HEADER, routing_headers
+from gateway.protocol.headers import VERSION_HEADER, Annotation, annotations_of, routing_headers
 from gateway.proxy.caller import ANYBODY, Caller, ClientSession, Principal
 from gateway.proxy.results import CallOutcome, ending_of
 from gateway.serve.mcp import McpEndpoint

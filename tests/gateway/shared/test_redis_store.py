@@ -15,7 +15,7 @@ from gateway.config.replicas import SharedConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
 from gateway.shared import Bounds, Record
-from gateway.shared.keys import StoreKeys
+from gateway.shared.records import StoreKeys
 from gateway.shared.redis_store import RedisStore
 from gateway.shared.store import SharedStore, store_of
 from tests.gateway.shared.conftest import SECRET, asked, open_store, until_up

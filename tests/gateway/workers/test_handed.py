@@ -7,9 +7,8 @@ import pytest
 from gateway.app.options import ServeOptions
 from gateway.config.replicas import WorkerConfig
 from gateway.errors import ConfigError, GatewayError
-from gateway.workers.control_lines import ORDERS, READY, failure_line, fault_of, order_line
-from gateway.workers.cores import cores, count_of
-from gateway.workers.handed import Descriptors, Handed
+from gateway.workers.handover import ORDERS, READY, Descriptors, Handed, failure_line, fault_of, order_line
+from gateway.workers.parent import cores, count_of
 
 
 @pytest.mark.parametrize("alone", [True, False])

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.errors import ConfigError, GatewayError
 from gateway.proxy.upstream.supervision.lifecycle import Backoff
-from gateway.workers.control_lines import Order
+from gateway.workers.handover import Order
 from gateway.workers.minder import Minder
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import ConfigError
-from gateway.workers.folder import admin_socket, socket_folder
-from gateway.workers.ports import LoopbackPorts
+from gateway.workers.handover import admin_socket, socket_folder
+from gateway.workers.minder import LoopbackPorts
 
 
 def reached(address: str) -> bool:

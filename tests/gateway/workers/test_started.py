@@ -11,8 +11,7 @@ import pytest
 
 from gateway.app.options import ServeOptions
 from gateway.errors import GatewayError
-from gateway.workers.ports import LoopbackPorts
-from gateway.workers.started import Plan, started
+from gateway.workers.minder import LoopbackPorts, Plan, started
 
 pytestmark = pytest.mark.anyio
 

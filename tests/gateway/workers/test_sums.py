@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.observe.client_metrics import WorkerMetrics
 from gateway.observe.metrics import Metrics
-from gateway.observe.worker_metrics import WorkerMetrics
-from gateway.workers.sums import LEAST, MOST, Sums, read_page
+from gateway.workers.pages import LEAST, MOST, Sums, read_page
 
 ADDED = {
     "codec_connections",

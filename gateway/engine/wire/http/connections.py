@@ -17,9 +17,8 @@ import anyio
 
 from gateway.engine.wire.http.event_stream import Answer, StreamSilent
 from gateway.errors import GatewayError
-from gateway.http1.connection import Connection
+from gateway.http1.connection import Connection, header_lines
 from gateway.http1.faults import LinkLost, NoAnswer
-from gateway.http1.lines import header_lines
 from gateway.http1.origin import read_url
 
 _CONNECT_TIME: Final = 5.0

@@ -13,10 +13,9 @@ from gateway.http1.connection import Connection
 from gateway.http1.origin import Address
 from gateway.observe.escape import escape_text
 from gateway.protocol.answers import parse_answer
-from gateway.protocol.batches import read_batch
-from gateway.protocol.mending import BrokenAnswer, mend_message, number_of
+from gateway.protocol.lines import LongEvent
+from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, read_batch
 from gateway.protocol.messages import Failure, Malformed, Message, Response, parse_message
-from gateway.protocol.sse import LongEvent
 from gateway.proxy.transport.interface import (
     LinkLost,
     MaybeForgotten,

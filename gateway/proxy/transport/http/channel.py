@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import anyio
 
-from gateway.http1.connection import SEPARATOR, Connection
-from gateway.http1.lines import header_lines
+from gateway.http1.connection import SEPARATOR, Connection, header_lines
 from gateway.http1.origin import Address
 from gateway.protocol.eras import MODERN_VERSIONS, NEWEST_HANDSHAKE
 from gateway.protocol.headers import VERSION_HEADER

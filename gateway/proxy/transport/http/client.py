@@ -17,8 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 import anyio
 
 from gateway.config.address import is_loopback
-from gateway.http1.connection import Connection
-from gateway.http1.lines import header_lines
+from gateway.http1.connection import Connection, header_lines
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from leaf_sdk.fetch.public_address import is_public

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.http1.connection import Connection
 from gateway.observe.escape import escape_text
+from gateway.protocol.lines import Event, LongEvent
 from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Malformed, Notification, Request, Response
-from gateway.protocol.sse import Event, LongEvent
 from gateway.proxy.transport.http.answers import read_messages, read_refusal
 from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.http.streams import Position

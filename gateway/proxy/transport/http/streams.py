@@ -13,10 +13,9 @@ from typing import Any, Final, Protocol
 import anyio
 
 from gateway.http1.connection import Connection
-from gateway.protocol.lines import portions
+from gateway.protocol.lines import Event, EventParser, LongEvent, portions
 from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Response, is_json
-from gateway.protocol.sse import Event, EventParser, LongEvent
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 
 PAUSE: Final = 1.0

@@ -16,14 +16,13 @@ import anyio
 from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
-from gateway.http1.connection import Connection
-from gateway.http1.lines import header_lines
+from gateway.http1.connection import Connection, header_lines
 from gateway.http1.origin import read_url
 from gateway.observe.escape import escape_text
 from gateway.protocol.headers import routing_headers
+from gateway.protocol.lines import Event, LongEvent
 from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Malformed, Message, Notification, Request, Response, encode_notification
-from gateway.protocol.sse import Event, LongEvent
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.http.answers import (

@@ -19,10 +19,10 @@ from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.registration import Client
 from gateway.proxy.transport.oauth.tokens import Tokens
 from gateway.shared import Shared
-from gateway.shared.packing import packed, unpacked
+from gateway.shared.records import packed, unpacked
 
 if TYPE_CHECKING:
-    from gateway.shared.keys import StoreKeys
+    from gateway.shared.records import StoreKeys
 
 
 # What is kept of a sign-in: the tokens, where they come from, and what they are for.
@@ -291,7 +291,7 @@ class GrantStore:
     def _opened(self) -> "StoreKeys":
         if self._keys is None:
             # Importing the cryptography takes time, and a gateway without sign-ins does not need it.
-            from gateway.shared.keys import StoreKeys
+            from gateway.shared.records import StoreKeys
 
             self._keys = StoreKeys([_read_key(self.folder)], "")
         return self._keys

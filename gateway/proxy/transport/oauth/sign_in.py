@@ -18,7 +18,7 @@ from pydantic_core import to_json
 
 from gateway.config.address import is_loopback
 from gateway.config.model import SignInConfig, UpstreamConfig
-from gateway.http1.lines import header_lines
+from gateway.http1.connection import header_lines
 from gateway.http1.origin import read_url
 from gateway.proxy.transport.http.answers import EVENTS, JSON, challenge_parameters, common_headers
 from gateway.proxy.transport.http.client import HttpClient

@@ -17,9 +17,8 @@ from structlog.typing import FilteringBoundLogger
 from gateway.config.model import UpstreamConfig
 from gateway.observe.escape import escape_text
 from gateway.protocol.answers import parse_answer
-from gateway.protocol.batches import read_batch
 from gateway.protocol.lines import LineSplitter, LongLine
-from gateway.protocol.mending import BrokenAnswer, mend_message, number_of
+from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, read_batch
 from gateway.protocol.messages import (
     Failure,
     Malformed,

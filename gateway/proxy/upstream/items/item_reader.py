@@ -16,7 +16,7 @@ from pydantic_core import Url
 from gateway.config.model import UpstreamConfig
 from gateway.observe.escape import cut_text, escape_text
 from gateway.observe.logs import get_logger
-from gateway.protocol.annotations import invalid_annotation
+from gateway.protocol.headers import invalid_annotation
 from gateway.proxy.upstream.items.item_flaws import (
     GONE,
     Flaw,

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gateway.app.refuse_while_stopping import stopping
+from gateway.app.process import stopping
 from gateway.serve.http.drain import EXPIRED, LATE, Drain
 
 pytestmark = pytest.mark.anyio

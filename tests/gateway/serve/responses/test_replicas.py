@@ -12,7 +12,7 @@ import pytest
 from bench.processes import free_ports
 from gateway.proxy import Principal
 from gateway.replicas.connected import Connected
-from gateway.replicas.keys import ReplicaKeys
+from gateway.replicas.records import ReplicaKeys
 
 pytestmark = pytest.mark.anyio
 

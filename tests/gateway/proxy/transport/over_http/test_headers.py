@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http1.lines import header_lines
+from gateway.http1.connection import header_lines
 from gateway.proxy.transport.http.answers import challenge_parameters, media_type, status_words
 from gateway.proxy.transport.interface import NoAnswer
 
