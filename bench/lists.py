@@ -16,8 +16,8 @@ import uvloop
 from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import encode_response
-from gateway.proxy import Proxy
 from gateway.proxy.caller import NOBODY_MODERN
+from gateway.proxy.proxy import Proxy
 
 SERVER = """
 import json, sys

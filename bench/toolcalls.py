@@ -17,17 +17,12 @@ from time import process_time
 from typing import Any
 
 from bench.record import summary, write
-from gateway.toolcalls import (
-    Event,
-    Format,
-    StreamParser,
-    ToolSpec,
-    ToolWatcher,
-    format_named,
-    format_names,
-    parser_for,
-)
-from gateway.toolcalls.stream.events import CallClosed, CallStarted, Content
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.parser import StreamParser, parser_for
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed, CallStarted, Content, Event
+from gateway.toolcalls.stream.watcher import ToolWatcher
 
 SIZES = (1, 4, 16, 64)
 """KB of one string argument."""

@@ -17,8 +17,8 @@ from gateway.config.show import secrets_of
 from gateway.errors import GatewayError, RequestInvalid
 from gateway.observe.audit import AuditLine, Source
 from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
-from gateway.proxy import ToolEntry
 from gateway.proxy.caller import Nobody
+from gateway.proxy.naming import ToolEntry
 from gateway.proxy.result_tokens import content_of, is_text
 from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.auth.identity import OPERATOR

@@ -15,7 +15,7 @@ from codec_console.missing import PageNotFound
 from codec_console.pins import changed_tools
 from codec_console.visit import Page, Visit, unless_shown
 from gateway.observe.notices import Kind
-from gateway.proxy import ToolEntry
+from gateway.proxy.naming import ToolEntry
 from gateway.serve.admin.extra_pages import GatewayParts
 
 _TOOLS: Final = 100

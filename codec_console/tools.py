@@ -17,7 +17,7 @@ from codec_console.tool_form import WHOLE, arguments_of, fields_of
 from codec_console.visit import Page, Visit
 from gateway.config.show import secrets_of
 from gateway.errors import RequestInvalid
-from gateway.proxy import ToolEntry
+from gateway.proxy.naming import ToolEntry
 from gateway.serve.admin.extra_pages import GatewayParts
 
 _CALLS: Final = 20

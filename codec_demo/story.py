@@ -21,7 +21,8 @@ from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamCo
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Message, Sampling
 from gateway.errors import UpstreamUnavailable
-from gateway.toolcalls import Content, call_grammar
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.stream.events import Content
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import map_digest
 

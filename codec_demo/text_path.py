@@ -14,8 +14,10 @@ from codec_demo.drift import Drift, measure_drift
 from gateway.context.history.template_messages import with_preamble
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
 from gateway.engine.start.readiness import ReadyEngine
-from gateway.proxy import Proxy
-from gateway.toolcalls import Format, ToolSpec, parse
+from gateway.proxy.proxy import Proxy
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.message import parse
+from gateway.toolcalls.schema.spec import ToolSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ from gateway.errors import ContextExceeded, TemplateRefused
 from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import TrajectoryLog
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import CallClosed, Diagnostic, ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed, Diagnostic
 
 if TYPE_CHECKING:
     from gateway.context.shared_memory import SharedMemory

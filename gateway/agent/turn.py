@@ -26,7 +26,8 @@ from gateway.context.compose.conversation import Conversation
 from gateway.context.memory import RequestFigures
 from gateway.engine.interface import Sampling
 from gateway.observe.metrics import Metrics
-from gateway.toolcalls import AnswerForm, CallClosed
+from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.stream.events import CallClosed
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing

@@ -14,8 +14,9 @@ from gateway.context.history.template_messages import tool_definitions
 from gateway.engine.rendering.tool_forms import ToolFault
 from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import RequestInvalid
-from gateway.toolcalls import ToolSpec, too_much
+from gateway.toolcalls.grammar.loosened import too_much
 from gateway.toolcalls.schema.merge import NO_PARAMETERS, tidied, typed
+from gateway.toolcalls.schema.spec import ToolSpec
 
 
 def _described(tool: ToolSpec) -> ToolSpec:

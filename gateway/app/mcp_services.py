@@ -30,7 +30,8 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.observe.trajectories import TrajectoryLog
-from gateway.proxy import Proxy, ResultTokens
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.result_tokens import ResultTokens
 from gateway.proxy.transport.oauth.grants import GrantStore
 from gateway.proxy.upstream.server_lists import ListCache
 from gateway.replicas import ALONE, Replicas

@@ -25,7 +25,7 @@ from gateway.config.model import ServeConfig
 from gateway.engine.pool.pool import EnginePool
 from gateway.observe.client_metrics import ConnectionMetrics
 from gateway.observe.logs import get_logger
-from gateway.proxy import Proxy
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.items.pins import PinFile
 from gateway.serve.admin.extra_pages import ExtraPages, WithExtraPages, make_extra_pages
 from gateway.serve.admin.health import admin_app

@@ -16,8 +16,8 @@ from gateway.config import GatewayConfig
 from gateway.engine.pool.engines import Engines
 from gateway.engine.pool.pool import EnginePool, MemberStatus
 from gateway.engine.start.readiness import EngineRoute
-from gateway.proxy import UpstreamStatus
 from gateway.proxy.costs import DefinitionCosts
+from gateway.proxy.statuses import UpstreamStatus
 from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.admin.health import Readiness
 from gateway.serve.admin.status import StatusReport

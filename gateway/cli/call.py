@@ -22,8 +22,8 @@ from gateway.errors import ConfigError, UnknownTool, UpstreamUnavailable
 from gateway.observe.escape import WHOLE, escape_text
 from gateway.observe.logs import configure_logging
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
 from gateway.proxy.naming import Naming
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import OtherPart, read_parts
 
 # One tool call from a shell: the server that owns the tool is started, asked, and ended.

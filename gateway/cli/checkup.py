@@ -26,11 +26,12 @@ from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError, EngineError, GatewayError, ModelUnusable
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
-from gateway.proxy import NOBODY, Proxy, ToolEntry
 from gateway.proxy.bolt_on import BoltOnStatus
+from gateway.proxy.caller import NOBODY
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.costs import DefinitionCosts
-from gateway.proxy.naming import Aliases, Naming
+from gateway.proxy.naming import Aliases, Naming, ToolEntry
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.items.pins import PinFile
 from gateway.proxy.upstream.supervision.listing import Listed
 from gateway.serve.admin.advice import Judgement, advice_for, advice_on_context, can_be_tried, judge

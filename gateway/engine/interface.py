@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol, Self
 
-from gateway.toolcalls import CallTrigger
+from gateway.toolcalls.formats.format import CallTrigger
 from leaf_sdk.vocab import TokenMap
 
 Message = Mapping[str, Any]

@@ -21,8 +21,8 @@ from gateway.replicas.records import ReplicaKeys, derived
 
 # Names of what lives in one replica: a session, a call that waits for its client, or a stored response.
 #
-# A name is sealed (`records.py`). It says in which process the thing lives, and for whom it was made. From the name alone,
-# any replica can tell where a request belongs: here, in another replica, or nowhere. No IO.
+# A name is sealed (`records.py`). It says in which process the thing lives, and for whom it was made. From the name
+# alone, any replica can tell where a request belongs: here, in another replica, or nowhere. No IO.
 
 _BOOT: Final = 8
 _OWNER: Final = 16

@@ -15,7 +15,15 @@ from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import machine_for
 from gateway.toolcalls.schema.spec import ToolSpec, read_tools
 from gateway.toolcalls.stream.calls import CallEvents, new_call_ids
-from gateway.toolcalls.stream.events import CallArguments, CallStarted, Content, Diagnostic, Event, Policy, Reasoning
+from gateway.toolcalls.stream.events import (
+    CallArguments,
+    CallStarted,
+    Content,
+    Diagnostic,
+    Event,
+    Policy,
+    Reasoning,
+)
 from gateway.toolcalls.stream.spelling import Spelling
 
 

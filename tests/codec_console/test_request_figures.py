@@ -37,12 +37,15 @@ from gateway.errors import EngineUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy import Proxy, ResultTokens
 from gateway.proxy.caller import Principal
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.result_tokens import ResultTokens
 from gateway.serve.admin.losses import WORDS
 from gateway.serve.admin.status import prompt_report
 from gateway.serve.generation.account import Account
-from gateway.toolcalls import CallClosed, Content, ToolSpec, choose_format
+from gateway.toolcalls.formats.registry import choose_format
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed, Content
 from leaf_sdk.testing import tiny_map
 
 TINY = tiny_map()

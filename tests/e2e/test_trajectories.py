@@ -20,7 +20,8 @@ from gateway.config.access import TrajectoriesConfig
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.wire.llama_cpp.client import LlamaCpp
-from gateway.toolcalls import CallClosed, Content, ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed, Content
 from leaf_sdk.trajectories import Sample, Trajectories, for_trl, for_verl, read_trajectories
 from leaf_sdk.vocab import TokenMap
 

@@ -16,8 +16,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
 from gateway.proxy.caller import NOBODY
+from gateway.proxy.proxy import Proxy
 from gateway.serve.mcp import McpEndpoint
 from tests.odd_servers.behaviours import TABLES
 from tests.odd_servers.clients import Outcome, arguments_of, call

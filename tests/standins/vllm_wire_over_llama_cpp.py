@@ -29,7 +29,7 @@ from gateway.engine.interface import GenerateRequest, GenerationEnd, Sampling
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineError, EngineRefused, GrammarRefused
-from gateway.toolcalls import CallTrigger
+from gateway.toolcalls.formats.format import CallTrigger
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import Detokenizer, TokenMap, load_map
 

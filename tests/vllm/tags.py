@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.engine.wire.vllm.structural_tag import structured_outputs
-from gateway.toolcalls import Format, ToolSpec, call_grammar, call_triggers, format_named, format_names
+from gateway.toolcalls.formats.format import Format, call_grammar, call_triggers
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.schema.spec import ToolSpec
 from tests.gateway.toolcalls.fakes import TIME, WORDS, TinyVocabulary
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 from tests.gateway.toolcalls.tool_sets import TOOL_SETS

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from gateway.agent.events import ToolFinished
 from gateway.observe.audit import Audit, AuditLine, Source
-from gateway.proxy import Proxy
 from gateway.proxy.caller import Principal
-from gateway.toolcalls import CallClosed
+from gateway.proxy.proxy import Proxy
+from gateway.toolcalls.stream.events import CallClosed
 
 
 class Ledger:

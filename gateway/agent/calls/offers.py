@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.proxy import Proxy, ToolEntry
 from gateway.proxy import tool_search as finder
 from gateway.proxy.approvals import level_of, why_asked
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.costs import DefinitionCosts
-from gateway.toolcalls import ToolSpec
+from gateway.proxy.naming import ToolEntry
+from gateway.proxy.proxy import Proxy
+from gateway.toolcalls.schema.spec import ToolSpec
 
 
 @dataclass(frozen=True, slots=True)

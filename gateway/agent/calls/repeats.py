@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.agent.calls.runner import FinishedCall
-from gateway.proxy import IdPiece
+from gateway.proxy.result_tokens import IdPiece
 from leaf_sdk.vocab import TokenMap
 
 _SEEN: Final = "\n[You have made this call {count} times with the same result."

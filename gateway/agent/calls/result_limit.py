@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Any, cast
 
-from gateway.proxy import IdPiece
-from gateway.proxy.result_tokens import content_of, is_legacy, is_text, resource_text
+from gateway.proxy.result_tokens import IdPiece, content_of, is_legacy, is_text, resource_text
 from leaf_sdk.vocab import TokenMap
 from leaf_sdk.vocab.utf8 import cuts_a_character
 

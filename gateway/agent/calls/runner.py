@@ -25,13 +25,14 @@ from gateway.config import LimitsConfig
 from gateway.errors import GatewayError, UnknownTool
 from gateway.observe.audit import Audit
 from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
-from gateway.proxy import IdPiece, Proxy, ResultTokens
 from gateway.proxy import tool_search as finder
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.proxy.costs import DefinitionCosts
-from gateway.proxy.result_tokens import OtherPart, UnreadText, read_parts
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.result_tokens import IdPiece, OtherPart, ResultTokens, UnreadText, read_parts
 from gateway.proxy.results import CallOutcome, WrittenIds, ending_of
-from gateway.toolcalls import CallClosed, ToolSpec, validate_call
+from gateway.toolcalls.schema.spec import ToolSpec, validate_call
+from gateway.toolcalls.stream.events import CallClosed
 from leaf_sdk.vocab import TokenMap
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gateway.context.compose.conversation import Conversation
 from gateway.engine.rendering.scaffold import Scaffold
 from gateway.engine.start.readiness import ReadyEngine
 from gateway.observe.trajectories import Span
-from gateway.proxy import IdPiece
+from gateway.proxy.result_tokens import IdPiece
 from leaf_sdk.vocab import TokenMap
 
 _BEGINNING = 8

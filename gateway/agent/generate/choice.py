@@ -12,15 +12,10 @@ from typing import Final, Literal
 
 from gateway.context.compose.conversation import Conversation
 from gateway.errors import RequestInvalid
-from gateway.toolcalls import (
-    AnswerForm,
-    CallTrigger,
-    ToolSpec,
-    answer_grammar,
-    call_grammar,
-    call_triggers,
-    loosened,
-)
+from gateway.toolcalls.formats.answer import AnswerForm, answer_grammar
+from gateway.toolcalls.formats.format import CallTrigger, call_grammar, call_triggers
+from gateway.toolcalls.grammar.loosened import loosened
+from gateway.toolcalls.schema.spec import ToolSpec
 
 _SHOWN: Final = 20
 """Most tool names that an error message lists."""

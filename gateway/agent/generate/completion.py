@@ -29,7 +29,8 @@ from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import EngineError, EngineUnavailable, GrammarRefused, RequestInvalid
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import AnswerForm, Content
+from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.stream.events import Content
 from leaf_sdk.vocab import Detokenizer
 
 if TYPE_CHECKING:

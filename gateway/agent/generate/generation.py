@@ -24,7 +24,8 @@ from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationE
 from gateway.engine.slots.allocation import Place
 from gateway.errors import EngineError, EngineUnavailable, GrammarRefused
 from gateway.observe.metrics import Metrics
-from gateway.toolcalls import CallClosed, call_triggers
+from gateway.toolcalls.formats.format import call_triggers
+from gateway.toolcalls.stream.events import CallClosed
 
 _UNTRACED: Final[Mapping[str, str]] = MappingProxyType({})
 _NEVER = -100.0

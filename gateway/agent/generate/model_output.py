@@ -24,7 +24,16 @@ from gateway.engine.left_behind import shared_prefix
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Sampled
 from gateway.proxy.tool_search import called
-from gateway.toolcalls import CallClosed, CallStarted, Content, Diagnostic, Event, Policy, Reasoning, parser_for
+from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.stream.events import (
+    CallClosed,
+    CallStarted,
+    Content,
+    Diagnostic,
+    Event,
+    Policy,
+    Reasoning,
+)
 
 log = get_logger("agent")
 

@@ -16,7 +16,9 @@ from gateway.engine.rendering.tool_forms import ToolFault
 from gateway.errors import GrammarRefused, RequestInvalid
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
-from gateway.toolcalls import Diagnostic, ToolSpec, too_much
+from gateway.toolcalls.grammar.loosened import too_much
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import Diagnostic
 
 _PLAINEST: Final = ToolSpec("f", "", {"type": "object"})
 """A tool whose grammar is refused only by engines that refuse every grammar."""

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import Diagnostic, Format, ToolSpec
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import Diagnostic
 
 
 @dataclass(frozen=True, slots=True)

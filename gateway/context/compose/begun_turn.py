@@ -7,7 +7,9 @@ The text is a client's, so none of it becomes a control token, but for one: a wh
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gateway.toolcalls import Content, Event, Format, Reasoning, parser_for
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.stream.events import Content, Event, Reasoning
 from leaf_sdk.vocab import TokenMap
 
 _NEXT: Final = "."

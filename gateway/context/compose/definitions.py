@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from gateway.context.history.template_messages import tool_definitions
 from gateway.observe.trajectories import Source, Span
-from gateway.toolcalls import ToolSpec, describe_tool
+from gateway.toolcalls.formats.registry import describe_tool
+from gateway.toolcalls.schema.spec import ToolSpec
 from leaf_sdk.vocab import TokenMap
 
 _MOST_MISSES: Final = 8

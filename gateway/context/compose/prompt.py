@@ -28,7 +28,11 @@ from gateway.engine.rendering.shapes import Shape, shape_of
 from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import TemplateRefused
 from gateway.observe.logs import get_logger
-from gateway.toolcalls import CallClosed, Format, ToolSpec, parser_for, system_preamble
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.formats.registry import system_preamble
+from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed
 from leaf_sdk.vocab import TokenMap
 
 log = get_logger("agent")

@@ -11,7 +11,9 @@ from typing import Any
 from gateway.context.memory import retold
 from gateway.engine.interface import Message
 from gateway.errors import RequestInvalid
-from gateway.toolcalls import Format, ToolSpec, call_text, system_preamble
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.formats.registry import call_text, system_preamble
+from gateway.toolcalls.schema.spec import ToolSpec
 
 _CHARACTERS_PER_ID = 64
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any, Final, TypeVar, cast
 
 from gateway.engine.interface import Message
-from gateway.toolcalls import ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
 
 T = TypeVar("T")
 RETOLD: Final = "retold"

@@ -16,7 +16,7 @@ from gateway.context.memory.lived import Lived, LivedTurn
 from gateway.context.memory.remembered import NO_ENGINE, Remembered
 from gateway.observe.trajectories import Span
 from gateway.shared.records import packed, unpacked
-from gateway.toolcalls import CallClosed
+from gateway.toolcalls.stream.events import CallClosed
 
 
 def serialize(node: Remembered, process: bytes) -> bytes:

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from gateway.observe.escape import cut_text
 from gateway.observe.logs import get_logger
-from gateway.toolcalls import ToolSpec, has_too_many_ways
+from gateway.toolcalls.grammar.exact import has_too_many_ways
 from gateway.toolcalls.schema.pointers import dead_references
+from gateway.toolcalls.schema.spec import ToolSpec
 
 _REMEMBERED: Final = 1024
 """Most tools that are remembered; the least recently used is dropped first."""

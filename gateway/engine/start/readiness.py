@@ -49,7 +49,8 @@ from gateway.errors import (
 from gateway.observe.engine_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
-from gateway.toolcalls import AUTO, ChosenFormat, LooseTools, choose_format, format_named
+from gateway.toolcalls.formats.registry import AUTO, ChosenFormat, choose_format, format_named
+from gateway.toolcalls.grammar.loosened import LooseTools
 from leaf_sdk.vocab import TokenMap
 
 _POLL = 2.0

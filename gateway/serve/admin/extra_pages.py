@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from gateway.observe.audit import Audit
     from gateway.observe.metrics import Metrics
     from gateway.observe.notices import TokenNotices
-    from gateway.proxy import Proxy, ResultTokens
     from gateway.proxy.costs import DefinitionCosts
+    from gateway.proxy.proxy import Proxy
+    from gateway.proxy.result_tokens import ResultTokens
     from gateway.serve.admin.status import StatusReport
 
 

@@ -22,9 +22,11 @@ from gateway.engine.pool.pool import EnginePool, MemberStatus
 from gateway.errors import ConfigError, EngineError
 from gateway.observe.escape import escape_text
 from gateway.observe.notices import TokenNotices
-from gateway.proxy import Proxy, ToolEntry, UpstreamStatus
 from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.costs import DefinitionCosts
+from gateway.proxy.naming import ToolEntry
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.statuses import UpstreamStatus
 from gateway.proxy.upstream.items.item_reader import MalformedField
 from gateway.proxy.upstream.items.pins import PinFile
 from gateway.serve.admin.advice import advice_on_context

@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.config.access import OAuthConfig
 from gateway.observe.client_metrics import AccessMetrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, NEWEST_HANDSHAKE
-from gateway.proxy import Proxy
 from gateway.proxy.caller import ANYBODY
+from gateway.proxy.proxy import Proxy
 from gateway.replicas.interface import FORWARDED
 from gateway.serve.auth.credentials import Credentials
 from gateway.serve.auth.identity import (

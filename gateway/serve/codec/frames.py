@@ -20,7 +20,7 @@ from gateway.serve.generation.answers import Answering, ApiForm
 from gateway.serve.generation.fields import GenerationFields
 from gateway.serve.generation.watch import Regions, resolve
 from gateway.serve.http.errors import error_answer
-from gateway.toolcalls import CallClosed
+from gateway.toolcalls.stream.events import CallClosed
 from leaf_sdk.vocab import TokenMap
 from leaf_sdk.wire import Extras, FlushGate, Frame, FrameWriter, Spliced, ToolCall, Usage, open_encoder
 

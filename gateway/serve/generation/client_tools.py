@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, cast
 from gateway.agent import ToolChoice
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text
-from gateway.toolcalls import AnswerForm, ToolSpec
+from gateway.toolcalls.formats.answer import AnswerForm
 from gateway.toolcalls.schema.keywords import is_larger
-from gateway.toolcalls.schema.spec import flat_tool
+from gateway.toolcalls.schema.spec import ToolSpec, flat_tool
 
 # How many tools a request may define, and how much their schemas may hold. Pure.
 

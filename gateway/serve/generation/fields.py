@@ -23,7 +23,7 @@ from gateway.observe.escape import escape_text
 from gateway.serve.generation.request_options import FORM_FIELDS, read_only_form
 from gateway.serve.generation.watch import DEFAULT_END, DEFAULT_START, WatchIds, WatchTexts
 from gateway.serve.http.body import without_texts
-from gateway.toolcalls import AnswerForm
+from gateway.toolcalls.formats.answer import AnswerForm
 from leaf_sdk.vocab import TokenMap
 
 # Numbers that JSON does not have, found in a body before it is used, and reported by their place.

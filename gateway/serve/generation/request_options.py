@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, cast
 
 from gateway.agent import EVERY_TOOL, NO_TOOL, ToolChoice, ToolScope
 from gateway.errors import RequestInvalid
-from gateway.toolcalls import AnswerForm
+from gateway.toolcalls.formats.answer import AnswerForm
 
 # The form that a request wants its answer to have, whichever API's or engine's shape says so.
 #

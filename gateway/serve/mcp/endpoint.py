@@ -23,8 +23,8 @@ from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from gateway.protocol.headers import VERSION_HEADER
 from gateway.protocol.messages import Request, parse_message
-from gateway.proxy import ResultTokens
 from gateway.proxy.caller import Principal, ShareRule
+from gateway.proxy.result_tokens import ResultTokens
 from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.http.drain import LATE

@@ -9,8 +9,7 @@ import anyio.to_thread
 from gateway.errors import MapUnknown
 from gateway.observe.escape import escape_text
 from gateway.protocol.eras import MAP_KEY, meta_of
-from gateway.proxy import ResultTokens
-from gateway.proxy.result_tokens import content_of, is_text
+from gateway.proxy.result_tokens import ResultTokens, content_of, is_text
 from gateway.proxy.results import CallOutcome, Source
 from leaf_sdk.errors import MapHashMalformed
 from leaf_sdk.leaf.contract import CODEC_META_KEY

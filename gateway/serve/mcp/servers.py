@@ -1,6 +1,6 @@
 """What the endpoints need of the servers behind the gateway, as one Protocol.
 
-`gateway.proxy.Proxy` is the implementation; tests may have a smaller one. It knows neither HTTP nor lines.
+`gateway.proxy.proxy.Proxy` is the implementation; tests may have a smaller one. It knows neither HTTP nor lines.
 """
 
 from collections.abc import Callable, Collection, Coroutine

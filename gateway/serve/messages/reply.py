@@ -21,7 +21,14 @@ from gateway.context.memory import RequestFigures
 from gateway.serve.generation.account import Account
 from gateway.serve.generation.answers import Chunk
 from gateway.serve.messages.form import Verbatim, refused
-from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
+from gateway.toolcalls.stream.events import (
+    CallArguments,
+    CallClosed,
+    CallStarted,
+    Content,
+    Diagnostic,
+    Reasoning,
+)
 
 # Blocks of a message of Anthropic's API while their texts arrive in pieces. Pure.
 

@@ -32,7 +32,8 @@ from gateway.serve.generation.request_options import (
     thinking_options,
 )
 from gateway.serve.messages.input_messages import read_messages
-from gateway.toolcalls import AnswerForm, ToolSpec
+from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.schema.spec import ToolSpec
 
 # The tools of a request to `/v1/messages`, sorted by who runs them.
 #

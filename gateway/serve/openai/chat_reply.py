@@ -24,7 +24,15 @@ from gateway.serve.generation.account import Account, Spell, logprob_entry
 from gateway.serve.generation.answers import ApiForm, Chunk, Reply
 from gateway.serve.http.errors import error_answer, new_request_id
 from gateway.serve.openai.chat_request import CallShapes
-from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Event, Reasoning
+from gateway.toolcalls.stream.events import (
+    CallArguments,
+    CallClosed,
+    CallStarted,
+    Content,
+    Diagnostic,
+    Event,
+    Reasoning,
+)
 
 # How the OpenAI API writes its streams and its errors.
 

@@ -30,7 +30,7 @@ from gateway.serve.responses.request import ResponsesRequest
 from gateway.serve.responses.store import Responses, Stored
 from gateway.serve.responses.tools import RequestTools, add_tools, read_tools
 from gateway.serve.responses.transcript import CallToApprove, Reader, Transcript
-from gateway.toolcalls import CallClosed
+from gateway.toolcalls.stream.events import CallClosed
 
 # Text that a client keeps for the gateway: the model's reasoning, where the client keeps the conversation itself.
 #

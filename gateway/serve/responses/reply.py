@@ -34,7 +34,14 @@ from gateway.serve.responses.output import (
     TextWriter,
 )
 from gateway.serve.responses.tools import RequestTools
-from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
+from gateway.toolcalls.stream.events import (
+    CallArguments,
+    CallClosed,
+    CallStarted,
+    Content,
+    Diagnostic,
+    Reasoning,
+)
 
 _RESULT_TEXT: Final = 100_000
 """Maximum characters of a tool's result that its item shows. What the model gets has its own limit, in ids."""

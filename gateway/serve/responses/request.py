@@ -22,7 +22,7 @@ from gateway.serve.generation.request_options import (
     read_form,
     thinking_options,
 )
-from gateway.toolcalls import AnswerForm
+from gateway.toolcalls.formats.answer import AnswerForm
 
 _INCLUDED: Final = 64
 _SHOWN: Final = 64

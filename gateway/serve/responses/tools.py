@@ -14,13 +14,13 @@ from pydantic import Field
 
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
-from gateway.proxy import ToolEntry
 from gateway.proxy.approvals import is_read_only
+from gateway.proxy.naming import ToolEntry
 from gateway.proxy.tool_search import CALL, called
 from gateway.serve.generation.client_tools import MOST_TOOLS, check_schemas, named_tool, read_client_tool
 from gateway.serve.generation.fields import FAIL_FAST, ApiModel, checked_part
-from gateway.toolcalls import CallClosed, ToolSpec
-from gateway.toolcalls.schema.spec import flat_tool
+from gateway.toolcalls.schema.spec import ToolSpec, flat_tool
+from gateway.toolcalls.stream.events import CallClosed
 
 # The shapes of tools that only `/v1/responses` has.
 #

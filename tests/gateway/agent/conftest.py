@@ -25,8 +25,9 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.observe.trajectories import TrajectoryLog
-from gateway.proxy import Proxy, ResultTokens
-from gateway.toolcalls import choose_format
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.result_tokens import ResultTokens
+from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map
 
 SAYS = Path(__file__).parents[2] / "e2e" / "servers" / "says.py"

@@ -13,7 +13,7 @@ from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
 from gateway.proxy.naming import Aliases
 from gateway.proxy.tool_search import CALL, SEARCH
-from gateway.toolcalls import ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
 
 pytestmark = pytest.mark.anyio
 PUBLIC = "say.it"

@@ -13,10 +13,11 @@ from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy import Proxy, ResultTokens
-from gateway.proxy.result_tokens import UnreadText
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.result_tokens import ResultTokens, UnreadText
 from gateway.proxy.results import CallOutcome
-from gateway.toolcalls import CallClosed, ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,9 @@ from gateway.engine.interface import Capabilities
 from gateway.engine.pool.stay import Stay
 from gateway.errors import RequestInvalid
 from gateway.proxy.tool_search import CALL, SEARCH
-from gateway.toolcalls import AnswerForm, CallClosed, CallStarted, Content, ToolSpec
+from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed, CallStarted, Content
 from leaf_sdk.testing import tiny_map
 from tests.gateway.toolcalls.nasty_schemas import nested
 

@@ -19,8 +19,10 @@ from gateway.errors import EngineUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy import Proxy, ResultTokens
-from gateway.toolcalls import CallClosed, CallStarted, ToolSpec, validate_call
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.result_tokens import ResultTokens
+from gateway.toolcalls.schema.spec import ToolSpec, validate_call
+from gateway.toolcalls.stream.events import CallClosed, CallStarted
 from leaf_sdk.testing import tiny_map
 
 from .conftest import ScriptedEngine, ScriptedRoute

@@ -34,7 +34,9 @@ from gateway.errors import (
 )
 from gateway.observe.metrics import Metrics
 from gateway.observe.tracing import Tracing
-from gateway.toolcalls import AnswerForm, Content, choose_format
+from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.registry import choose_format
+from gateway.toolcalls.stream.events import Content
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio
@@ -348,7 +350,7 @@ async def test_where_the_engine_took_no_grammar_of_calls_another_goes_on_in_the_
 
 def _triggers(stage: Stage) -> bool:
     ready = stage.pool.ready()
-    from gateway.toolcalls import call_triggers
+    from gateway.toolcalls.formats.format import call_triggers
 
     return bool(call_triggers(ready.tool_format.format, ready.token_map))
 

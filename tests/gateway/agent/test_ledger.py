@@ -9,7 +9,8 @@ from gateway.config import LimitsConfig
 from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
-from gateway.toolcalls import CallClosed, ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

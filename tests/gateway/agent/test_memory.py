@@ -17,7 +17,8 @@ from gateway.context.memory.remembered import NO_ENGINE
 from gateway.engine.interface import Message
 from gateway.errors import EngineUnavailable
 from gateway.proxy.caller import Principal
-from gateway.toolcalls import CallClosed, Content, ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed, Content
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

@@ -25,7 +25,8 @@ from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY
-from gateway.toolcalls import Content, ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import Content
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,8 @@ from gateway.context.compose.definitions import Definitions
 from gateway.context.memory import Remembered
 from gateway.engine.interface import Message
 from gateway.proxy.caller import Principal
-from gateway.toolcalls import CallClosed, Content, ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed, Content
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.trajectories import read_trajectories
 

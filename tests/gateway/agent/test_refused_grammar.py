@@ -5,7 +5,8 @@ import pytest
 from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.events import Finished
 from gateway.errors import GrammarRefused
-from gateway.toolcalls import CallClosed, Diagnostic, ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed, Diagnostic
 
 pytestmark = pytest.mark.anyio
 

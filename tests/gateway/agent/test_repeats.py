@@ -5,7 +5,7 @@ import pytest
 from gateway.agent.calls.repeats import Repeats
 from gateway.agent.calls.runner import FinishedCall
 from gateway.agent.events import ToolFinished
-from gateway.proxy import IdPiece
+from gateway.proxy.result_tokens import IdPiece
 from leaf_sdk.testing import tiny_map
 
 TINY = tiny_map()

@@ -11,7 +11,8 @@ from gateway.config.overrides import ApprovalsConfig
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import ANYBODY
 from gateway.proxy.tool_search import CALL, SEARCH
-from gateway.toolcalls import CallClosed, ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,8 @@ from gateway.agent import AnswerOptions
 from gateway.engine.interface import Message
 from gateway.errors import EngineUnavailable
 from gateway.proxy.caller import Principal
-from gateway.toolcalls import CallClosed, Content, ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed, Content
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.trajectories import Sample, Trajectories, read_trajectories
 

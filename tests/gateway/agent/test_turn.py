@@ -11,7 +11,8 @@ from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, Too
 from gateway.agent.generate.choice import hold_for
 from gateway.engine.interface import Generated, GenerationEnd, Timings
 from gateway.errors import EngineUnavailable, RequestInvalid
-from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallArguments, CallClosed, CallStarted, Content, Diagnostic
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,9 @@ from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.readiness import ReadyEngine
 from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import RequestInvalid, TemplateRefused
-from gateway.toolcalls import CallClosed, Diagnostic, ToolSpec, choose_format
+from gateway.toolcalls.formats.registry import choose_format
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed, Diagnostic
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from bench.processes import free_ports
 from gateway.app.at_home import AtHome
-from gateway.proxy import Principal
+from gateway.proxy.caller import Principal
 from gateway.replicas.connected import Connected
 from gateway.replicas.records import ReplicaKeys
 from gateway.serve.auth.identity import PRINCIPAL

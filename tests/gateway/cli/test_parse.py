@@ -8,7 +8,9 @@ import pytest
 
 from gateway.cli import exit_codes
 from gateway.cli.app import run
-from gateway.toolcalls import ToolSpec, call_grammar, format_named
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.schema.spec import ToolSpec
 
 CALL = '<tool_call>\n{"name": "get_time", "arguments": {"tz": "Zürich"}}\n</tool_call>'
 TOOL = {"type": "function", "function": {"name": "get_time", "parameters": {"type": "object"}}}

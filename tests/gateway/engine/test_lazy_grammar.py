@@ -26,7 +26,9 @@ from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.engine.wire.llama_cpp.json import completion_body
 from gateway.errors import EngineRefused, GrammarRefused
 from gateway.observe.metrics import Metrics
-from gateway.toolcalls import ChosenFormat, call_grammar, call_triggers, format_named, validate_call
+from gateway.toolcalls.formats.format import call_grammar, call_triggers
+from gateway.toolcalls.formats.registry import ChosenFormat, format_named
+from gateway.toolcalls.schema.spec import validate_call
 from gateway.toolcalls.stream.events import Diagnostic
 from leaf_sdk.vocab import TokenMap
 from tests.standins.issue_calls import CLOCK, END, ISSUES, calls_of, shots, start_of, waiting

@@ -19,7 +19,7 @@ from gateway.errors import MapDiffers
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy import ResultTokens
+from gateway.proxy.result_tokens import ResultTokens
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import TokenMap, encoding, load_map, token_map

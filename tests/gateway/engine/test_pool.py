@@ -16,7 +16,7 @@ from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import EngineBusy, EngineUnavailable, MapDiffers
 from gateway.observe.metrics import Metrics
-from gateway.toolcalls import choose_format
+from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

@@ -22,15 +22,10 @@ from gateway.engine.start.readiness import ReadyEngine
 from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineRefused, GrammarRefused
 from gateway.observe.metrics import Metrics
-from gateway.toolcalls import (
-    CallClosed,
-    ChosenFormat,
-    Diagnostic,
-    ToolSpec,
-    call_grammar,
-    format_named,
-    validate_call,
-)
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import ChosenFormat, format_named
+from gateway.toolcalls.schema.spec import ToolSpec, validate_call
+from gateway.toolcalls.stream.events import CallClosed, Diagnostic
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]

@@ -9,7 +9,7 @@ from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.readiness import ReadyEngine
 from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import RequestInvalid
-from gateway.toolcalls import choose_format
+from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map
 
 TINY = tiny_map()

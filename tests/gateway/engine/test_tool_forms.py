@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.engine.rendering.tool_forms import ToolFault, ToolForms
-from gateway.toolcalls import ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
 
 
 @dataclass(eq=False)

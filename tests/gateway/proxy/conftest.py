@@ -13,9 +13,9 @@ import pytest
 from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
 from gateway.proxy.bolt_on import KnownMaps, NoMaps
 from gateway.proxy.caller import ANYBODY, ClientSession, Principal
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.server_lists import ListCache
 
 SERVERS = Path(__file__).parent / "servers"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from gateway.config.model import GatewayConfig
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
 from gateway.proxy.caller import Principal
 from gateway.proxy.naming import Aliases
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.tool_search import CALL, SEARCH
 
 ODD = ["a.b", "a/b", "with space", "é", "line\nend", "", "x" * 140, "s" * 64 + "__" + "t" * 70]

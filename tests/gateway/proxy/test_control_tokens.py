@@ -14,7 +14,7 @@ import pytest
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy import ResultTokens
+from gateway.proxy.result_tokens import ResultTokens
 from leaf_sdk.leaf.contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE, MORE_KEY
 from leaf_sdk.leaf.packing import PACKED_KEY, pack
 from leaf_sdk.testing import tiny_map_bytes

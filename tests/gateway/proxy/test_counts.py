@@ -8,7 +8,7 @@ import pytest
 
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
+from gateway.proxy.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 

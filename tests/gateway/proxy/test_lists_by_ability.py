@@ -11,8 +11,8 @@ from gateway.config.overrides import ApprovalsConfig, ToolOverride
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import INVALID_PARAMS
-from gateway.proxy import Proxy
 from gateway.proxy.caller import Principal
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.items.pins import PinFile
 
 pytestmark = pytest.mark.anyio

@@ -20,8 +20,8 @@ from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
 from gateway.proxy.caller import ANYBODY, NOBODY
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.server_lists import ListCache
 from gateway.proxy.upstream.session.clock import Clock, TimedCaller
 from tests.odd_servers.clients import arguments_of

@@ -13,8 +13,8 @@ import pytest
 from gateway.config.model import GatewayConfig
 from gateway.errors import ConfigError, RpcError
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
 from gateway.proxy.caller import Principal
+from gateway.proxy.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 ASKS = {"elicitation": {}}

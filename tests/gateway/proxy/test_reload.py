@@ -10,8 +10,8 @@ from gateway.config.model import GatewayConfig, LimitsConfig
 from gateway.config.overrides import ToolOverride
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
 from gateway.proxy.caller import ANYBODY
+from gateway.proxy.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 ASKS = {"elicitation": {}}

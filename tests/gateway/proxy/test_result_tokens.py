@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy import IdPiece, ResultIds, ResultTokens
-from gateway.proxy.result_tokens import UnreadText
+from gateway.proxy.result_tokens import IdPiece, ResultIds, ResultTokens, UnreadText
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, load_map
 

@@ -11,8 +11,8 @@ import pytest
 
 from gateway.config.model import GatewayConfig
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
 from gateway.proxy.caller import Nobody, Principal
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth import user_sign_ins
 from gateway.proxy.transport.oauth.code_flow import NotOurs

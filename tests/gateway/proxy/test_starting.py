@@ -14,8 +14,8 @@ import pytest
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
 from gateway.proxy.caller import NOBODY
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.server_lists import ListCache
 
 pytestmark = pytest.mark.anyio

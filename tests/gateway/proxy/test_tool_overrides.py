@@ -10,9 +10,9 @@ from gateway.config.model import GatewayConfig, ViewConfig
 from gateway.config.overrides import ApprovalsConfig, ToolOverride
 from gateway.errors import ConfigError, RpcError
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Nobody, Principal
 from gateway.proxy.naming import Naming, filled, overridden, unknown_arguments
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.items.pins import PinFile
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from gateway.config.model import GatewayConfig
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import INVALID_PARAMS
-from gateway.proxy import Proxy
+from gateway.proxy.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 ASKS = {"elicitation": {}}

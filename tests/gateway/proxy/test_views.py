@@ -10,8 +10,8 @@ from gateway.config.model import GatewayConfig, LimitsConfig
 from gateway.errors import RpcError, UnknownTool
 from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import encode_response
-from gateway.proxy import Proxy
 from gateway.proxy.caller import Nobody, Principal
+from gateway.proxy.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 OFFER = {

@@ -13,7 +13,8 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.protocol.eras import MAP_KEY
-from gateway.proxy import Proxy, ResultTokens
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.result_tokens import ResultTokens
 from gateway.proxy.upstream.session.session import wanted_ids
 from leaf_sdk import CODEC_META_KEY, load_map
 from leaf_sdk.leaf.contract import MORE_KEY

@@ -4,8 +4,19 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from gateway.toolcalls import Event, Format, StreamParser, ToolSpec, format_named, parser_for
-from gateway.toolcalls.stream.events import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.parser import StreamParser, parser_for
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import (
+    CallArguments,
+    CallClosed,
+    CallStarted,
+    Content,
+    Diagnostic,
+    Event,
+    Reasoning,
+)
 
 MARKERS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
 WORDS = (

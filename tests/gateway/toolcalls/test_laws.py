@@ -12,20 +12,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gateway.toolcalls import (
-    CallArguments,
-    CallStarted,
-    Content,
-    Event,
-    Message,
-    Reasoning,
-    call_grammar,
-    format_named,
-    format_names,
-    parse,
-    parser_for,
-    stream,
-)
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.message import Message, parse, stream
+from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.stream.events import CallArguments, CallStarted, Content, Event, Reasoning
 from tests.gateway.toolcalls.fakes import (
     PLAIN,
     TOOLS,

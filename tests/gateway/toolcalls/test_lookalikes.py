@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls import Content, format_named, format_names, parse, parser_for, stream
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.message import parse, stream
 from gateway.toolcalls.nodes.lookalikes import MAX_HELD
+from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.stream.events import Content
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, Numbered
 from tests.gateway.toolcalls.test_laws import ALL
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from gateway.errors import RequestInvalid
-from gateway.toolcalls import Message, ToolSpec, parse, read_tools
+from gateway.toolcalls.message import Message, parse
+from gateway.toolcalls.schema.spec import ToolSpec, read_tools
 from tests.gateway.toolcalls.fakes import TIME, WEATHER, Numbered
 
 TEXT = '<think>hm</think>Hi <tool_call>{"name": "get_time", "arguments": {"tz": "CET"}}</tool_call>'

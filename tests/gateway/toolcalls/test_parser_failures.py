@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls import CallArguments, Content, Policy, Reasoning, format_named, parser_for
+from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, First, Lit, Node, Start, Steps
 from gateway.toolcalls.nodes.regions import Call, Region
-from gateway.toolcalls.parser import Machine
+from gateway.toolcalls.parser import Machine, parser_for
 from gateway.toolcalls.stream.calls import CallEvents, new_call_ids
 from gateway.toolcalls.stream.cursor import Cursor, Sight
+from gateway.toolcalls.stream.events import CallArguments, Content, Policy, Reasoning
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, closed, diagnostics, run, started, texts
 from tests.gateway.toolcalls.families import Told

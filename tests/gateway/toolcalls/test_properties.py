@@ -7,7 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Event, Reasoning, ToolCall, parse, stream
+from gateway.toolcalls.message import ToolCall, parse, stream
+from gateway.toolcalls.stream.events import CallArguments, CallClosed, CallStarted, Content, Event, Reasoning
 from tests.gateway.toolcalls.fakes import (
     GUARDED,
     MARKERS,

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from gateway.toolcalls import Format, ToolSpec, call_grammar, format_named, format_names, parser_for, reference
+from gateway.toolcalls import reference
+from gateway.toolcalls.formats.format import Format, call_grammar
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.reference import render_page
+from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.events import CallClosed, Content, Reasoning
 from tests.gateway.toolcalls.fakes import TIME, TinyVocabulary
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf

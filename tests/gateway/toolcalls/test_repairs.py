@@ -8,19 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls import (
-    CallClosed,
-    Content,
-    Event,
-    Reasoning,
-    ToolSpec,
-    format_named,
-    parse,
-    parser_for,
-    stream,
-)
-from gateway.toolcalls.parser import machine_for
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.message import parse, stream
+from gateway.toolcalls.parser import machine_for, parser_for
+from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.calls import CallEvents
+from gateway.toolcalls.stream.events import CallClosed, Content, Event, Reasoning
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.fakes import Numbered, TinyVocabulary
 from tests.gateway.toolcalls.families import Family, Written

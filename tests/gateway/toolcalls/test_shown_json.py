@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from gateway.toolcalls import Content, format_named, format_names, join_events, parse, parser_for, stream
-from gateway.toolcalls.formats.registry import taught_format
-from gateway.toolcalls.message import read_events
+from gateway.toolcalls.formats.registry import format_named, format_names, taught_format
+from gateway.toolcalls.message import join_events, parse, read_events, stream
+from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.stream.events import Content
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS
 from tests.gateway.toolcalls.test_laws import ALL
 

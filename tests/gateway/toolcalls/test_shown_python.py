@@ -6,8 +6,10 @@ import random
 
 import pytest
 
-from gateway.toolcalls import Content, format_named, join_events, parse, parser_for, stream
-from gateway.toolcalls.parser import MAX_REGION
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.message import join_events, parse, stream
+from gateway.toolcalls.parser import MAX_REGION, parser_for
+from gateway.toolcalls.stream.events import Content
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS
 
 FORMATS = ["pythonic", "lfm2"]

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.toolcalls import Message, format_named, join_events, parser_for, read_tools
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.message import Message, join_events
+from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.schema.spec import read_tools
 from tests.gateway.toolcalls.fakes import PLAIN
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}

@@ -6,7 +6,7 @@ and a generation that meets the token limit is a fault of the grammar.
 
 from typing import Any
 
-from gateway.toolcalls import ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
 
 
 def _object(properties: dict[str, Any], required: list[str], **more: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.toolcalls import CallTrigger
+from gateway.toolcalls.formats.format import CallTrigger
 
 _PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<\[(\d+)\]>|\[(?:[^\]\\]|\\.)*\]', re.DOTALL)
 """A literal, a token, or a character class: what looks like a token inside the other two is text."""

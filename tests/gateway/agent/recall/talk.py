@@ -37,7 +37,9 @@ from gateway.engine.start.readiness import ReadyEngine
 from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineRefused
 from gateway.observe.metrics import Metrics
-from gateway.toolcalls import CallClosed, Content, Reasoning, ToolSpec, call_text, choose_format, system_preamble
+from gateway.toolcalls.formats.registry import call_text, choose_format, system_preamble
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallClosed, Content, Reasoning
 from leaf_sdk.vocab import TokenMap
 
 TOOLS = tuple(

@@ -9,7 +9,7 @@ import pytest
 from gateway.context.compose import definitions
 from gateway.context.compose.definitions import Definitions
 from gateway.context.history.template_messages import tool_definitions
-from gateway.toolcalls import ToolSpec
+from gateway.toolcalls.schema.spec import ToolSpec
 
 TOOLS = [ToolSpec(f"tool{n}", 'Says "hi" [1], {2}.', {"type": "object"}) for n in range(300)]
 

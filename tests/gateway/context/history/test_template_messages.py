@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from gateway.context.history.client_messages import checked_messages
 from gateway.context.history.template_messages import check_size, tool_definitions, with_preamble
 from gateway.errors import RequestInvalid
-from gateway.toolcalls import ToolSpec, format_named
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.schema.spec import ToolSpec
 
 GENERIC = format_named("generic")
 WEATHER = ToolSpec("get_weather", "Weather of a city", {"type": "object", "properties": {"city": {"type": "string"}}})

@@ -14,9 +14,8 @@ from gateway.errors import UnknownTool
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy import ResultTokens
 from gateway.proxy.bolt_on.calls import Outgoing, read_answer
-from gateway.proxy.result_tokens import UnreadText
+from gateway.proxy.result_tokens import ResultTokens, UnreadText
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.interface import Unfit
 from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult

@@ -19,7 +19,7 @@ from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import CAPABILITIES_KEY, MODERN_VERSIONS, VERSION_KEY
 from gateway.protocol.headers import VERSION_HEADER, routing_headers
-from gateway.proxy import Proxy
+from gateway.proxy.proxy import Proxy
 from gateway.serve.auth.bearer import ClientHeaders
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.mcp import McpEndpoint

@@ -10,7 +10,9 @@ from gateway.serve.generation.client_tools import ClientTool, input_of, read_cli
 from gateway.serve.messages.request import SortedTools
 from gateway.serve.openai.chat_request import ChatTools
 from gateway.serve.responses.tools import read_tools
-from gateway.toolcalls import ToolSpec, call_grammar, format_named
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.schema.spec import ToolSpec
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 BARE = {"name": "look", "description": "Looks.", "parameters": SCHEMA}

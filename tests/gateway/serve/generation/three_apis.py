@@ -23,7 +23,8 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.observe.tracing import Tracing
-from gateway.proxy import Proxy, ResultTokens
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.result_tokens import ResultTokens
 from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.codec.negotiation import WireOffer
 from gateway.serve.http.traced import TracedRequests
@@ -32,7 +33,7 @@ from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
 from gateway.serve.openai.model import ModelEndpoint
 from gateway.serve.responses.endpoint import ResponsesEndpoint
-from gateway.toolcalls import choose_format
+from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map
 
 SAYS: Final = Path(__file__).parents[3] / "e2e" / "servers" / "says.py"

@@ -20,7 +20,8 @@ from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, Upstr
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy import Proxy, ResultTokens
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.result_tokens import ResultTokens
 from gateway.serve.auth.token import HostGuard, own_hosts
 from gateway.serve.mcp import McpEndpoint
 from leaf_sdk.leaf.contract import CODEC_META_KEY

@@ -16,8 +16,8 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.observe.tracing import Tracing
-from gateway.proxy import ResultTokens
 from gateway.proxy.caller import Principal
+from gateway.proxy.result_tokens import ResultTokens
 from gateway.proxy.results import CallOutcome, error_result
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import load_map

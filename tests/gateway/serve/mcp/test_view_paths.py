@@ -17,8 +17,8 @@ from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import CAPABILITIES_KEY, MODERN_VERSIONS, VERSION_KEY
 from gateway.protocol.headers import VERSION_HEADER, routing_headers
-from gateway.proxy import Proxy
 from gateway.proxy.caller import Principal
+from gateway.proxy.proxy import Proxy
 from gateway.serve.auth.identity import PRINCIPAL
 from gateway.serve.mcp import McpEndpoint
 

@@ -16,7 +16,14 @@ from gateway.engine.interface import Timings
 from gateway.errors import EngineUnavailable
 from gateway.serve.messages.form import form_of, written
 from gateway.serve.messages.reply import MessagesReply, ReplyOptions
-from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
+from gateway.toolcalls.stream.events import (
+    CallArguments,
+    CallClosed,
+    CallStarted,
+    Content,
+    Diagnostic,
+    Reasoning,
+)
 
 TIMINGS = Timings(prompt_n=30, cache_n=70, generated_n=5, prompt_seconds=0.1, generate_seconds=0.2)
 GENERATED = GenerationFinished(100, 5, 4, 0, 11, 70, TIMINGS, 0.25, guessed=False)

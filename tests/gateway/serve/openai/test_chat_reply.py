@@ -11,7 +11,14 @@ from gateway.agent.events import Finished, GenerationFinished, ToolFinished
 from gateway.engine.interface import Timings
 from gateway.serve.generation.account import turn_numbers
 from gateway.serve.openai.chat_reply import ChatReply, ChoicesReply
-from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
+from gateway.toolcalls.stream.events import (
+    CallArguments,
+    CallClosed,
+    CallStarted,
+    Content,
+    Diagnostic,
+    Reasoning,
+)
 
 TIMINGS = Timings(prompt_n=30, cache_n=70, generated_n=5, prompt_seconds=0.1, generate_seconds=0.2)
 TOOL = ToolFinished("c0", "up__say", "{}", "It is 42.", "leaf", 4, 0, is_error=False, seconds=0.0123456789)

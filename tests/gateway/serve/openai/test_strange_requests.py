@@ -25,7 +25,8 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
-from gateway.proxy import Proxy, ResultTokens
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.result_tokens import ResultTokens
 from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.codec.negotiation import WireOffer
 from gateway.serve.mcp import McpEndpoint
@@ -33,7 +34,7 @@ from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
 from gateway.serve.responses.endpoint import ResponsesEndpoint
-from gateway.toolcalls import choose_format
+from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

@@ -27,11 +27,13 @@ from gateway.errors import EngineUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy import Principal, Proxy, ResultTokens
+from gateway.proxy.caller import Principal
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.result_tokens import ResultTokens
 from gateway.replicas import ALONE, Replicas
 from gateway.serve.auth.identity import PRINCIPAL
 from gateway.serve.responses.endpoint import ResponsesEndpoint
-from gateway.toolcalls import choose_format
+from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map
 
 SAYS = Path(__file__).parents[3] / "e2e" / "servers" / "says.py"

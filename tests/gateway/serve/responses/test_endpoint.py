@@ -8,7 +8,7 @@ import anyio
 import pytest
 from openai.types.responses import ResponseItemList
 
-from gateway.proxy import Principal
+from gateway.proxy.caller import Principal
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from bench.processes import free_ports
-from gateway.proxy import Principal
+from gateway.proxy.caller import Principal
 from gateway.replicas.connected import Connected
 from gateway.replicas.records import ReplicaKeys
 

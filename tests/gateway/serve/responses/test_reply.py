@@ -11,10 +11,17 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolFinished
-from gateway.proxy import ToolEntry
+from gateway.proxy.naming import ToolEntry
 from gateway.serve.responses.reply import MadeCall, ReplyOptions, ResponseReply
 from gateway.serve.responses.tools import RequestTools, read_tools
-from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
+from gateway.toolcalls.stream.events import (
+    CallArguments,
+    CallClosed,
+    CallStarted,
+    Content,
+    Diagnostic,
+    Reasoning,
+)
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 SAY = ToolEntry("up__say", "up", "say", {"name": "up__say", "inputSchema": {"type": "object"}})

@@ -5,16 +5,9 @@ import random
 
 import pytest
 
-from gateway.toolcalls import (
-    ChosenFormat,
-    Message,
-    UnknownFormat,
-    call_grammar,
-    choose_format,
-    format_named,
-    join_events,
-)
-from gateway.toolcalls.message import read_events
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import ChosenFormat, UnknownFormat, choose_format, format_named
+from gateway.toolcalls.message import Message, join_events, read_events
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 

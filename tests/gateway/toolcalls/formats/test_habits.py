@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.toolcalls import format_named, parse, stream
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.message import parse, stream
 
 TOOLS = [
     {"name": "ping", "parameters": {"type": "object", "properties": {}}},

@@ -2,19 +2,16 @@
 
 import pytest
 
-from gateway.toolcalls import (
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.message import Message, ToolCall, join_events, parse
+from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.stream.events import (
     CallArguments,
     CallClosed,
     CallStarted,
     Content,
     Diagnostic,
-    Message,
     Reasoning,
-    ToolCall,
-    format_named,
-    join_events,
-    parse,
-    parser_for,
 )
 from tests.gateway.toolcalls.fakes import (
     PLAIN,

@@ -5,16 +5,16 @@ import json
 import pytest
 
 from gateway.errors import ConfigError
-from gateway.toolcalls import (
-    ToolSpec,
+from gateway.toolcalls.formats.registry import (
     UnknownFormat,
+    call_text,
     format_for_template,
     format_named,
     format_names,
-    parse,
     system_preamble,
 )
-from gateway.toolcalls.formats.registry import call_text
+from gateway.toolcalls.message import parse
+from gateway.toolcalls.schema.spec import ToolSpec
 
 QWEN25 = """{{- "# Tools\\n<tools>" }}{{- "\\n</tools>\\n<tool_call>\\n{\\"name\\": <name>, \\"arguments\\": <a>}" }}"""
 HERMES3 = (

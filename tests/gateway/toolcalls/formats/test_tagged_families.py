@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway.toolcalls import ToolSpec, format_for_template, parse, stream
+from gateway.toolcalls.formats.registry import format_for_template
+from gateway.toolcalls.message import parse, stream
+from gateway.toolcalls.schema.spec import ToolSpec
 from tests.gateway.toolcalls.fakes import TIME, WEATHER, Numbered
 
 RENDERED: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "vectors" / "tagged.json").read_text())

@@ -12,7 +12,9 @@ from collections.abc import Callable
 import llguidance
 import pytest
 
-from gateway.toolcalls import call_grammar, format_named, format_names, parse
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.message import parse
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.families import Written
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf, Item

@@ -5,7 +5,10 @@ import random
 
 import pytest
 
-from gateway.toolcalls import ToolSpec, call_grammar, format_named, format_names, parse, stream
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.message import parse, stream
+from gateway.toolcalls.schema.spec import ToolSpec
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 KEYS = ("<x>", "$filter", "@type", "<a><b>", "a>b", "#", "x-y", "a.b", "é")

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls import LooseTools, ToolSpec, call_grammar, format_named, loosened, too_much
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.grammar.loosened import LooseTools, loosened, too_much
+from gateway.toolcalls.schema.spec import ToolSpec
 
 pytestmark = pytest.mark.anyio
 

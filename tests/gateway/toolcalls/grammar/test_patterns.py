@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.toolcalls import ToolSpec, call_grammar, format_named, parse
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.message import parse
+from gateway.toolcalls.schema.spec import ToolSpec
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 SIMPLE = [

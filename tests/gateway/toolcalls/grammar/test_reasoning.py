@@ -4,7 +4,9 @@ import random
 
 import pytest
 
-from gateway.toolcalls import call_grammar, format_named, format_names, parse
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.message import parse
 from gateway.toolcalls.nodes.channels import Harmony
 from gateway.toolcalls.nodes.passages import Thought
 from gateway.toolcalls.nodes.readers import walk

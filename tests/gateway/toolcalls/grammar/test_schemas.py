@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
-from gateway.toolcalls import ToolSpec, call_grammar, format_named, parse
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.schemas import schema_rules
+from gateway.toolcalls.message import parse
+from gateway.toolcalls.schema.spec import ToolSpec
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 HERMES = format_named("hermes")

@@ -7,8 +7,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gateway.toolcalls import ToolSpec, call_grammar, format_named, format_names, parse
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.message import parse
 from gateway.toolcalls.schema.kinds import ALL, kinds_of
+from gateway.toolcalls.schema.spec import ToolSpec
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 from tests.gateway.toolcalls.tool_sets import ANYTHING, MAP, TOOL_SETS
 

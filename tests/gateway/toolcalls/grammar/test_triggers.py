@@ -4,7 +4,9 @@ import re
 
 import pytest
 
-from gateway.toolcalls import CallTrigger, ToolSpec, call_grammar, call_triggers, format_named, format_names
+from gateway.toolcalls.formats.format import CallTrigger, call_grammar, call_triggers
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.schema.spec import ToolSpec
 from tests.gateway.toolcalls.fakes import TIME, TinyVocabulary
 
 

@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
-from gateway.toolcalls import AnswerForm, ToolSpec, call_grammar, format_named, format_names, parse, validate_call
+from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.format import call_grammar
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.message import parse
+from gateway.toolcalls.schema.spec import ToolSpec, validate_call
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 from tests.gateway.toolcalls.unconverted_schemas import CLASSES
 

@@ -8,17 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls import (
-    CallStarted,
-    Content,
-    Diagnostic,
-    Event,
-    Format,
-    Reasoning,
-    ToolSpec,
-    call_grammar,
-    parser_for,
-)
+from gateway.toolcalls.formats.format import Format, call_grammar
 from gateway.toolcalls.formats.format import Format as FormatType
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.schemas import schema_rules
@@ -28,6 +18,9 @@ from gateway.toolcalls.nodes.objects import Field, Record
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start, Until
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.events import CallStarted, Content, Diagnostic, Event, Reasoning
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.fakes import (
     PLAIN,

@@ -4,10 +4,11 @@ import random
 
 import pytest
 
-from gateway.toolcalls import ToolSpec, format_named, format_names
+from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.schemas import schema_rules
 from gateway.toolcalls.nodes.readers import Node, walk
+from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.fakes import WEATHER
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf

@@ -10,7 +10,7 @@ from jsonschema import Draft7Validator, Draft202012Validator, SchemaError
 
 from gateway.errors import RequestInvalid
 from gateway.proxy.upstream.items.item_flaws import schema_fault
-from gateway.toolcalls import AnswerForm, ToolSpec, validate_call
+from gateway.toolcalls.formats.answer import AnswerForm
 from gateway.toolcalls.schema import check
 from gateway.toolcalls.schema.keywords import (
     MAX_CHARACTERS,
@@ -22,6 +22,7 @@ from gateway.toolcalls.schema.keywords import (
     is_larger,
     misfit,
 )
+from gateway.toolcalls.schema.spec import ToolSpec, validate_call
 
 WIDE = "[!-\uffff]"
 """Takes Python's compiler 8 ms under `(?i)`."""

@@ -9,9 +9,9 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from gateway.toolcalls import ToolSpec, validate_call
 from gateway.toolcalls.schema.kinds import ALL, STRING, kinds_of
 from gateway.toolcalls.schema.pointers import dead_references, escaped, resolve
+from gateway.toolcalls.schema.spec import ToolSpec, validate_call
 
 ROOT: dict[str, Any] = {
     "$id": "https://example.com/schemas/tool.json",

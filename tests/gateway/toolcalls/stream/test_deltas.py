@@ -1,7 +1,14 @@
 """Deltas as OpenAI's clients append them."""
 
-from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
-from gateway.toolcalls.stream.events import event_delta
+from gateway.toolcalls.stream.events import (
+    CallArguments,
+    CallClosed,
+    CallStarted,
+    Content,
+    Diagnostic,
+    Reasoning,
+    event_delta,
+)
 
 
 def test_text_has_a_delta_of_its_channel() -> None:

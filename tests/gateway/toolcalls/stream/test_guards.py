@@ -2,18 +2,10 @@
 
 import pytest
 
-from gateway.toolcalls import (
-    CallClosed,
-    CallStarted,
-    Content,
-    Event,
-    Reasoning,
-    StreamParser,
-    Vocabulary,
-    format_named,
-    parser_for,
-)
-from gateway.toolcalls.stream.spelling import Spelling
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.parser import StreamParser, parser_for
+from gateway.toolcalls.stream.events import CallClosed, CallStarted, Content, Event, Reasoning
+from gateway.toolcalls.stream.spelling import Spelling, Vocabulary
 from leaf_sdk.vocab import TokenMap
 from tests.gateway.toolcalls.fakes import (
     GUARDED,

@@ -12,7 +12,7 @@ import pytest
 from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.config.replicas import WorkerConfig
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
+from gateway.proxy.proxy import Proxy
 from tests.gateway.proxy.conftest import Client
 
 pytestmark = pytest.mark.anyio

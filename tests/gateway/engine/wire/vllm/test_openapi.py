@@ -13,7 +13,7 @@ import pytest
 from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.engine.wire.vllm.json import COMPLETIONS_PATH, IDS_PATH, completion_body, ids_body
 from gateway.engine.wire.vllm.questions import Questions
-from gateway.toolcalls import CallTrigger
+from gateway.toolcalls.formats.format import CallTrigger
 from tests.standins.vllm_wire_over_llama_cpp import MODEL
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,9 @@ import pytest
 from gateway.engine.interface import GenerateRequest
 from gateway.engine.wire.vllm.json import completion_body, ids_body
 from gateway.engine.wire.vllm.structural_tag import in_ebnf, structured_outputs
-from gateway.toolcalls import CallTrigger, ToolSpec, call_grammar, call_triggers, format_named, format_names
+from gateway.toolcalls.formats.format import CallTrigger, call_grammar, call_triggers
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.schema.spec import ToolSpec
 from tests.gateway.toolcalls.fakes import TIME, TinyVocabulary
 from tests.gateway.toolcalls.tool_sets import TOOL_SETS
 from tests.standins.vllm_wire_over_llama_cpp import waiting_grammar

@@ -21,7 +21,7 @@ from mcp.shared.message import SessionMessage
 
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
-from gateway.proxy import Proxy
+from gateway.proxy.proxy import Proxy
 from gateway.serve.mcp import McpEndpoint
 
 SCRIPT = Path(__file__).parents[3] / "proxy" / "servers" / "talks.py"
