@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from gateway.config.address import is_http_url
 from gateway.config.model import UpstreamConfig
 from gateway.errors import ConfigError
-from leaf_sdk.leaf.bolt_on.files import MANIFEST_NAME, MAX_MANIFESTS
 
 UNIX: Final = "unix:"
 
@@ -67,6 +66,9 @@ def state_of_manifest(place: str) -> tuple[tuple[str, int, int], ...]:
     root = Path(place)
     paths = [root]
     if root.is_dir():
+        # Imported late: every command reads settings, and few name a folder of manifests.
+        from leaf_sdk.leaf.bolt_on.files import MANIFEST_NAME, MAX_MANIFESTS
+
         inside = sorted(root.iterdir())[:MAX_MANIFESTS]
         paths += [each for each in inside if each.suffix == ".json"]
         paths += [each / MANIFEST_NAME for each in inside if each.is_dir()]
