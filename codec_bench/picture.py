@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 _WIDTH: Final = 760
 _LEFT: Final = 250

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from codec_bench.answer import AnswerContent, AnswerFault
 from codec_bench.histogram import Histogram
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 _WORDS: Final = 200
 

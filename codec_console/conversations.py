@@ -25,7 +25,7 @@ from codec_console.visit import Page, Visit, unless_shown, whole_number
 from gateway.config.masking import mask_text
 from gateway.config.show import secrets_of
 from gateway.context.memory import Remembered
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.serve.admin.extra_pages import GatewayParts
 
 _BEGINNING: Final = 1024

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Final
 
 from codec_console.render import PreparedText
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from leaf_sdk.vocab import TokenMap
 
 _SHOWN: Final = 2000

@@ -13,7 +13,7 @@ from typing import Final
 from codec_console.kept_row import KeptRow
 from gateway.context.compose.recall import Recall
 from gateway.context.memory import Remembered, RequestFigures
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.serve.admin.losses import WORDS
 
 MOST: Final = 200

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.config.address import host_name, is_loopback
 from gateway.config.model import ServeConfig
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.serve.auth.token import names_us, own_hosts
 from gateway.serve.http.connections import FORWARDED, TrustedProxies
 

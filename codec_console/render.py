@@ -1,7 +1,7 @@
 """Templates to pages: whatever a template shows is plain, readable text.
 
 Turns values into HTML. Every value is escaped for HTML, and every text that a page has not prepared itself
-(`PreparedText`) is stripped of control characters and cut (`gateway/observe/escape.py`). This is automatic: a template
+(`PreparedText`) is stripped of control characters and cut (`gateway/escape.py`). This is automatic: a template
 can't forget it.
 """
 
@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 
 from gateway.config.masking import mask_text
 from gateway.documentation.spelling import own_spelling
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 _FOLDER: Final = Path(__file__).parent
 _LONGEST: Final = 65_536

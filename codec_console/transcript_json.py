@@ -14,7 +14,7 @@ from typing import Any, Final
 from codec_console.retokenization import Difference, differences
 from codec_console.runs import Run
 from codec_console.transcript import Transcript, TranscriptCall, TranscriptTurn
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from leaf_sdk.vocab import TokenMap
 
 RANGE: Final = 4096

@@ -147,7 +147,7 @@ SECURITY: Final[Mapping[str, Held]] = {
     ),
 }
 ARCHITECTURE: Final[Mapping[str, Held]] = {
-    "gateway: `__main__ > cli > workers > app > serve > agent > context > proxy | engine > shared > replicas > toolcalls | observe | protocol | http1 | documentation > config > errors | deadlines | breaker`": (
+    "gateway: `__main__ > cli > workers > app > serve > agent > context > proxy | engine > shared > replicas > toolcalls | observe | protocol | http1 | documentation > config > errors | deadlines | breaker | escape`": (
         "tests/test_docs.py::test_floors_are_those_that_are_checked",
     ),
     "SDK: `cli > serve > testing > leaf > fetch > trajectories | vocab | wire > errors`": (

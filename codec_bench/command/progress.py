@@ -8,7 +8,7 @@ import sys
 from time import monotonic
 from typing import Final
 
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 _LINES_EVERY: Final = 10.0
 """Seconds between lines that do not go to a terminal."""

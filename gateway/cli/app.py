@@ -24,7 +24,7 @@ from gateway import __version__
 from gateway.cli import exit_codes
 from gateway.documentation.spelling import own_spelling
 from gateway.errors import ConfigError, EngineError, GatewayError, UpstreamError, first_of_ours
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 # Keeps descriptors that this process was started with from the processes that it starts itself.
 #

@@ -19,7 +19,7 @@ from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
 from gateway.engine.start.maps import MapSet, has_no_model, needs_engine, resolve_maps
 from gateway.errors import ConfigError, UnknownTool, UpstreamUnavailable
-from gateway.observe.escape import WHOLE, escape_text
+from gateway.escape import WHOLE, escape_text
 from gateway.observe.logs import configure_logging
 from gateway.observe.metrics import Metrics
 from gateway.proxy.naming import Naming

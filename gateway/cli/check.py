@@ -22,7 +22,7 @@ from gateway.config.model import GatewayConfig
 from gateway.config.programs import why_not_startable
 from gateway.config.server_files import LISTS
 from gateway.config.show import NAMES, secrets_of, show_config
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 _SECTIONS: Final = (
     "engine",

@@ -24,7 +24,7 @@ from gateway.engine.embedded.server import sound_model
 from gateway.engine.start.maps import MapSet, has_no_model
 from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError, EngineError, GatewayError, ModelUnusable
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.caller import NOBODY

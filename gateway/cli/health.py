@@ -11,7 +11,7 @@ import typer
 
 from gateway.cli.probe import ask, url_of
 from gateway.config.load import load_config
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 
 def health(

@@ -2,7 +2,7 @@
 
 Turns flags into records of `keys.toml`, and the records into a table. A key is shown once, when it is made; a running
 gateway accepts it from the next request on. It decides nothing: `gateway.config` says where the file is,
-`gateway.serve.auth.keys` what a key is, and `gateway.serve.auth.keys` keeps the file.
+`gateway.serve.auth.keys` what a key is, and keeps the file.
 """
 
 import json as jsonlib

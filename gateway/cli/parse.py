@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from gateway.errors import ConfigError
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.toolcalls.formats.format import Format, call_grammar
 from gateway.toolcalls.formats.registry import AUTO, choose_format
 from gateway.toolcalls.message import join_events, read_events

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.documentation.spelling import own_spelling
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 # Tables and lines for people, on a terminal of any width and in a pipe.
 #

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from gateway.config.masking import MASK, mask_text, mask_value, sounds_secret
+from gateway.escape import cut_text
 from gateway.observe.client_metrics import AccessMetrics
-from gateway.observe.escape import cut_text
 from gateway.observe.line_log import LineKind, LineLog, ascii_json, stamp
 
 # One line of the audit log: what is known about a call, and its text.

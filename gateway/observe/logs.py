@@ -18,7 +18,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor, Wrapped
 
 from gateway.config.masking import MASK, mask_text, sounds_secret
 from gateway.errors import ConfigError
-from gateway.observe.escape import cut_text, escape_text
+from gateway.escape import cut_text, escape_text
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 _TRACEBACK_CUT = 8000

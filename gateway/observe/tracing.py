@@ -19,7 +19,7 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from gateway.config.masking import mask_text
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 Transport = Literal["tcp", "pipe"]

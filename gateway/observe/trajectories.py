@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from gateway.config.masking import mask_text
+from gateway.escape import cut_text
 from gateway.observe.client_metrics import AccessMetrics
-from gateway.observe.escape import cut_text
 from gateway.observe.line_log import LineKind, LineLog, ascii_json, stamp
 
 Source = Literal["template", "system", "tools", "user", "assistant", "model", "leaf", "shim", "error"]

@@ -11,7 +11,7 @@ import anyio
 
 from gateway.config.overrides import ApprovalsConfig, Ask
 from gateway.errors import NotApproved, RpcError
-from gateway.observe.escape import INVISIBLE, escape_text
+from gateway.escape import INVISIBLE, escape_text
 from gateway.proxy.bridge import is_parked
 from gateway.proxy.caller import Caller
 from gateway.proxy.catalog import Catalog

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gateway.errors import RpcError, UnknownTool, UpstreamUnavailable
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog

@@ -20,8 +20,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from gateway.errors import ConfigError
+from gateway.escape import escape_text
 from gateway.observe.engine_metrics import SharedMetrics, SharedResult
-from gateway.observe.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.shared.scripts import Script
 

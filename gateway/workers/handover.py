@@ -12,7 +12,7 @@ from typing import Final, Literal
 from gateway.app.options import ServeOptions
 from gateway.config.replicas import WorkerConfig
 from gateway.errors import ConfigError, GatewayError
-from gateway.observe.escape import cut_text
+from gateway.escape import cut_text
 
 # The parent's directory: Unix sockets over which it and its workers talk, out of reach of other users.
 

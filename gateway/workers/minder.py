@@ -20,7 +20,7 @@ from anyio.abc import Process, TaskStatus
 from gateway.app.options import ServeOptions
 from gateway.config.replicas import WorkerConfig
 from gateway.errors import GatewayError
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.supervision.lifecycle import Backoff
 from gateway.workers.handover import Descriptors, Handed, Order, fault_of, order_line

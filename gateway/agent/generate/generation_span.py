@@ -10,7 +10,7 @@ from gateway.agent.generate.generation import Generation, GenerationResult
 from gateway.agent.generate.generation_options import GenerationOptions
 from gateway.agent.generate.plain_span import NAME_CUT, sampling_attributes
 from gateway.context.compose.conversation import Conversation
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing

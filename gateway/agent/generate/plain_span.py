@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from gateway.engine.interface import Sampling
 from gateway.engine.start.readiness import ReadyEngine
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing

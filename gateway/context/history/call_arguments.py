@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from gateway.context.memory import RETOLD
 from gateway.engine.interface import Message
-from gateway.observe.escape import cut_text
+from gateway.escape import cut_text
 from gateway.toolcalls.stream.events import Diagnostic
 
 STAND_IN: Final = "input"

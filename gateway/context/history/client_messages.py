@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from gateway.context.history.contents import LeftOut, text_of_content
 from gateway.context.memory import RETOLD as RETOLD
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import cut_text
+from gateway.escape import cut_text
 
 _SHOWN: Final = 100
 

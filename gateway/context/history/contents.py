@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import cut_text, escape_text
+from gateway.escape import cut_text, escape_text
 from gateway.proxy.stand_in import KINDS, stand_in, text_of
 
 _SHOWN: Final = 100

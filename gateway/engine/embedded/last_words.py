@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.engine.embedded.model_file import show_bytes
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 _LINE: Final = 200
 _STAMP: Final = re.compile(r"^[\d.]+ [A-Z] (?:\w+ +)?(?:\w+: )?")

@@ -44,7 +44,7 @@ from gateway.engine.rendering.scaffold import (
 )
 from gateway.engine.rendering.template_options import NO_OPTIONS
 from gateway.errors import EngineRefused, TemplateRefused
-from gateway.observe.escape import cut_text
+from gateway.escape import cut_text
 from gateway.toolcalls.schema.keywords import is_larger
 from leaf_sdk.vocab import TokenMap
 

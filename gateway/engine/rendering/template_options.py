@@ -11,7 +11,7 @@ from typing import Final
 
 from gateway.engine.interface import Options
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import cut_text
+from gateway.escape import cut_text
 from leaf_sdk.vocab import TokenMap
 
 NO_OPTIONS: Final[Options] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from gateway.observe.escape import cut_text
+from gateway.escape import cut_text
 from gateway.observe.logs import get_logger
 from gateway.toolcalls.grammar.exact import has_too_many_ways
 from gateway.toolcalls.schema.pointers import dead_references

@@ -14,7 +14,7 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.protocol.eras import NEWEST_MODERN, SERVER_INFO_KEY
 from gateway.protocol.messages import INVALID_PARAMS, METHOD_NOT_FOUND
 from gateway.proxy.bolt_on.calls import BoltOnStatus, CallMetrics, HeldMaps, Match, Miss, match, read_answer, write_call

@@ -8,7 +8,7 @@ from typing import Any, Final
 from structlog.typing import FilteringBoundLogger
 
 from gateway.errors import RpcError
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.protocol.messages import INTERNAL_ERROR, Request, RequestId, encode_failure, encode_response
 from gateway.proxy.caller import Exchange

@@ -12,7 +12,7 @@ from gateway.agent.calls.offers import is_heavy, spec_of
 from gateway.config.address import is_loopback
 from gateway.config.model import UpstreamConfig
 from gateway.engine.rendering.tool_forms import nowhere
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.result_tokens import TextPart, read_parts
 from gateway.proxy.upstream.items.item_reader import MalformedField

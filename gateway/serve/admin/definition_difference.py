@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from gateway.config.masking import mask_text
 from gateway.engine.left_behind import shared_prefix
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 
 _LINES: Final = 300
 _WIDTH: Final = 160

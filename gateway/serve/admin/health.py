@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from gateway.config.address import is_loopback
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.serve.http.errors import error_response
 

@@ -20,7 +20,7 @@ from gateway.config.show import secrets_of
 from gateway.context.compose.recall import Comparison, Recall
 from gateway.engine.pool.pool import EnginePool, MemberStatus
 from gateway.errors import ConfigError, EngineError
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.observe.notices import TokenNotices
 from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.costs import DefinitionCosts

@@ -22,7 +22,7 @@ from pydantic_core import from_json
 
 from gateway.config.access import OAuthConfig, is_secure
 from gateway.config.address import is_http_url
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import CallerToken, Principal
 from gateway.serve.auth.identity import (

@@ -20,7 +20,7 @@ from gateway.config.address import host_name, is_loopback
 from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.config.state import state_folder
 from gateway.errors import ConfigError
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.serve.http.errors import Refusal, error_response
 from gateway.serve.http.headers import headers_of
 

@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished, IdsGenerated, IdsSpliced
+from gateway.escape import cut_text
 from gateway.observe.client_metrics import WireMetrics
-from gateway.observe.escape import cut_text
 from gateway.serve.codec.negotiation import VARY, Visible, Wire, WireOffer, read_version
 from gateway.serve.generation.answers import Answering, ApiForm
 from gateway.serve.generation.fields import GenerationFields

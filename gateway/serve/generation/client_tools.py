@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 
 from gateway.agent import ToolChoice
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import cut_text
+from gateway.escape import cut_text
 from gateway.toolcalls.formats.answer import AnswerForm
 from gateway.toolcalls.schema.keywords import is_larger
 from gateway.toolcalls.schema.spec import ToolSpec, flat_tool

@@ -19,7 +19,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, from_json
 
 from gateway.engine.interface import Sampling
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.serve.generation.request_options import FORM_FIELDS, read_only_form
 from gateway.serve.generation.watch import DEFAULT_END, DEFAULT_START, WatchIds, WatchTexts
 from gateway.serve.http.body import without_texts

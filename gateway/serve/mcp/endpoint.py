@@ -17,8 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.config.model import GatewayConfig
 from gateway.errors import MapUnknown, OwnerGone, ReplicaBusy
+from gateway.escape import escape_text
 from gateway.observe.audit import Audit
-from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from gateway.protocol.headers import VERSION_HEADER

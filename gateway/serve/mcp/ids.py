@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 import anyio.to_thread
 
 from gateway.errors import MapUnknown
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.protocol.eras import MAP_KEY, meta_of
 from gateway.proxy.result_tokens import ResultTokens, content_of, is_text
 from gateway.proxy.results import CallOutcome, Source

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from gateway.context.history.client_messages import MOST_MESSAGES, arguments_text
 from gateway.context.history.contents import LeftOut, parts_of, plain_text, text_of_result, unread
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import cut_text
+from gateway.escape import cut_text
 from gateway.proxy.stand_in import KINDS
 from gateway.serve.generation.echoed import EchoedAnswer
 

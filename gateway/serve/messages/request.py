@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.engine.interface import Message, Sampling
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.serve.generation.client_tools import MOST_TOOLS, check_schemas, read_choice, read_client_tool
 from gateway.serve.generation.fields import (
     FAIL_FAST,

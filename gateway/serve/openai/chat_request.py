@@ -15,7 +15,7 @@ from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.context.history.client_messages import checked_messages
 from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.serve.generation.client_tools import MOST_TOOLS, check_schemas, input_of, read_choice, read_client_tool
 from gateway.serve.generation.fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, GenerationFields
 from gateway.serve.generation.request_options import (

@@ -15,7 +15,7 @@ from gateway.agent import Agent
 from gateway.agent.events import AgentEvent
 from gateway.config import LimitsConfig
 from gateway.errors import EngineError, GatewayError, NotAnswered, ReplicaBusy, RequestInvalid
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from gateway.context.history.client_messages import MOST_MESSAGES, checked_call, count_calls, in_todays_form
 from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.serve.responses.form import NotStored
 from gateway.serve.responses.items import ADDITIONAL_TOOLS, REFERENCE, Item, NewName, clean_item, user_message
 from gateway.serve.responses.request import ResponsesRequest

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from gateway.context.history.client_messages import arguments_text
 from gateway.context.history.contents import LeftOut, parts_of, text_of_result, text_of_result_part, texts_of_parts
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import cut_text
+from gateway.escape import cut_text
 
 # Items of a request's input, checked and converted to the canonical form in which they are read, stored and listed.
 #

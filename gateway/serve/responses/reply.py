@@ -20,7 +20,7 @@ from gateway.agent.events import (
     ToolFinished,
 )
 from gateway.context.memory import RequestFigures
-from gateway.observe.escape import cut_text
+from gateway.escape import cut_text
 from gateway.serve.generation.account import Account, Spell, logprob_entry
 from gateway.serve.http.errors import error_answer
 from gateway.serve.responses.items import Item, MadeCall, NewName, Sign, approval_request_id

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.serve.generation.client_tools import MOST_TOOLS
 from gateway.serve.generation.fields import ApiModel, SamplingFields
 from gateway.serve.generation.request_options import (

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, cast
 from pydantic import Field
 
 from gateway.errors import RequestInvalid
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.proxy.approvals import is_read_only
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.tool_search import CALL, called

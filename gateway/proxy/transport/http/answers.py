@@ -9,9 +9,9 @@ from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, Final
 
+from gateway.escape import escape_text
 from gateway.http1.connection import Connection
 from gateway.http1.origin import Address
-from gateway.observe.escape import escape_text
 from gateway.protocol.answers import parse_answer
 from gateway.protocol.lines import LongEvent
 from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, read_batch

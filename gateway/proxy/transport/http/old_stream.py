@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.escape import escape_text
 from gateway.http1.connection import Connection
-from gateway.observe.escape import escape_text
 from gateway.protocol.lines import Event, LongEvent
 from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Malformed, Notification, Request, Response

@@ -16,9 +16,9 @@ import anyio
 from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
+from gateway.escape import escape_text
 from gateway.http1.connection import Connection, header_lines
 from gateway.http1.origin import read_url
-from gateway.observe.escape import escape_text
 from gateway.protocol.headers import routing_headers
 from gateway.protocol.lines import Event, LongEvent
 from gateway.protocol.mending import BrokenAnswer, number_of

@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
 from gateway.errors import ConfigError
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.proxy.transport.http.answers import challenge_parameters
 from gateway.proxy.transport.http.client import Authorizer, HttpClient
 from gateway.proxy.transport.interface import LinkLost, NoAnswer

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from oauthlib.oauth2 import OAuth2Error, WebApplicationClient
 
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer
 from gateway.proxy.transport.oauth.registration import Client

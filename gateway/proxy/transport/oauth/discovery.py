@@ -8,9 +8,9 @@ from urllib.parse import urlencode, urljoin
 from pydantic_core import from_json, to_json
 
 from gateway.config.model import UpstreamConfig
+from gateway.escape import escape_text
 from gateway.http1.connection import header_lines
 from gateway.http1.origin import Address, Origin, read_url
-from gateway.observe.escape import escape_text
 from gateway.proxy.transport.http.answers import common_headers
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.interface import NoAnswer

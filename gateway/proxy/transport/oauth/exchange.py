@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from structlog.typing import FilteringBoundLogger
 
 from gateway.config.access import ExchangeConfig
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.proxy.caller import CallerToken
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.interface import NoAnswer

@@ -8,7 +8,7 @@ from urllib.parse import quote_plus, urlsplit
 
 from gateway.config.address import is_loopback
 from gateway.config.model import SignInConfig
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.proxy.transport.http.answers import status_words
 from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer

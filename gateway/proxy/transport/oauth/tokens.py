@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 import anyio
 from structlog.typing import FilteringBoundLogger
 
+from gateway.escape import escape_text
 from gateway.http1.origin import read_url
-from gateway.observe.escape import escape_text
 from gateway.proxy.transport.http.answers import challenge_parameters, status_words
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.interface import LinkLost, NoAnswer

@@ -15,7 +15,7 @@ import anyio
 from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.protocol.answers import parse_answer
 from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, read_batch

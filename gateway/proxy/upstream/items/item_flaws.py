@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.toolcalls.schema.keywords import TAKES, Takes, excess, is_list, is_table, misfit, parts
 from gateway.toolcalls.schema.pointers import dead_references
 

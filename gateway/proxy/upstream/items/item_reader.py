@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from pydantic_core import Url
 
 from gateway.config.model import UpstreamConfig
-from gateway.observe.escape import cut_text, escape_text
+from gateway.escape import cut_text, escape_text
 from gateway.observe.logs import get_logger
 from gateway.protocol.headers import invalid_annotation
 from gateway.proxy.upstream.items.item_flaws import (

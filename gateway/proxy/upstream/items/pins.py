@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from gateway.config.model import UpstreamConfig
 from gateway.config.state import replace_file, state_folder
 from gateway.errors import ConfigError
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.items.item_reader import ListWarnings
 

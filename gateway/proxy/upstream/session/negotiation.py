@@ -15,7 +15,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
 from gateway.errors import UpstreamUnavailable
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.protocol.eras import (
     HANDSHAKE_VERSIONS,

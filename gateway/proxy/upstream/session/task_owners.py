@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from gateway.errors import RpcError
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.protocol.eras import CAPABILITIES_KEY, meta_of
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.proxy.caller import Principal

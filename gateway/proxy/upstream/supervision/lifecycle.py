@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 from gateway.config.masking import mask_text
 from gateway.config.model import UpstreamConfig
 from gateway.errors import GatewayError
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, names_session
 
 # The lifecycle of one upstream as a pure state machine: idle, starting, up, restarting.

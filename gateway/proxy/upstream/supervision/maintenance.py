@@ -15,7 +15,7 @@ import anyio
 
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.errors import UpstreamUnavailable
-from gateway.observe.escape import escape_text
+from gateway.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten
 from gateway.proxy.upstream.session.session import ListKind, Session

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.observe.escape import cut_text, escape_text
+from gateway.escape import cut_text, escape_text
 
 
 @given(st.text())
