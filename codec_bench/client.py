@@ -17,7 +17,7 @@ from codec_bench.answer import AnswerContent, AnswerFault, AnswerReader, fault_o
 from codec_bench.frames import FramesReader
 from codec_bench.sample import Timed
 from codec_bench.server import Server
-from gateway.http1.connection import Connection, header_lines
+from gateway.http1.connection import CONNECT_TIME, KEPT_TIME, Connection, header_lines
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin
 from leaf_sdk.errors import BodyInvalid, BodyTooLarge
@@ -26,9 +26,6 @@ from leaf_sdk.wire.dictionary import HEADER
 
 _T = TypeVar("_T")
 
-_CONNECT_TIME: Final = 10.0
-_KEPT_TIME: Final = 4.0
-"""Seconds that a connection may be idle: less than the five after which a llama.cpp server closes it."""
 _MOST_BODY: Final = 16 * 2**20
 _ERROR_BODY: Final = 64 * 1024
 _MOST_DOCUMENT: Final = 1 << 20
@@ -173,7 +170,7 @@ class Client:
         now = perf_counter()
         while self._kept:
             connection, since = self._kept.pop()
-            if connection.usable and now - since < _KEPT_TIME:
+            if connection.usable and now - since < KEPT_TIME:
                 return connection, None
             connection.close()
         return await self._connected()
@@ -189,10 +186,10 @@ class Client:
         connection = _CountingConnection(origin, lambda write, data: write(data))
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(_CONNECT_TIME):
+            async with asyncio.timeout(CONNECT_TIME):
                 await loop.create_connection(lambda: connection, origin.host, origin.port, ssl=self._tls)
         except TimeoutError:
-            raise LinkLost(f"no connection within {_CONNECT_TIME:g} s", sent=False) from None
+            raise LinkLost(f"no connection within {CONNECT_TIME:g} s", sent=False) from None
         except OSError as error:
             # A TLS error is an OSError, too.
             raise LinkLost(error.strerror or str(error) or repr(error), sent=False) from None

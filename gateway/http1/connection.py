@@ -32,6 +32,10 @@ def header_lines(headers: Mapping[str, str]) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+CONNECT_TIME: Final = 10.0
+"""Seconds to connect to a server somewhere else."""
+KEPT_TIME: Final = 4.0
+"""Seconds that an idle connection is kept: less than the five after which common servers close one."""
 _HEAD_BOUND: Final = 64 * 1024
 _HEADERS_BOUND: Final = 256
 """Header lines that are kept: joining the values of one name costs more with each value."""

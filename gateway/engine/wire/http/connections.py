@@ -17,13 +17,11 @@ import anyio
 
 from gateway.engine.wire.http.event_stream import Answer, StreamSilent
 from gateway.errors import GatewayError
-from gateway.http1.connection import Connection, header_lines
+from gateway.http1.connection import KEPT_TIME, Connection, header_lines
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import read_url
 
 _CONNECT_TIME: Final = 5.0
-_KEPT_TIME: Final = 4.0
-"""Seconds that a connection may be idle: less than the five after which a llama.cpp server closes it."""
 _RESTED: Final = 1.0
 """Seconds of idleness after which a health check is sent over a connection, to keep it open."""
 _SPARE: Final = 2
@@ -232,7 +230,7 @@ class Connections:
         now = asyncio.get_running_loop().time()
         while self._kept:
             connection = self._kept.pop()
-            if now - connection.idle_since >= _KEPT_TIME:
+            if now - connection.idle_since >= KEPT_TIME:
                 connection.close()
             elif connection.usable:
                 return connection

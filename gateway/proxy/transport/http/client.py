@@ -17,7 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 import anyio
 
 from gateway.config.address import is_loopback
-from gateway.http1.connection import Connection, header_lines
+from gateway.http1.connection import CONNECT_TIME, KEPT_TIME, Connection, header_lines
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from leaf_sdk.fetch.public_address import is_public
@@ -134,13 +134,9 @@ def keep_alive(transport: asyncio.BaseTransport) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
-CONNECT_TIME: Final = 10.0
-KEPT_TIME: Final = 4.0
-"""Seconds that an idle connection is kept: less than the five after which common servers close one."""
 _KEPT: Final = 64
 """Idle connections to one origin, at most."""
 _DRAIN_TIME: Final = 1.0
-_PROXY_ANSWER: Final = 4096
 
 
 class HttpClient:
