@@ -21,7 +21,7 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.parser import StreamParser, parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, CallStarted, Content, Event
+from gateway.toolcalls.stream.output_events import CallClosed, CallStarted, Content, Event
 from gateway.toolcalls.stream.watcher import ToolWatcher
 
 SIZES = (1, 4, 16, 64)

@@ -22,8 +22,8 @@ from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.protocol.messages import encode_request, parse_message
 from gateway.proxy.caller import NOBODY
-from gateway.proxy.transport.http.transport import open_http, open_http_client
-from gateway.proxy.transport.stdio.transport import open_stdio
+from gateway.proxy.transport.http.http_transport import open_http, open_http_client
+from gateway.proxy.transport.stdio.stdio_transport import open_stdio
 
 _SERVER: Final = ("-m", "bench.mcp.upstream")
 _BOUND: Final = 1 << 24

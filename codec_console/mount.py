@@ -16,7 +16,7 @@ from gateway.config.access import VARIABLE
 from gateway.config.address import is_loopback
 from gateway.config.model import GatewayConfig
 from gateway.serve.admin.extra_pages import GatewayParts
-from gateway.serve.auth.token import stored_token
+from gateway.serve.auth.gateway_token import stored_token
 
 ROOT: Final = "/console"
 _STORED: Final = "console-token"

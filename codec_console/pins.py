@@ -14,7 +14,7 @@ from codec_console.visit import Page, Visit
 from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
-from gateway.proxy.upstream.items.pins import Change, PinFile
+from gateway.proxy.upstream.items.tool_pins import Change, PinFile
 from gateway.serve.admin.definition_difference import Line, difference
 from gateway.serve.admin.extra_pages import GatewayParts
 

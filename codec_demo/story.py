@@ -22,7 +22,7 @@ from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Message, Sampling
 from gateway.errors import UpstreamUnavailable
 from gateway.toolcalls.formats.format import call_grammar
-from gateway.toolcalls.stream.events import Content
+from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import map_digest
 

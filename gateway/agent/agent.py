@@ -39,7 +39,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import TrajectoryLog
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, Diagnostic
+from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
 
 if TYPE_CHECKING:
     from gateway.context.shared_memory import SharedMemory

@@ -10,7 +10,7 @@ from typing import Literal
 
 from gateway.context.memory import RequestFigures
 from gateway.engine.interface import Timings
-from gateway.toolcalls.stream.events import Event
+from gateway.toolcalls.stream.output_events import Event
 
 Source = Literal["leaf", "shim", "gateway"]
 """Where the ids of a tool's result came from: the tool itself, the gateway's tokenizer, or the gateway's own words."""

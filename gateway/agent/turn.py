@@ -27,7 +27,7 @@ from gateway.context.memory import RequestFigures
 from gateway.engine.interface import Sampling
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.answer import AnswerForm
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing

@@ -8,11 +8,11 @@ import sys
 from typing import Any, Final
 
 from gateway.serve.generation.fields import RequestModel
-from gateway.serve.messages.request import MessagesRequest
+from gateway.serve.messages.message_request import MessagesRequest
 from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.openai.completions import CompletionRequest
-from gateway.serve.openai.model import DetokenizeRequest, EmbeddingsRequest, TokenizeRequest
-from gateway.serve.responses.request import ResponsesRequest
+from gateway.serve.openai.model_endpoint import DetokenizeRequest, EmbeddingsRequest, TokenizeRequest
+from gateway.serve.responses.response_request import ResponsesRequest
 
 _PATHS: Final[tuple[tuple[str, type[RequestModel]], ...]] = (
     ("POST /v1/chat/completions", ChatRequest),

@@ -19,10 +19,10 @@ from gateway.serve.auth.identity import principal_of
 from gateway.serve.http.body import read_body
 from gateway.serve.http.errors import SOON, error_answer, error_response, new_request_id
 from gateway.serve.http.replica_answer import ReplicaAnswer
-from gateway.serve.messages.form import form_of
+from gateway.serve.messages.message_form import form_of
 from gateway.serve.openai.chat_reply import OPENAI
-from gateway.serve.responses.form import broken_off
 from gateway.serve.responses.items import named_by
+from gateway.serve.responses.response_form import broken_off
 
 
 def _broken_chat(error: NotAnswered, _events: int) -> bytes:

@@ -160,7 +160,7 @@ async def open_shared(
         yield None
         return
     try:
-        from gateway.shared.store import store_of
+        from gateway.shared.shared_store import store_of
     except ImportError:
         raise ConfigError(
             "shared.url is set, but the package 'redis' is not installed: pip install 'codec-gateway[shared]'"
@@ -241,6 +241,6 @@ def replicas_of(config: ReplicasConfig) -> Replicas:
         return ALONE
     # Importing the cryptography takes time, and a gateway without replicas does not need it.
     from gateway.replicas.connected import Connected
-    from gateway.replicas.records import ReplicaKeys
+    from gateway.replicas.sealed_records import ReplicaKeys
 
     return Connected(ReplicaKeys(config.read_secrets()), config.address, config.port)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.config.engines import copies
+from gateway.config.engine_tables import copies
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from gateway.engine.start.maps import has_no_model
-from gateway.serve.auth.token import ensure_token
+from gateway.serve.auth.gateway_token import ensure_token
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,28 +26,28 @@ from gateway.engine.pool.pool import EnginePool
 from gateway.observe.client_metrics import ConnectionMetrics
 from gateway.observe.logs import get_logger
 from gateway.proxy.proxy import Proxy
-from gateway.proxy.upstream.items.pins import PinFile
+from gateway.proxy.upstream.items.tool_pins import PinFile
+from gateway.serve.admin.admin_pages import admin_app
 from gateway.serve.admin.extra_pages import ExtraPages, WithExtraPages, make_extra_pages
-from gateway.serve.admin.health import admin_app
 from gateway.serve.auth.bearer import ClientHeaders
+from gateway.serve.auth.gateway_token import guard_admin, own_hosts
 from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.sign_in_pages import Identify, SignInPages
-from gateway.serve.auth.token import guard_admin, own_hosts
+from gateway.serve.codec.frame_negotiation import Documents, WireOffer
 from gateway.serve.codec.frames import FrameResponder
-from gateway.serve.codec.negotiation import Documents, WireOffer
-from gateway.serve.http.connections import Connections, ForwardedClients, TrustedProxies
+from gateway.serve.http.admission import Connections, ForwardedClients, TrustedProxies
 from gateway.serve.http.drain import Drain
 from gateway.serve.http.errors import SOON, error_response, no_such_path
-from gateway.serve.http.server import FileLimit, http_server, raise_file_limit, url_of_socket
+from gateway.serve.http.http_server import FileLimit, http_server, raise_file_limit, url_of_socket
 from gateway.serve.http.spelled_paths import SpelledPaths
 from gateway.serve.http.traced import TracedRequests
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.http import RETRY_AFTER, STOPPING, Rejected, send_rejection
-from gateway.serve.messages.endpoint import MessagesEndpoint
+from gateway.serve.messages.message_endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
-from gateway.serve.openai.model import ModelEndpoint
-from gateway.serve.responses.endpoint import ResponsesEndpoint
+from gateway.serve.openai.model_endpoint import ModelEndpoint
+from gateway.serve.responses.response_endpoint import ResponsesEndpoint
 
 # The answer to a request that arrives while the gateway is stopping: 503, and when to ask again.
 #

@@ -17,7 +17,7 @@ from anyio.abc import TaskStatus
 
 from gateway.config.model import ServeConfig
 from gateway.observe.logs import get_logger
-from gateway.serve.http.server import listening, take_passed_sockets
+from gateway.serve.http.http_server import listening, take_passed_sockets
 
 # What SIGINT, SIGTERM and SIGHUP do to a gateway.
 #

@@ -32,7 +32,7 @@ from gateway.proxy.catalog import Catalog
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.naming import Aliases, Naming, ToolEntry
 from gateway.proxy.proxy import Proxy
-from gateway.proxy.upstream.items.pins import PinFile
+from gateway.proxy.upstream.items.tool_pins import PinFile
 from gateway.proxy.upstream.supervision.listing import Listed
 from gateway.serve.admin.advice import Judgement, advice_for, advice_on_context, can_be_tried, judge
 

@@ -2,7 +2,7 @@
 
 Turns flags into records of `keys.toml`, and the records into a table. A key is shown once, when it is made; a running
 gateway accepts it from the next request on. It decides nothing: `gateway.config` says where the file is,
-`gateway.serve.auth.keys` what a key is, and keeps the file.
+`gateway.serve.auth.api_keys` what a key is, and keeps the file.
 """
 
 import json as jsonlib
@@ -18,7 +18,7 @@ from rich.text import Text
 
 from gateway.config.load import load_config
 from gateway.errors import ConfigError
-from gateway.serve.auth.keys import KeyFile, KeyRecord, check_pattern, digest_of, new_key
+from gateway.serve.auth.api_keys import KeyFile, KeyRecord, check_pattern, digest_of, new_key
 
 _SPAN: Final = re.compile(r"(\d{1,5})([hdw])")
 _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}

@@ -55,7 +55,7 @@ def _owner_of(settings: GatewayConfig, principal: str) -> str:
         if settings.serve.oauth is None:
             raise ConfigError(f"{principal!r} uses access tokens, but `serve.oauth` is not configured")
         return owner_of_subject(settings.serve.oauth.issuer, principal.removeprefix(SUBJECT_PREFIX))
-    from gateway.serve.auth.keys import KeyFile
+    from gateway.serve.auth.api_keys import KeyFile
 
     keys = {} if settings.serve.keys is None else KeyFile(settings.serve.keys).read()
     if principal not in keys:

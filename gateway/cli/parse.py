@@ -19,7 +19,7 @@ from gateway.toolcalls.formats.format import Format, call_grammar
 from gateway.toolcalls.formats.registry import AUTO, choose_format
 from gateway.toolcalls.message import join_events, read_events
 from gateway.toolcalls.schema.spec import ToolSpec, read_tools
-from gateway.toolcalls.stream.events import Diagnostic, event_delta
+from gateway.toolcalls.stream.output_events import Diagnostic, event_delta
 
 _LONGEST = 1 << 26
 """Bytes that a model's output may have."""

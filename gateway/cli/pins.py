@@ -1,7 +1,7 @@
 """`codec-gateway pins`: shows which tools have changed since they were first seen, and accepts them as they are now.
 
-Prints what `gateway.proxy.upstream.items.pins` remembers, with the differences that the console shows, and tells it
-what a person has decided. A running gateway follows the file.
+Prints what `gateway.proxy.upstream.items.tool_pins` remembers, with the differences that the console shows, and tells
+it what a person has decided. A running gateway follows the file.
 """
 
 import json as jsonlib
@@ -18,7 +18,7 @@ from gateway.cli.terminal import Column, plain_console, print_table, say
 from gateway.config.load import load_config
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
-from gateway.proxy.upstream.items.pins import Change, PinFile
+from gateway.proxy.upstream.items.tool_pins import Change, PinFile
 from gateway.serve.admin.definition_difference import difference
 
 _SHORT: Final = 12

@@ -1,7 +1,8 @@
 """`codec-gateway status`: shows the state of a running gateway.
 
 Asks the admin port for its report and prints it: a table of servers, what is wrong with them, and what tools cost. It
-decides nothing: `gateway.serve.admin.status` makes the report. `app.py` turns errors into a line and an exit code.
+decides nothing: `gateway.serve.admin.status_report` makes the report. `app.py` turns errors into a line and an exit
+code.
 """
 
 import json as jsonlib

@@ -2,7 +2,7 @@
 
 Prints the configured token (CODEC_GATEWAY_TOKEN, `serve.token`), read as `serve` reads it, or else the one in the state
 folder, which is made if there is none yet. It decides nothing: `gateway.config` reads the setting,
-`gateway.serve.auth.token` keeps the token.
+`gateway.serve.auth.gateway_token` keeps the token.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from gateway.config.load import load_config
-from gateway.serve.auth.token import stored_token
+from gateway.serve.auth.gateway_token import stored_token
 
 
 def token(

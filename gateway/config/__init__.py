@@ -1,6 +1,6 @@
 """Settings: from mcpServers JSON, TOML, environment and flags to one frozen `GatewayConfig`.
 
-Readers (`server_files.py`, `servers.py`, `settings.py`, `layers.py`) turn what people write into the model
+Readers (`server_files.py`, `server_entries.py`, `settings.py`, `layers.py`) turn what people write into the model
 (`model.py`); `load.py` joins them. Nothing above this floor reads a file or the environment for a setting.
 """
 

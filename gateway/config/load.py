@@ -25,7 +25,7 @@ from gateway.config.access import (
     refuse_useless_exchange,
 )
 from gateway.config.address import is_loopback, origin_of
-from gateway.config.engines import build_engines, refuse_own_ports
+from gateway.config.engine_tables import build_engines, refuse_own_ports
 from gateway.config.layers import (
     PREFIX,
     Layer,
@@ -40,8 +40,8 @@ from gateway.config.manifests import manifest_paths
 from gateway.config.model import AgentConfig, GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, ViewConfig
 from gateway.config.overrides import build_approvals, build_overrides, refuse_shared_names
 from gateway.config.replicas import build_replicas, build_shared
+from gateway.config.server_entries import NAME
 from gateway.config.server_files import Broken, foreign_servers, join_servers, own_servers
-from gateway.config.servers import NAME
 from gateway.config.source import Expander, read_toml
 from gateway.config.wire import build_wire
 from gateway.errors import ConfigError

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from gateway.documentation.spelling import Spelling
+from gateway.documentation.command_spelling import Spelling
 from gateway.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from gateway.errors import SignInNeeded, UpstreamUnavailable
 from gateway.proxy.caller import Principal
 from gateway.proxy.connector import Connector
 from gateway.proxy.transport.http.client import Authorizer
-from gateway.proxy.transport.interface import NoAnswer
-from gateway.proxy.transport.oauth.exchange import TokenExchange
+from gateway.proxy.transport.oauth.token_exchange import TokenExchange
+from gateway.proxy.transport.server_link import NoAnswer
 from gateway.proxy.upstream.upstream import Upstream
 
 # Whose tokens requests carry at a server where each principal is itself: those of its own sign-in, or exchanged ones.

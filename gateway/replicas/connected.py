@@ -15,14 +15,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.replicas.forwarder import Forwarder
-from gateway.replicas.interface import FORWARDED, Broken, Purpose, Replica, quietly
 from gateway.replicas.listener import Listener
-from gateway.replicas.records import ReplicaKeys, derived
+from gateway.replicas.replica import FORWARDED, Broken, Purpose, Replica, quietly
+from gateway.replicas.sealed_records import ReplicaKeys, derived
 
 # Names of what lives in one replica: a session, a call that waits for its client, or a stored response.
 #
-# A name is sealed (`records.py`). It says in which process the thing lives, and for whom it was made. From the name
-# alone, any replica can tell where a request belongs: here, in another replica, or nowhere. No IO.
+# A name is sealed (`sealed_records.py`). It says in which process the thing lives, and for whom it was made. From the
+# name alone, any replica can tell where a request belongs: here, in another replica, or nowhere. No IO.
 
 _BOOT: Final = 8
 _OWNER: Final = 16

@@ -12,10 +12,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.deadlines import Deadline, Deadlines
 from gateway.errors import NotAnswered, OwnerGone, ReplicaBusy
-from gateway.replicas.interface import Broken, Replica, quietly
+from gateway.replicas.http_messages import ALIVE, BODY, END, GONE, REQUEST, START, head_of, message_of, pieces, streams
 from gateway.replicas.link import FAULTS, Link, LinkPool, gone
-from gateway.replicas.messages import ALIVE, BODY, END, GONE, REQUEST, START, head_of, message_of, pieces, streams
-from gateway.replicas.records import RecordFault, ReplicaKeys
+from gateway.replicas.replica import Broken, Replica, quietly
+from gateway.replicas.sealed_records import RecordFault, ReplicaKeys
 
 _SILENCE: Final = 45.0
 """Seconds without any data from or to an owner after which it counts as dead. A live one sends every 15 s."""

@@ -15,9 +15,9 @@ import anyio
 from starlette.types import ASGIApp, Message
 
 from gateway.observe.logs import get_logger
+from gateway.replicas.http_messages import ALIVE, BODY, END, GONE, REQUEST, START, pieces, scope_of, start_of, streams
 from gateway.replicas.link import Link
-from gateway.replicas.messages import ALIVE, BODY, END, GONE, REQUEST, START, pieces, scope_of, start_of, streams
-from gateway.replicas.records import RecordFault, ReplicaKeys
+from gateway.replicas.sealed_records import RecordFault, ReplicaKeys
 
 _PROOF_TIME: Final = 5.0
 """Seconds within which the first record must arrive."""

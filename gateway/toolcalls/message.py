@@ -14,8 +14,8 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import machine_for
 from gateway.toolcalls.schema.spec import ToolSpec, read_tools
-from gateway.toolcalls.stream.calls import CallEvents, new_call_ids
-from gateway.toolcalls.stream.events import (
+from gateway.toolcalls.stream.call_events import CallEvents, new_call_ids
+from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallStarted,
     Content,

@@ -62,8 +62,8 @@ These rules hold for all formats:
   it can be such a call.
 - Other output that breaks a format's rules is content, from the call's first character, with one diagnostic; of a tool
   that the gateway runs, the model reads an error instead and can call again. A call that the end of the output cuts off
-  is reported and kept. A call of an unknown tool is reported like any other. `gateway.toolcalls.stream.events.Policy`
-  offers other choices.
+  is reported and kept. A call of an unknown tool is reported like any other.
+  `gateway.toolcalls.stream.output_events.Policy` offers other choices.
 - The cost of reading a token does not grow with the length of the call: `make bench-toolcalls` measures it.
 
 In the examples, TOOL, KEY and VALUE stand for a tool's name, an argument's name and its value.
@@ -76,7 +76,7 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.readers import Capture, Space, Start
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
-from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.json_nodes import Json
 
 # A call: its name up to a colon, after which it can be reported; then its arguments, as they arrive.
 _CALL = Call(Seq(Capture("name", ":"), ":", Start(), Space(" "), Json()))

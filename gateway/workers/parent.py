@@ -1,7 +1,7 @@
 """The parent of several workers: it binds the sockets, starts the workers, keeps them running, and ends with them.
 
 It serves only the admin port, and runs what exists once for all workers: servers over stdio (`stdio/`) and embedded
-engines (`engines.py`). A signal to the parent acts on all workers as on one process (`app/role.py`).
+engines (`embedded_engines.py`). A signal to the parent acts on all workers as on one process (`app/role.py`).
 """
 
 import math
@@ -27,13 +27,13 @@ from gateway.config.tables import MOST_WORKERS
 from gateway.observe.client_metrics import WorkerMetrics
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.supervision.lifecycle import Backoff
-from gateway.serve.auth.token import guard_admin
-from gateway.serve.http.server import http_server, raise_soft_limit, url_of_socket
-from gateway.workers.engines import check_engines, running_engines
+from gateway.serve.auth.gateway_token import guard_admin
+from gateway.serve.http.http_server import http_server, raise_soft_limit, url_of_socket
+from gateway.workers.embedded_engines import check_engines, running_engines
 from gateway.workers.handover import socket_folder
 from gateway.workers.minder import LoopbackPorts, Minder, Plan, started
-from gateway.workers.pages import Pages, Sums
 from gateway.workers.stdio.host import StdioHost
+from gateway.workers.worker_pages import Pages, Sums
 
 # The number of workers: as many as are set, or one for each core that this process may use.
 

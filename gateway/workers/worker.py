@@ -23,8 +23,8 @@ from gateway.config.replicas import ReplicasConfig
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError, GatewayError, first_of_ours
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.serve.http.server import listening
-from gateway.workers.engines import check_engines, with_hosted_engines
+from gateway.serve.http.http_server import listening
+from gateway.workers.embedded_engines import check_engines, with_hosted_engines
 from gateway.workers.handover import ORDERS, READY, Handed, admin_socket, failure_line
 
 _FAILED: Final = 1

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from codec_console import render
-from gateway.documentation.spelling import Spelling
+from gateway.documentation.command_spelling import Spelling
 
 pytestmark = pytest.mark.anyio
 TOKEN = "an-operators-token-of-40-characters-here"

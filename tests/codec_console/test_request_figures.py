@@ -41,11 +41,11 @@ from gateway.proxy.caller import Principal
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.serve.admin.losses import WORDS
-from gateway.serve.admin.status import prompt_report
+from gateway.serve.admin.status_report import prompt_report
 from gateway.serve.generation.account import Account
 from gateway.toolcalls.formats.registry import choose_format
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, Content
+from gateway.toolcalls.stream.output_events import CallClosed, Content
 from leaf_sdk.testing import tiny_map
 
 TINY = tiny_map()

@@ -13,7 +13,7 @@ from codec_console.runs import only_places
 from codec_console.transcript import Transcript, transcript_of
 from gateway.context.memory import AnswerRecord, CallRecord, GenerationRecord, Lived, LivedTurn, Remembered, Shown
 from gateway.observe.trajectories import Span
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 
 SCAFFOLD = array("I", [1, 2])
 

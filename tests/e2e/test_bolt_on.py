@@ -20,7 +20,7 @@ from gateway.app.services import open_services
 from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Sampling
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.vocab import TokenMap
 from time_leaf.bolt_on import FOLDER
 

@@ -24,7 +24,7 @@ OF_OTHERS = {
         "gateway.workers",
         "gateway.replicas.connected",
         "redis",
-        "gateway.shared.store",
+        "gateway.shared.shared_store",
         *("jinja2", "markupsafe", "codec_console.pages"),
     ),
 }

@@ -21,7 +21,7 @@ from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, Content
+from gateway.toolcalls.stream.output_events import CallClosed, Content
 from leaf_sdk.trajectories import Sample, Trajectories, for_trl, for_verl, read_trajectories
 from leaf_sdk.vocab import TokenMap
 

@@ -20,8 +20,8 @@ from gateway.app.mcp_services import replicas_of
 from gateway.config.replicas import ReplicasConfig, SharedConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.transport.oauth.grants import GrantKey
-from gateway.serve.auth.keys import KeyFile
-from gateway.shared.store import store_of
+from gateway.serve.auth.api_keys import KeyFile
+from gateway.shared.shared_store import store_of
 from tests.oauth.browser import agree
 from tests.oauth.ports import free_port, listening
 from tests.oauth.user import User

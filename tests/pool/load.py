@@ -21,7 +21,7 @@ from gateway.engine.interface import Sampling
 from gateway.errors import EngineError, EngineLost, EngineUnavailable
 from gateway.proxy.caller import ANYBODY
 from gateway.serve.http.errors import error_answer
-from gateway.toolcalls.stream.events import Content
+from gateway.toolcalls.stream.output_events import Content
 from tests.pool.ledger import CURRENT, Asked, Ledger, watched_engines
 
 SAYS = Path(__file__).parents[1] / "e2e" / "servers" / "says.py"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.replicas import ReplicasConfig
-from gateway.replicas.records import ReplicaKeys
+from gateway.replicas.sealed_records import ReplicaKeys
 from tests.replicas.balancers import Balancer, haproxy
 from tests.replicas.ledger import Loss
 from tests.replicas.network import Host, Switch, host, switched, wait_for

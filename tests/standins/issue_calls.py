@@ -9,14 +9,14 @@ import json
 from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.toolcalls.formats.format import CallTrigger, Format, call_grammar, call_triggers
 from gateway.toolcalls.nodes.combinators import Seq
-from gateway.toolcalls.nodes.json import Json, QuotedName
+from gateway.toolcalls.nodes.json_nodes import Json, QuotedName
 from gateway.toolcalls.nodes.objects import Field, Record
 from gateway.toolcalls.nodes.passages import Prose
 from gateway.toolcalls.nodes.readers import Marker, Space
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
-from gateway.toolcalls.stream.events import CallClosed, Diagnostic
+from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
 from leaf_sdk.vocab import TokenMap
 
 CLOCK = ToolSpec(

@@ -8,9 +8,9 @@ from typing import Any
 from redis.exceptions import NoScriptError, ResponseError
 
 from gateway.observe.metrics import Metrics
-from gateway.shared.records import StoreKeys
 from gateway.shared.redis_store import RedisStore
-from gateway.shared.store import SharedStore
+from gateway.shared.shared_store import SharedStore
+from gateway.shared.store_records import StoreKeys
 from tests.standins.redis_in_memory import Memory, Refused
 
 SECRET = os.urandom(32)

@@ -12,7 +12,7 @@ from gateway.agent.events import ToolFinished
 from gateway.observe.audit import Audit, AuditLine, Source
 from gateway.proxy.caller import Principal
 from gateway.proxy.proxy import Proxy
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 
 
 class Ledger:

@@ -32,7 +32,7 @@ from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import IdPiece, OtherPart, ResultTokens, UnreadText, read_parts
 from gateway.proxy.results import CallOutcome, WrittenIds, ending_of
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.vocab import TokenMap
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from gateway.errors import EngineError, EngineUnavailable, GrammarRefused, Reque
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls.formats.answer import AnswerForm
-from gateway.toolcalls.stream.events import Content
+from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.vocab import Detokenizer
 
 if TYPE_CHECKING:

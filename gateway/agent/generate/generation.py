@@ -25,7 +25,7 @@ from gateway.engine.slots.allocation import Place
 from gateway.errors import EngineError, EngineUnavailable, GrammarRefused
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.format import call_triggers
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 
 _UNTRACED: Final[Mapping[str, str]] = MappingProxyType({})
 _NEVER = -100.0

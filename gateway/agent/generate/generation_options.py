@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gateway.agent.generate.choice import Hold
 from gateway.engine.interface import Sampling
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Sampled
 from gateway.proxy.tool_search import called
 from gateway.toolcalls.parser import parser_for
-from gateway.toolcalls.stream.events import (
+from gateway.toolcalls.stream.output_events import (
     CallClosed,
     CallStarted,
     Content,

@@ -18,7 +18,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.grammar.loosened import too_much
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import Diagnostic
+from gateway.toolcalls.stream.output_events import Diagnostic
 
 _PLAINEST: Final = ToolSpec("f", "", {"type": "object"})
 """A tool whose grammar is refused only by engines that refuse every grammar."""

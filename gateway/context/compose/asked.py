@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import Diagnostic
+from gateway.toolcalls.stream.output_events import Diagnostic
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.parser import parser_for
-from gateway.toolcalls.stream.events import Content, Event, Reasoning
+from gateway.toolcalls.stream.output_events import Content, Event, Reasoning
 from leaf_sdk.vocab import TokenMap
 
 _NEXT: Final = "."

@@ -32,7 +32,7 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import system_preamble
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.vocab import TokenMap
 
 log = get_logger("agent")

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from gateway.context.memory import RETOLD
 from gateway.engine.interface import Message
 from gateway.escape import cut_text
-from gateway.toolcalls.stream.events import Diagnostic
+from gateway.toolcalls.stream.output_events import Diagnostic
 
 STAND_IN: Final = "input"
 """The member of the object that holds the text."""

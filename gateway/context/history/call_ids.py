@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from gateway.context.memory import Turn
 from gateway.engine.interface import Message
-from gateway.toolcalls.stream.calls import new_call_ids
+from gateway.toolcalls.stream.call_events import new_call_ids
 
 
 class CallIds:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from gateway.context.memory.history import Call, Shown
 from gateway.engine.interface import Message
 from gateway.observe.trajectories import Span
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.vocab import TokenMap
 
 MESSAGE_BYTES: Final = 600

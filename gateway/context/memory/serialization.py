@@ -3,7 +3,7 @@
 Turns what is remembered of one answer into bytes, with the digest of its history, and such bytes into the same answer
 after the one that it continues from. The engine's number has a meaning only in the process that wrote it, and the
 conversation's number is not written. Changing the layout of the bytes requires a new format of sealed values
-(`gateway/shared/records.py`).
+(`gateway/shared/store_records.py`).
 """
 
 import sys
@@ -15,8 +15,8 @@ from gateway.context.memory.history import Call, Shown
 from gateway.context.memory.lived import Lived, LivedTurn
 from gateway.context.memory.remembered import NO_ENGINE, Remembered
 from gateway.observe.trajectories import Span
-from gateway.shared.records import packed, unpacked
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.shared.store_records import packed, unpacked
+from gateway.toolcalls.stream.output_events import CallClosed
 
 
 def serialize(node: Remembered, process: bytes) -> bytes:

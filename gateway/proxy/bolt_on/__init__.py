@@ -5,8 +5,8 @@ a map.
 writes a call and reads its answer, `transport` joins them as a `Transport`.
 """
 
-from gateway.proxy.bolt_on.calls import BoltOnStatus, HeldMaps, KnownMaps, NoMaps
-from gateway.proxy.bolt_on.transport import open_bolt_on
+from gateway.proxy.bolt_on.bolt_on_calls import BoltOnStatus, HeldMaps, KnownMaps, NoMaps
+from gateway.proxy.bolt_on.bolt_on_transport import open_bolt_on
 
 __all__ = [
     "BoltOnStatus",

@@ -20,12 +20,12 @@ from gateway.observe.server_metrics import ServerMetrics
 from gateway.protocol.eras import PROGRESS_KEY, meta_of
 from gateway.proxy.caller import Caller, Principal, ShareRule
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer, PeerError, SessionForgotten, Unfit
+from gateway.proxy.transport.server_link import LinkLost, MaybeForgotten, NoAnswer, PeerError, SessionForgotten, Unfit
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.session.clock import Clock, TimedCaller
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure, may_be_of_session
-from gateway.proxy.upstream.supervision.members import PING_TIME, Member, why_silent
 from gateway.proxy.upstream.supervision.selector import Selector
+from gateway.proxy.upstream.supervision.session_member import PING_TIME, Member, why_silent
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
 # How many calls of one server run at a time, and how many may wait for their turn.

@@ -12,7 +12,7 @@ from weakref import ref
 
 from gateway.proxy.caller import Principal
 from gateway.proxy.results import objects_in
-from gateway.proxy.upstream.supervision.members import Member
+from gateway.proxy.upstream.supervision.session_member import Member
 
 EACH: Final = 1000
 """URIs of one server that are remembered for one principal."""

@@ -16,14 +16,14 @@ from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.config.state import replace_file
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import Caller
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.dispatcher import Dispatcher
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.items.item_reader import ItemReader, Kind
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure
 from gateway.proxy.upstream.supervision.listing import KINDS, Listed, Listing, Screen
-from gateway.proxy.upstream.supervision.members import Member
 from gateway.proxy.upstream.supervision.selector import Selector
+from gateway.proxy.upstream.supervision.session_member import Member
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
 # What servers listed in an earlier run of the gateway, kept in the user's cache for a client's first look.

@@ -17,13 +17,13 @@ from gateway.proxy.caller import Caller, ClientSession, Principal, ShareRule
 from gateway.proxy.upstream.dispatcher import Dispatcher, Gate, Users
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.items.item_reader import ItemReader, Kind, ToolHeaders
-from gateway.proxy.upstream.items.pins import Pins
+from gateway.proxy.upstream.items.tool_pins import Pins
 from gateway.proxy.upstream.server_lists import CallerLists, EarlierRun, ListCache
 from gateway.proxy.upstream.session.session import ListKind
 from gateway.proxy.upstream.supervision.listing import Listed
 from gateway.proxy.upstream.supervision.maintenance import Follower
-from gateway.proxy.upstream.supervision.members import Connect, Member, Opener
 from gateway.proxy.upstream.supervision.selector import Selector
+from gateway.proxy.upstream.supervision.session_member import Connect, Member, Opener
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
 

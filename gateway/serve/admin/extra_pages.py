@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.proxy.costs import DefinitionCosts
     from gateway.proxy.proxy import Proxy
     from gateway.proxy.result_tokens import ResultTokens
-    from gateway.serve.admin.status import StatusReport
+    from gateway.serve.admin.status_report import StatusReport
 
 
 # What pages that other packages bring to the admin port may read: the parts of one running gateway.

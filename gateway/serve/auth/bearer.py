@@ -22,7 +22,7 @@ from gateway.observe.client_metrics import AccessMetrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, NEWEST_HANDSHAKE
 from gateway.proxy.caller import ANYBODY
 from gateway.proxy.proxy import Proxy
-from gateway.replicas.interface import FORWARDED
+from gateway.replicas.replica import FORWARDED
 from gateway.serve.auth.credentials import Credentials
 from gateway.serve.auth.identity import (
     FULL,
@@ -37,7 +37,7 @@ from gateway.serve.auth.identity import (
 )
 from gateway.serve.auth.rate_limiter import FailedTries, Kind, Limiter, Limits, Refused
 from gateway.serve.http.errors import Refusal, error_response
-from gateway.serve.http.headers import headers_of
+from gateway.serve.http.request_headers import headers_of
 from gateway.shared import Shared
 
 # What this gateway publishes about itself as an OAuth 2.1 resource: where its metadata is, and where to get tokens.
@@ -309,7 +309,7 @@ def _is_handshake(scope: Scope) -> bool:
 # An ASGI layer behind the guards: it adds to the request's principal what some server needs, and with the principal it
 # reaches every request that is made on the client's behalf. It knows no server; which of them gets which header is
 # decided where a server is asked (`proxy/upstream/dispatcher.py`), and no server gets the access token: it is exchanged
-# for one of the server's (`proxy/transport/oauth/exchange.py`).
+# for one of the server's (`proxy/transport/oauth/token_exchange.py`).
 
 
 class ClientHeaders:

@@ -9,8 +9,8 @@ checked separately, so that `bearer.py` can slow guessing down without locking o
 from hmac import compare_digest
 from typing import Final, Protocol
 
+from gateway.serve.auth.api_keys import KeyRing, digest_of
 from gateway.serve.auth.identity import OPERATOR, CredentialRefused, Identity
-from gateway.serve.auth.keys import KeyRing, digest_of
 
 UNGUESSABLE: Final = 32
 """Characters from which on a random token can't be found by trying; the generated one has 43."""

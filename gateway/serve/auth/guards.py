@@ -9,13 +9,13 @@ from starlette.types import ASGIApp
 
 from gateway.config.model import GatewayConfig
 from gateway.observe.client_metrics import AccessMetrics
+from gateway.serve.auth.api_keys import KeyRing
 from gateway.serve.auth.bearer import BearerAuth, ProtectedResource
 from gateway.serve.auth.credentials import AccessTokens, Credentials
-from gateway.serve.auth.keys import KeyRing
+from gateway.serve.auth.gateway_token import HostGuard, own_hosts
 from gateway.serve.auth.sign_in_pages import Identify
-from gateway.serve.auth.token import HostGuard, own_hosts
-from gateway.serve.http.headers import Cors
 from gateway.serve.http.plain_pages import NO_PAGES, Home
+from gateway.serve.http.request_headers import Cors
 from gateway.shared import Shared
 
 

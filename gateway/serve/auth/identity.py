@@ -1,7 +1,7 @@
 """Who sent a request, according to a checked credential, and how much they may ask.
 
-`keys.py` and `oauth.py` turn credentials into identities; `bearer.py` hands the principal to the packages below and the
-allowance to `rate_limiter.py`.
+`api_keys.py` and `oauth.py` turn credentials into identities; `bearer.py` hands the principal to the packages below and
+the allowance to `rate_limiter.py`.
 """
 
 from dataclasses import dataclass, field

@@ -20,9 +20,9 @@ from gateway.errors import ConfigError, RequestInvalid
 from gateway.escape import escape_text
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.observe.logs import get_logger
+from gateway.serve.auth.gateway_token import HostGuard
 from gateway.serve.auth.identity import CredentialRefused, Identity
 from gateway.serve.auth.rate_limiter import Refused
-from gateway.serve.auth.token import HostGuard
 from gateway.serve.http.body import media_type, read_body
 from gateway.serve.http.plain_pages import HTML, POLICY, page_bytes
 

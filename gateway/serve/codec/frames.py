@@ -15,12 +15,12 @@ from starlette.types import Receive, Scope, Send
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished, IdsGenerated, IdsSpliced
 from gateway.escape import cut_text
 from gateway.observe.client_metrics import WireMetrics
-from gateway.serve.codec.negotiation import VARY, Visible, Wire, WireOffer, read_version
+from gateway.serve.codec.frame_negotiation import VARY, Visible, Wire, WireOffer, read_version
 from gateway.serve.generation.answers import Answering, ApiForm
 from gateway.serve.generation.fields import GenerationFields
 from gateway.serve.generation.watch import Regions, resolve
 from gateway.serve.http.errors import error_answer
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.vocab import TokenMap
 from leaf_sdk.wire import Extras, FlushGate, Frame, FrameWriter, Spliced, ToolCall, Usage, open_encoder
 

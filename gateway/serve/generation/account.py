@@ -6,7 +6,7 @@ from typing import Any, Final
 from gateway.agent.events import GenerationFinished, TokenLogprob, ToolFinished
 from gateway.context.memory import RequestFigures
 from gateway.escape import cut_text
-from gateway.toolcalls.stream.events import Diagnostic
+from gateway.toolcalls.stream.output_events import Diagnostic
 
 # What was done for an answer, shown under the key `codec` in the answers of every API.
 #

@@ -13,7 +13,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway.observe.client_metrics import EndReason
-from gateway.serve.http.connections import Connections
+from gateway.serve.http.admission import Connections
 from gateway.serve.http.transport import GatheredWrites
 
 if TYPE_CHECKING:

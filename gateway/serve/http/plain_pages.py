@@ -13,9 +13,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.address import host_name, is_loopback
 from gateway.config.model import ServeConfig
+from gateway.documentation.command_spelling import ANYWHERE, Spelling, own_spelling
 from gateway.documentation.pages import INDEX, html_form, open_pages, print_form
-from gateway.documentation.spelling import ANYWHERE, Spelling, own_spelling
-from gateway.serve.http.connections import FORWARDED
+from gateway.serve.http.admission import FORWARDED
 from gateway.serve.http.errors import error_response
 
 # A page of HTML that loads nothing but its own style: its parts to bytes and headers.

@@ -28,8 +28,8 @@ from gateway.proxy.result_tokens import ResultTokens
 from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.http.drain import LATE
-from gateway.serve.http.headers import headers_of
 from gateway.serve.http.replica_answer import replay_body
+from gateway.serve.http.request_headers import headers_of
 from gateway.serve.mcp.core import Core
 from gateway.serve.mcp.http import (
     RETRY_AFTER,
@@ -52,7 +52,7 @@ from gateway.serve.mcp.pipe import claim_stdio
 from gateway.serve.mcp.recorder import Recorder
 from gateway.serve.mcp.servers import Change, Servers
 from gateway.serve.mcp.sessions import Session
-from gateway.serve.mcp.stdio import StdioClient
+from gateway.serve.mcp.stdio_client import StdioClient
 from gateway.shared import Shared
 from leaf_sdk.vocab import TokenMap
 

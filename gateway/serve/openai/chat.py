@@ -1,7 +1,7 @@
 """The OpenAI endpoint: `POST /v1/chat/completions`.
 
 Turns requests into turns of the agent. `serve/generation/answers.py` sends the answers as JSON, `serve/codec` as
-frames. Plain completions are in `completions.py`, requests about the model itself in `model.py`.
+frames. Plain completions are in `completions.py`, requests about the model itself in `model_endpoint.py`.
 """
 
 import time

@@ -24,7 +24,7 @@ from gateway.serve.generation.account import Account, Spell, logprob_entry
 from gateway.serve.generation.answers import ApiForm, Chunk, Reply
 from gateway.serve.http.errors import error_answer, new_request_id
 from gateway.serve.openai.chat_request import CallShapes
-from gateway.toolcalls.stream.events import (
+from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,
     CallStarted,

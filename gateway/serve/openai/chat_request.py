@@ -26,7 +26,7 @@ from gateway.serve.generation.request_options import (
     thinking_options,
 )
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallArguments, CallClosed, CallStarted, Event, event_delta
+from gateway.toolcalls.stream.output_events import CallArguments, CallClosed, CallStarted, Event, event_delta
 from leaf_sdk.vocab import TokenMap
 
 # The shapes of calls in a chat completion: of functions, of free-form tools, and the old one of an answer's only call.

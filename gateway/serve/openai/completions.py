@@ -27,7 +27,7 @@ from gateway.serve.generation.answers import Answering, ApiForm, Chunk, Streamed
 from gateway.serve.generation.fields import HINTS, OTHER_GRAMMARS, GenerationFields, Ids, invalid
 from gateway.serve.http.body import BodyUnread, media_type, must_be_json, read_body, unpack
 from gateway.serve.openai.chat_reply import OpenAiReply, event_bytes, openai_form, usage_of
-from gateway.toolcalls.stream.events import Content
+from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.vocab import TokenMap
 
 if TYPE_CHECKING:

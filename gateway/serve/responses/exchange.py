@@ -23,14 +23,14 @@ from gateway.proxy.caller import Principal
 from gateway.replicas import Replicas
 from gateway.serve.generation.client_tools import read_choice
 from gateway.serve.generation.request_options import scope_of
-from gateway.serve.responses.history import Gathered, gather, kept
+from gateway.serve.responses.input_history import Gathered, gather, kept
 from gateway.serve.responses.items import EXPIRED, ApprovedCalls, MadeCall
-from gateway.serve.responses.reply import ReplyOptions, ResponseReply
-from gateway.serve.responses.request import ResponsesRequest
-from gateway.serve.responses.store import Responses, Stored
-from gateway.serve.responses.tools import RequestTools, add_tools, read_tools
+from gateway.serve.responses.response_reply import ReplyOptions, ResponseReply
+from gateway.serve.responses.response_request import ResponsesRequest
+from gateway.serve.responses.response_store import Responses, Stored
+from gateway.serve.responses.response_tools import RequestTools, add_tools, read_tools
 from gateway.serve.responses.transcript import CallToApprove, Reader, Transcript
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 
 # Text that a client keeps for the gateway: the model's reasoning, where the client keeps the conversation itself.
 #

@@ -1,7 +1,7 @@
 """Items of an answer while they are written, and the typed events that report it.
 
 A writer builds one item, and returns its events when it begins, for each piece, and when it is complete. The reply
-numbers them (`reply.py`). Source: OpenAI's API reference, "Streaming events" of the Responses API.
+numbers them (`response_reply.py`). Source: OpenAI's API reference, "Streaming events" of the Responses API.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from gateway.serve.generation.client_tools import input_of
 from gateway.serve.responses.items import Item, text_part, tool_error
-from gateway.serve.responses.tools import DeferredTool, UnapprovedCall
+from gateway.serve.responses.response_tools import DeferredTool, UnapprovedCall
 
 Event = dict[str, Any]
 

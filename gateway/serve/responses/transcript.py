@@ -13,8 +13,8 @@ from typing import Any, Final
 from gateway.context.history.client_messages import checked_message, free_form_arguments
 from gateway.serve.generation.echoed import EchoedAnswer, Said
 from gateway.serve.responses.items import APPROVAL, Item, Place, Sign, approval_request_id, name_in
-from gateway.serve.responses.tools import RequestTools
-from gateway.toolcalls.stream.calls import is_of_one_turn
+from gateway.serve.responses.response_tools import RequestTools
+from gateway.toolcalls.stream.call_events import is_of_one_turn
 
 _THOUGHT: Final = re.compile(r"<think>\n(.*)\n</think>", re.DOTALL)
 """How pydantic-ai sends back reasoning that came from another API."""

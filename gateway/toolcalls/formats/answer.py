@@ -32,7 +32,7 @@ class AnswerForm:
     def of_schema(cls, schema: object, param: str, *, bare: bool = False) -> "AnswerForm":
         """Return the form for a schema that a client sent as `param`. Raises `RequestInvalid` with the reason."""
         # Imported late, as in `validate_call`: it is not needed unless a form is asked for.
-        from gateway.toolcalls.schema.check import flaw
+        from gateway.toolcalls.schema.schema_check import flaw
 
         if not isinstance(schema, Mapping):
             raise RequestInvalid(f"{param}: expected a JSON Schema that is an object", param=param)

@@ -2,7 +2,7 @@
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
-from gateway.toolcalls.nodes.json import KeyedCall
+from gateway.toolcalls.nodes.json_nodes import KeyedCall
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.regions import Call, Region
 from gateway.toolcalls.nodes.series import Array, OptionalMarker

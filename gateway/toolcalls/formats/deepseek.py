@@ -6,7 +6,7 @@ calls and of the section may be missing. The prompt opens reasoning, and may als
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
-from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Marker, Space, Start
 from gateway.toolcalls.nodes.regions import Call, Region

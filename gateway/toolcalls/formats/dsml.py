@@ -9,7 +9,7 @@ section are not content. The prompt opens reasoning, or closes it; a call also e
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
-from gateway.toolcalls.nodes.json import JsonObject
+from gateway.toolcalls.nodes.json_nodes import JsonObject
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Space, Start
 from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region

@@ -5,7 +5,7 @@
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Choice, Seq
-from gateway.toolcalls.nodes.json import Json, JsonObject
+from gateway.toolcalls.nodes.json_nodes import Json, JsonObject
 from gateway.toolcalls.nodes.passages import Prose
 from gateway.toolcalls.nodes.readers import Capture, Lit, Space, Start
 from gateway.toolcalls.nodes.regions import Bare, Beginning, Call, Calls, Region

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.combinators import Seq
-from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Start, Steps, is_name, read_until
 from gateway.toolcalls.nodes.regions import Call, Region

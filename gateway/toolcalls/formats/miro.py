@@ -7,7 +7,7 @@ do so too.
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.hermes import HERMES_REGION
 from gateway.toolcalls.nodes.combinators import Seq
-from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, IgnoredWord, Space, Start
 from gateway.toolcalls.nodes.regions import Call, Region

@@ -6,7 +6,7 @@ many templates. Ids are nine letters or digits, and the templates refuse a histo
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
-from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq, maybe
-from gateway.toolcalls.nodes.json import JsonObject
+from gateway.toolcalls.nodes.json_nodes import JsonObject
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Marker, Space, Start

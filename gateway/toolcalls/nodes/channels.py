@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import Grammar, text_without
 from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
-from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Passage
 from gateway.toolcalls.nodes.readers import MAX_WORD, Lit, Marker, Node, Reasoned, Space, Steps, skip_until
 from gateway.toolcalls.nodes.regions import Bare, Call

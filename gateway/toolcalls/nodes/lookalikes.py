@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, Final, cast
 
 from gateway.toolcalls.nodes.combinators import pick, skip_spare
-from gateway.toolcalls.nodes.json import LONE_SURROGATE, JsonReading
+from gateway.toolcalls.nodes.json_nodes import LONE_SURROGATE, JsonReading
 from gateway.toolcalls.nodes.readers import MAX_WORD, Lit, Steps, read_space, take_one
 from gateway.toolcalls.nodes.regions import RegionTooLong
 from gateway.toolcalls.schema.kinds import mapping_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.combinators import lacks_closer
-from gateway.toolcalls.nodes.json import (
+from gateway.toolcalls.nodes.json_nodes import (
     Json,
     JsonObject,
     JsonReading,

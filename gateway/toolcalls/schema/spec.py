@@ -75,6 +75,6 @@ def validate_call(tool: ToolSpec, arguments: object) -> list[str]:
     'integer'`. Never raises: a schema that can't be read gives no problems. The upstream still decides.
     """
     # Imported late: it is a tenth of what a gateway loads, and a gateway without a model never needs it.
-    from gateway.toolcalls.schema.check import problems
+    from gateway.toolcalls.schema.schema_check import problems
 
     return problems(tool.parameters, arguments)

@@ -20,7 +20,7 @@ from gateway.protocol.messages import (
     encode_response,
     parse_message,
 )
-from gateway.proxy.transport.interface import CANCELLED
+from gateway.proxy.transport.server_link import CANCELLED
 from gateway.proxy.transport.stdio.host_protocol import SHARED
 from gateway.proxy.upstream.session.session import UPDATED, least_severe
 from gateway.workers.stdio.seats import Seats

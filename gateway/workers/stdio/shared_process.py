@@ -19,7 +19,7 @@ from gateway.protocol.messages import is_json
 from gateway.proxy.transport.server_messages import ServerLog
 from gateway.proxy.transport.stdio import host_protocol
 from gateway.proxy.transport.stdio.host_protocol import SHIFT, Wanted
-from gateway.proxy.transport.stdio.process import Child, run_child
+from gateway.proxy.transport.stdio.server_process import Child, run_child
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 from gateway.workers.stdio.switch import SERVER, Switch, To
 from gateway.workers.stdio.worker_line import WorkerLine

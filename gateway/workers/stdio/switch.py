@@ -25,7 +25,7 @@ from gateway.protocol.messages import (
     encode_response,
     parse_message,
 )
-from gateway.proxy.transport.interface import CANCELLED
+from gateway.proxy.transport.server_link import CANCELLED
 from gateway.proxy.transport.stdio.host_protocol import MESSAGE, STRANGE, long_line
 from gateway.workers.stdio.pushes import Greeting, Interests, Pushes
 from gateway.workers.stdio.seats import NEVER_CANCELLED, OURS, Seat, Seats, Turns

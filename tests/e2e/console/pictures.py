@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from gateway.serve.auth.keys import KeyFile, KeyRecord, digest_of, new_key
+from gateway.serve.auth.api_keys import KeyFile, KeyRecord, digest_of, new_key
 
 DOCS = Path(__file__).parents[3] / "docs"
 MARGIN = 16

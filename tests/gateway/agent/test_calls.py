@@ -17,7 +17,7 @@ from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens, UnreadText
 from gateway.proxy.results import CallOutcome
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from gateway.errors import RequestInvalid
 from gateway.proxy.tool_search import CALL, SEARCH
 from gateway.toolcalls.formats.answer import AnswerForm
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, CallStarted, Content
+from gateway.toolcalls.stream.output_events import CallClosed, CallStarted, Content
 from leaf_sdk.testing import tiny_map
 from tests.gateway.toolcalls.nasty_schemas import nested
 

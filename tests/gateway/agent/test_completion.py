@@ -13,7 +13,7 @@ from gateway.engine.interface import Generated, GenerationEnd, Timings
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused, RequestInvalid
 from gateway.proxy.caller import Principal
 from gateway.toolcalls.formats.answer import AnswerForm
-from gateway.toolcalls.stream.events import Content
+from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

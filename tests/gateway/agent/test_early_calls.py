@@ -22,7 +22,7 @@ from gateway.observe.notices import TokenNotices
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
-from gateway.toolcalls.stream.events import CallClosed, CallStarted
+from gateway.toolcalls.stream.output_events import CallClosed, CallStarted
 from leaf_sdk.testing import tiny_map
 
 from .conftest import ScriptedEngine, ScriptedRoute

@@ -36,7 +36,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.tracing import Tracing
 from gateway.toolcalls.formats.answer import AnswerForm
 from gateway.toolcalls.formats.registry import choose_format
-from gateway.toolcalls.stream.events import Content
+from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

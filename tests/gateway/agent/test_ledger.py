@@ -10,7 +10,7 @@ from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from gateway.engine.interface import Message
 from gateway.errors import EngineUnavailable
 from gateway.proxy.caller import Principal
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, Content
+from gateway.toolcalls.stream.output_events import CallClosed, Content
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

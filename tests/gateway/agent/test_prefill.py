@@ -26,7 +26,7 @@ from gateway.errors import EngineUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import Content
+from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

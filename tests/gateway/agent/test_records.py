@@ -13,7 +13,7 @@ from gateway.context.memory import Remembered
 from gateway.engine.interface import Message
 from gateway.proxy.caller import Principal
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, Content
+from gateway.toolcalls.stream.output_events import CallClosed, Content
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.trajectories import read_trajectories
 

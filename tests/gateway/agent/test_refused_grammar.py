@@ -6,7 +6,7 @@ from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.events import Finished
 from gateway.errors import GrammarRefused
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, Diagnostic
+from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from gateway.errors import RequestInvalid
 from gateway.proxy.caller import ANYBODY
 from gateway.proxy.tool_search import CALL, SEARCH
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from gateway.context.memory.remembered import NO_ENGINE
 from gateway.context.memory.serialization import deserialize, serialize
 from gateway.context.shared_memory import SharedMemory
 from gateway.observe.trajectories import Span
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import SECRET, Direct, shared_in_memory
 

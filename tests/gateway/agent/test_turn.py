@@ -12,7 +12,7 @@ from gateway.agent.generate.choice import hold_for
 from gateway.engine.interface import Generated, GenerationEnd, Timings
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallArguments, CallClosed, CallStarted, Content, Diagnostic
+from gateway.toolcalls.stream.output_events import CallArguments, CallClosed, CallStarted, Content, Diagnostic
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio

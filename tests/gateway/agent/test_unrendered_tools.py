@@ -17,7 +17,7 @@ from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.errors import RequestInvalid, TemplateRefused
 from gateway.toolcalls.formats.registry import choose_format
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, Diagnostic
+from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = pytest.mark.anyio

@@ -6,10 +6,10 @@ import pytest
 
 from gateway.app.api_reference import render_page
 from gateway.serve.generation.fields import RequestModel
-from gateway.serve.messages.request import MessagesRequest
+from gateway.serve.messages.message_request import MessagesRequest
 from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.openai.completions import CompletionRequest
-from gateway.serve.responses.request import ResponsesRequest
+from gateway.serve.responses.response_request import ResponsesRequest
 
 PAGE = Path(__file__).parents[3] / "docs" / "api-fields.md"
 

@@ -18,7 +18,7 @@ from bench.processes import free_ports
 from gateway.app.at_home import AtHome
 from gateway.proxy.caller import Principal
 from gateway.replicas.connected import Connected
-from gateway.replicas.records import ReplicaKeys
+from gateway.replicas.sealed_records import ReplicaKeys
 from gateway.serve.auth.identity import PRINCIPAL
 
 pytestmark = pytest.mark.anyio

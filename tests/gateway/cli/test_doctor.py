@@ -12,7 +12,7 @@ from gateway.cli import exit_codes
 from gateway.cli.app import run
 from gateway.cli.checkup import Checkup, ServerCheck
 from gateway.cli.doctor import print_checkup
-from gateway.proxy.upstream.items.pins import PinFile
+from gateway.proxy.upstream.items.tool_pins import PinFile
 from leaf_sdk import make_meta_tokenizer, wrap_tool_call
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import map_digest

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from gateway.cli.keys import keys, read_span
 from gateway.errors import ConfigError
-from gateway.serve.auth.keys import KeyFile, digest_of
+from gateway.serve.auth.api_keys import KeyFile, digest_of
 
 app = typer.Typer()
 app.add_typer(keys, name="keys")

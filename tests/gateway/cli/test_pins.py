@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.cli import exit_codes
-from gateway.proxy.upstream.items.pins import PinFile, digest_of
+from gateway.proxy.upstream.items.tool_pins import PinFile, digest_of
 
 FIRST, NOW = "ab" * 32, "cd" * 32
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.engines import copies
+from gateway.config.engine_tables import copies
 from gateway.config.load import load_config
 from gateway.config.model import EngineConfig, GatewayConfig
 from gateway.config.show import secrets_of, show_config

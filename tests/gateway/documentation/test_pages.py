@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.documentation import pages
+from gateway.documentation.command_spelling import ANYWHERE, Spelling, _spelling
 from gateway.documentation.pages import PATTERNS, html_form, open_pages, paths_of_pages, print_form
-from gateway.documentation.spelling import ANYWHERE, Spelling, _spelling
 from gateway.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]

@@ -29,7 +29,7 @@ from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.format import call_grammar, call_triggers
 from gateway.toolcalls.formats.registry import ChosenFormat, format_named
 from gateway.toolcalls.schema.spec import validate_call
-from gateway.toolcalls.stream.events import Diagnostic
+from gateway.toolcalls.stream.output_events import Diagnostic
 from leaf_sdk.vocab import TokenMap
 from tests.standins.issue_calls import CLOCK, END, ISSUES, calls_of, shots, start_of, waiting
 

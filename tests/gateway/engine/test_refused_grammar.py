@@ -25,7 +25,7 @@ from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import ChosenFormat, format_named
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
-from gateway.toolcalls.stream.events import CallClosed, Diagnostic
+from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]

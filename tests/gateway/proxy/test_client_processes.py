@@ -25,7 +25,7 @@ LOG = ("notifications/message", {"level": "info", "data": "it works"})
 @pytest.fixture
 def quick_sweep(monkeypatch):
     """Looks at once, and again and again, for sessions that nobody needs."""
-    monkeypatch.setattr("gateway.proxy.upstream.supervision.pool._SWEEP", 0.01)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.session_pool._SWEEP", 0.01)
 
 
 async def meet(proxy, one):
@@ -114,7 +114,7 @@ async def test_client_that_called_once_and_was_never_heard_again_gives_its_proce
         pids = [(await call(proxy, each))["pid"] for each in (gone, back, listens)]
         gone.idle_since = back.idle_since = 0.0
         back.times_heard += 1
-        monkeypatch.setattr("gateway.proxy.upstream.supervision.pool._IDLE", -1.0)
+        monkeypatch.setattr("gateway.proxy.upstream.supervision.session_pool._IDLE", -1.0)
         await soon(lambda: not is_running(pids[0]))
         # It may come back: then it has another.
         gone.idle_since = None
@@ -126,7 +126,7 @@ async def test_client_that_called_once_and_was_never_heard_again_gives_its_proce
 async def test_process_that_holds_its_clients_state_stays_until_its_session_ends(
     obeying, proxy_of, client, call, is_running, soon, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.upstream.supervision.pool._IDLE", -1.0)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.session_pool._IDLE", -1.0)
     async with proxy_of(obeying("up", sessions="per_client"), obeying("other")) as proxy:
         one, other = client(), client(**ASKS)
         pid = (await call(proxy, one))["pid"]

@@ -13,7 +13,7 @@ from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import Principal
 from gateway.proxy.proxy import Proxy
-from gateway.proxy.upstream.items.pins import PinFile
+from gateway.proxy.upstream.items.tool_pins import PinFile
 
 pytestmark = pytest.mark.anyio
 ROOTS = {"roots": {}}
@@ -254,7 +254,7 @@ async def test_lists_of_a_modern_server_are_kept_for_the_latest_abilities_only(
     listing, proxy_of, client, noted, monkeypatch
 ):
     monkeypatch.setattr("gateway.proxy.upstream.supervision.listing._SHORT", 60.0)
-    monkeypatch.setattr("gateway.proxy.upstream.supervision.members._CAPABILITY_SETS", 2)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.session_member._CAPABILITY_SETS", 2)
     async with proxy_of(listing("up", "modern")) as proxy:
         for n in (1, 2, 1, 3, 1, 2):
             await names(proxy, client(modern=True, roots={"n": n}), "tools/list")

@@ -131,11 +131,11 @@ async def test_process_of_one_client_that_hangs_is_replaced_and_nobody_elses(
         one, other = client(**ASKS), client(**ASKS)
         mine, theirs = [(await answered(proxy, each))["pid"] for each in (one, other)]
         # Not before: whoever is slow to start is asked as well.
-        monkeypatch.setattr("gateway.proxy.upstream.supervision.pool.PING_TIME", 0.2)
+        monkeypatch.setattr("gateway.proxy.upstream.supervision.session_pool.PING_TIME", 0.2)
         os.kill(mine, signal.SIGSTOP)
         assert "did not answer" in await call(proxy, one)
         await soon(lambda: not is_running(mine))
-        monkeypatch.setattr("gateway.proxy.upstream.supervision.pool.PING_TIME", 20.0)
+        monkeypatch.setattr("gateway.proxy.upstream.supervision.session_pool.PING_TIME", 20.0)
         assert (await answered(proxy, one))["pid"] not in (mine, theirs)
         assert (await answered(proxy, other))["pid"] == theirs
 

@@ -13,7 +13,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Nobody, Principal
 from gateway.proxy.naming import Naming, filled, overridden, unknown_arguments
 from gateway.proxy.proxy import Proxy
-from gateway.proxy.upstream.items.pins import PinFile
+from gateway.proxy.upstream.items.tool_pins import PinFile
 
 pytestmark = pytest.mark.anyio
 SCHEMA = {

@@ -16,8 +16,8 @@ from bench.processes import free_ports
 from gateway.errors import OwnerGone
 from gateway.replicas import Replica
 from gateway.replicas.connected import Connected
-from gateway.replicas.messages import FORWARDED
-from gateway.replicas.records import HELLO_BYTES, Hello, ReplicaKeys
+from gateway.replicas.http_messages import FORWARDED
+from gateway.replicas.sealed_records import HELLO_BYTES, Hello, ReplicaKeys
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gateway.replicas.connected import OwnedNames
-from gateway.replicas.records import ReplicaKeys
+from gateway.replicas.sealed_records import ReplicaKeys
 
 OLD, NEW = b"o" * 32, b"n" * 32
 

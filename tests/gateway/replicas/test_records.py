@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.replicas.records import MOST, Hello, RecordFault, Records, ReplicaKeys
+from gateway.replicas.sealed_records import MOST, Hello, RecordFault, Records, ReplicaKeys
 
 KEYS = ReplicaKeys([b"n" * 32])
 DATA = st.lists(st.tuples(st.sampled_from([b"R", b"B", b"E"]), st.binary(max_size=300)), max_size=6)

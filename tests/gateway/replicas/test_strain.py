@@ -18,9 +18,9 @@ from bench.processes import free_ports
 from gateway.errors import OwnerGone, ReplicaBusy
 from gateway.replicas import Replica
 from gateway.replicas.connected import Connected
+from gateway.replicas.http_messages import ALIVE, BODY, END, REQUEST, START, head_of
 from gateway.replicas.link import Link
-from gateway.replicas.messages import ALIVE, BODY, END, REQUEST, START, head_of
-from gateway.replicas.records import RecordFault
+from gateway.replicas.sealed_records import RecordFault
 from tests.gateway.replicas.test_forwarding import KEYS, Client, answer, read, scope, site
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.config.replicas import SharedConfig
 from gateway.observe.metrics import Metrics
-from gateway.shared.store import SharedStore, store_of
+from gateway.shared.shared_store import SharedStore, store_of
 from tests.standins.stores import REAL, Store, running_store
 
 collect_ignore = [] if REAL else ["test_real_redis.py"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.shared.records import StoreKeys
+from gateway.shared.store_records import StoreKeys
 
 OLD, NEW = os.urandom(32), os.urandom(32)
 KEYS = StoreKeys([NEW], "p:")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gateway.observe.metrics import Metrics
 from gateway.shared import Bounds, Record
-from gateway.shared.interface import WHOLE
 from gateway.shared.scripts import DROP, FIND, KEEP
+from gateway.shared.store_interface import WHOLE
 from tests.gateway.shared.conftest import asked, open_store
 from tests.gateway.shared.test_scripts import Clock, run
 from tests.standins.redis_in_memory import Memory

@@ -15,9 +15,9 @@ from gateway.config.replicas import SharedConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
 from gateway.shared import Bounds, Record
-from gateway.shared.records import StoreKeys
 from gateway.shared.redis_store import RedisStore
-from gateway.shared.store import SharedStore, store_of
+from gateway.shared.shared_store import SharedStore, store_of
+from gateway.shared.store_records import StoreKeys
 from tests.gateway.shared.conftest import SECRET, asked, open_store, until_up
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import Direct, shared_in_memory

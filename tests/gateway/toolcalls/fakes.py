@@ -8,7 +8,7 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import StreamParser, parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import (
+from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,
     CallStarted,

@@ -16,7 +16,7 @@ from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.message import Message, parse, stream
 from gateway.toolcalls.parser import parser_for
-from gateway.toolcalls.stream.events import CallArguments, CallStarted, Content, Event, Reasoning
+from gateway.toolcalls.stream.output_events import CallArguments, CallStarted, Content, Event, Reasoning
 from tests.gateway.toolcalls.fakes import (
     PLAIN,
     TOOLS,

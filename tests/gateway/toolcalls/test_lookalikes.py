@@ -11,7 +11,7 @@ from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.message import parse, stream
 from gateway.toolcalls.nodes.lookalikes import MAX_HELD
 from gateway.toolcalls.parser import parser_for
-from gateway.toolcalls.stream.events import Content
+from gateway.toolcalls.stream.output_events import Content
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, Numbered
 from tests.gateway.toolcalls.test_laws import ALL
 

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.nodes.combinators import Seq
-from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, First, Lit, Node, Start, Steps
 from gateway.toolcalls.nodes.regions import Call, Region
 from gateway.toolcalls.parser import Machine, parser_for
-from gateway.toolcalls.stream.calls import CallEvents, new_call_ids
+from gateway.toolcalls.stream.call_events import CallEvents, new_call_ids
 from gateway.toolcalls.stream.cursor import Cursor, Sight
-from gateway.toolcalls.stream.events import CallArguments, Content, Policy, Reasoning
+from gateway.toolcalls.stream.output_events import CallArguments, Content, Policy, Reasoning
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, closed, diagnostics, run, started, texts
 from tests.gateway.toolcalls.families import Told
 from tests.gateway.toolcalls.test_laws import messages
 
 if TYPE_CHECKING:
-    from gateway.toolcalls.stream.events import Event
+    from gateway.toolcalls.stream.output_events import Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.message import ToolCall, parse, stream
-from gateway.toolcalls.stream.events import CallArguments, CallClosed, CallStarted, Content, Event, Reasoning
+from gateway.toolcalls.stream.output_events import CallArguments, CallClosed, CallStarted, Content, Event, Reasoning
 from tests.gateway.toolcalls.fakes import (
     GUARDED,
     MARKERS,

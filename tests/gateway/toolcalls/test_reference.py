@@ -14,7 +14,7 @@ from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.reference import render_page
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, Content, Reasoning
+from gateway.toolcalls.stream.output_events import CallClosed, Content, Reasoning
 from tests.gateway.toolcalls.fakes import TIME, TinyVocabulary
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 

@@ -9,7 +9,7 @@ import pytest
 from gateway.toolcalls.formats.registry import format_named, format_names, taught_format
 from gateway.toolcalls.message import join_events, parse, read_events, stream
 from gateway.toolcalls.parser import parser_for
-from gateway.toolcalls.stream.events import Content
+from gateway.toolcalls.stream.output_events import Content
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS
 from tests.gateway.toolcalls.test_laws import ALL
 

@@ -9,7 +9,7 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.message import join_events, parse, read_events
 from gateway.toolcalls.stream.cursor import MAX_STRAY
-from gateway.toolcalls.stream.events import Content, Reasoning
+from gateway.toolcalls.stream.output_events import Content, Reasoning
 from tests.gateway.toolcalls.fakes import TOOLS, TinyVocabulary, closed, diagnostics, run, texts
 from tests.gateway.toolcalls.test_laws import ALL
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, CallStarted, Content, Diagnostic, Reasoning
+from gateway.toolcalls.stream.output_events import CallClosed, CallStarted, Content, Diagnostic, Reasoning
 from tests.gateway.toolcalls.fakes import Numbered, TinyVocabulary
 from tests.gateway.toolcalls.families import Family, Written
 from tests.gateway.toolcalls.test_laws import ALL

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.config.model import EngineConfig, GatewayConfig
 from gateway.config.replicas import WorkerConfig
 from gateway.errors import ConfigError
-from gateway.workers.engines import check_engines, running_engines, share_of, with_hosted_engines
+from gateway.workers.embedded_engines import check_engines, running_engines, share_of, with_hosted_engines
 
 EMBEDDED = EngineConfig(kind="embedded", slots=5, isolate=True, context=4096)
 

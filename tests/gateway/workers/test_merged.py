@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.workers.pages import merge_readiness, merge_status
+from gateway.workers.worker_pages import merge_readiness, merge_status
 
 
 def ready(ok: bool = True, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.observe.client_metrics import WorkerMetrics
 from gateway.observe.metrics import Metrics
-from gateway.workers.pages import LEAST, MOST, Sums, read_page
+from gateway.workers.worker_pages import LEAST, MOST, Sums, read_page
 
 ADDED = {
     "codec_connections",

@@ -16,9 +16,16 @@ from gateway.http1.connection import SEPARATOR, Connection, header_lines
 from gateway.http1.origin import Address
 from gateway.protocol.eras import MODERN_VERSIONS, NEWEST_HANDSHAKE
 from gateway.protocol.headers import VERSION_HEADER
-from gateway.proxy.transport.http.answers import EVENTS, JSON, common_headers, media_type, redirect_words, status_words
 from gateway.proxy.transport.http.client import Authorizer, HttpClient
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, SessionForgotten
+from gateway.proxy.transport.http.http_answers import (
+    EVENTS,
+    JSON,
+    common_headers,
+    media_type,
+    redirect_words,
+    status_words,
+)
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, SessionForgotten
 
 # The cookies of one session with a server: balancers in front of servers keep a session at one replica by them.
 #

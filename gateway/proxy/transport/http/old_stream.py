@@ -13,10 +13,10 @@ from gateway.http1.connection import Connection
 from gateway.protocol.lines import Event, LongEvent
 from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Malformed, Notification, Request, Response
-from gateway.proxy.transport.http.answers import read_messages, read_refusal
 from gateway.proxy.transport.http.channel import Channel
+from gateway.proxy.transport.http.http_answers import read_messages, read_refusal
 from gateway.proxy.transport.http.streams import Position
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Unfit, too_long
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, Unfit, too_long
 
 if TYPE_CHECKING:
     from gateway.http1.origin import Address

@@ -16,7 +16,7 @@ from gateway.http1.connection import Connection
 from gateway.protocol.lines import Event, EventParser, LongEvent, portions
 from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Response, is_json
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError
 
 PAUSE: Final = 1.0
 """Seconds before a stream is opened again, unless the server said otherwise."""

@@ -15,12 +15,12 @@ from structlog.typing import FilteringBoundLogger
 from gateway.config.model import UpstreamConfig
 from gateway.errors import ConfigError
 from gateway.escape import escape_text
-from gateway.proxy.transport.http.answers import challenge_parameters
 from gateway.proxy.transport.http.client import Authorizer, HttpClient
-from gateway.proxy.transport.interface import LinkLost, NoAnswer
+from gateway.proxy.transport.http.http_answers import challenge_parameters
 from gateway.proxy.transport.oauth.discovery import FETCH_TIME, DocumentFetcher, fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.tokens import MARGIN, ClientCredentialsGrant, NotIssued, Refused, Tokens, read_tokens
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer
 
 # The tokens of somebody who signed in, for every request to one MCP server.
 #

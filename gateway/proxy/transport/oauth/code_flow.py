@@ -16,9 +16,9 @@ from urllib.parse import parse_qsl, urlsplit
 from oauthlib.oauth2 import OAuth2Error, WebApplicationClient
 
 from gateway.escape import escape_text
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer
 from gateway.proxy.transport.oauth.registration import Client
+from gateway.proxy.transport.server_link import NoAnswer
 
 _VERIFIER: Final = 64
 _CODE_BOUND: Final = 4096

@@ -11,9 +11,9 @@ from gateway.config.model import UpstreamConfig
 from gateway.escape import escape_text
 from gateway.http1.connection import header_lines
 from gateway.http1.origin import Address, Origin, read_url
-from gateway.proxy.transport.http.answers import common_headers
 from gateway.proxy.transport.http.client import HttpClient
-from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.http.http_answers import common_headers
+from gateway.proxy.transport.server_link import NoAnswer
 
 # What an MCP server and its authorization server say about themselves.
 #

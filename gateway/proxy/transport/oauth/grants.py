@@ -15,14 +15,14 @@ import anyio
 
 from gateway.config.state import replace_private, state_folder
 from gateway.errors import ConfigError
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.registration import Client
 from gateway.proxy.transport.oauth.tokens import Tokens
+from gateway.proxy.transport.server_link import NoAnswer
 from gateway.shared import Shared
-from gateway.shared.records import packed, unpacked
+from gateway.shared.store_records import packed, unpacked
 
 if TYPE_CHECKING:
-    from gateway.shared.records import StoreKeys
+    from gateway.shared.store_records import StoreKeys
 
 
 # What is kept of a sign-in: the tokens, where they come from, and what they are for.
@@ -291,7 +291,7 @@ class GrantStore:
     def _opened(self) -> "StoreKeys":
         if self._keys is None:
             # Importing the cryptography takes time, and a gateway without sign-ins does not need it.
-            from gateway.shared.records import StoreKeys
+            from gateway.shared.store_records import StoreKeys
 
             self._keys = StoreKeys([_read_key(self.folder)], "")
         return self._keys

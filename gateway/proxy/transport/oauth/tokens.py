@@ -14,9 +14,8 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.escape import escape_text
 from gateway.http1.origin import read_url
-from gateway.proxy.transport.http.answers import challenge_parameters, status_words
 from gateway.proxy.transport.http.client import HttpClient
-from gateway.proxy.transport.interface import LinkLost, NoAnswer
+from gateway.proxy.transport.http.http_answers import challenge_parameters, status_words
 from gateway.proxy.transport.oauth.discovery import (
     FETCH_TIME,
     AuthorizationServer,
@@ -28,6 +27,7 @@ from gateway.proxy.transport.oauth.discovery import (
     read_named_url,
 )
 from gateway.proxy.transport.oauth.registration import Client
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer
 
 # Answers of a token endpoint.
 #
@@ -108,7 +108,8 @@ def read_tokens(status: int, document: Mapping[str, Any]) -> Tokens:
 #
 # Turns what a grant says about itself (`_form`) into the `Authorization` of every request. The token is kept until
 # shortly before it expires, and fetched again, by one request for all, when it is refused. Our own credentials, and
-# those of `exchange.py`, are the grants; `proxy/transport/http/channel.py` uses them through the `Authorizer` Protocol.
+# those of `token_exchange.py`, are the grants; `proxy/transport/http/channel.py` uses them through the `Authorizer`
+# Protocol.
 
 _SCOPE_BOUND: Final = 4096
 _LIFE: Final = 3600.0

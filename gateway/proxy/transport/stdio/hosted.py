@@ -1,7 +1,7 @@
 """A server's process that is run by the parent of several workers, as a `Transport`.
 
-Turns a Unix socket of the parent into the pipe of a conversation (`transport.py`): it carries the lines of the process,
-and notices of the parent (`host_protocol.py`). It knows no messages and no other workers.
+Turns a Unix socket of the parent into the pipe of a conversation (`stdio_transport.py`): it carries the lines of the
+process, and notices of the parent (`host_protocol.py`). It knows no messages and no other workers.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from structlog.typing import FilteringBoundLogger
 from gateway.config.model import UpstreamConfig
 from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.proxy.caller import Exchange
-from gateway.proxy.transport.interface import LinkLost, Transport
+from gateway.proxy.transport.server_link import LinkLost, Transport
 from gateway.proxy.transport.stdio import host_protocol
 from gateway.proxy.transport.stdio.host_protocol import Wanted
-from gateway.proxy.transport.stdio.process import Gathered
-from gateway.proxy.transport.stdio.transport import StdioTransport
+from gateway.proxy.transport.stdio.server_process import Gathered
+from gateway.proxy.transport.stdio.stdio_transport import StdioTransport
 
 _ENDING: Final = 20.0
 """Seconds to wait for the parent to end a process."""

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import anyio
 
 from gateway.proxy.caller import NOBODY, Caller, ClientSession
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError
 
 # The requests in flight in one conversation, and which of their callers gets pushes that name no request.
 #

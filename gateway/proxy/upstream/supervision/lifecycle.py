@@ -8,7 +8,7 @@ from gateway.config.masking import mask_text
 from gateway.config.model import UpstreamConfig
 from gateway.errors import GatewayError
 from gateway.escape import escape_text
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, names_session
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, names_session
 
 # The lifecycle of one upstream as a pure state machine: idle, starting, up, restarting.
 #

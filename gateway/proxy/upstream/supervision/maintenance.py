@@ -17,11 +17,11 @@ from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.escape import escape_text
 from gateway.observe.logs import get_logger
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, SessionForgotten
 from gateway.proxy.upstream.session.session import ListKind, Session
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure
 from gateway.proxy.upstream.supervision.listing import KINDS
-from gateway.proxy.upstream.supervision.members import PING_TIME, Member, until_over, why_silent
+from gateway.proxy.upstream.supervision.session_member import PING_TIME, Member, until_over, why_silent
 
 # Keeps one server's main session subscribed to what somebody watches.
 #

@@ -17,8 +17,8 @@ from gateway.proxy.caller import Caller, ClientSession, ShareRule
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.session.session import least_severe
 from gateway.proxy.upstream.supervision.listing import Listing
-from gateway.proxy.upstream.supervision.members import Member, Opener, tell_level
-from gateway.proxy.upstream.supervision.pool import Pool
+from gateway.proxy.upstream.supervision.session_member import Member, Opener, tell_level
+from gateway.proxy.upstream.supervision.session_pool import Pool
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
 ASKABLE: Final = frozenset({"elicitation", "roots", "sampling"})

@@ -16,12 +16,12 @@ from gateway.errors import UpstreamUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession
-from gateway.proxy.transport.interface import LinkLost
+from gateway.proxy.transport.server_link import LinkLost
 from gateway.proxy.upstream.session.negotiation import Era, Terms
 from gateway.proxy.upstream.session.session import ListKind
 from gateway.proxy.upstream.supervision.lifecycle import Backoff, Lifecycle, describe_ending, describe_failure
 from gateway.proxy.upstream.supervision.maintenance import Follower, Maintenance, list_all
-from gateway.proxy.upstream.supervision.members import Member, Opener, tell_level
+from gateway.proxy.upstream.supervision.session_member import Member, Opener, tell_level
 
 _RESTART_TIME: Final = 2.0
 """Seconds that a request waits for a server that is being restarted."""

@@ -39,7 +39,7 @@ from gateway.errors import EngineRefused
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.registry import call_text, choose_format, system_preamble
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, Content, Reasoning
+from gateway.toolcalls.stream.output_events import CallClosed, Content, Reasoning
 from leaf_sdk.vocab import TokenMap
 
 TOOLS = tuple(

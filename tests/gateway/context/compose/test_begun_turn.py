@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.context.compose.begun_turn import begun_ids
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import parser_for
-from gateway.toolcalls.stream.events import Content, Reasoning
+from gateway.toolcalls.stream.output_events import Content, Reasoning
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
 

@@ -5,7 +5,7 @@ from array import array
 from gateway.context.history.call_ids import with_model_ids
 from gateway.context.memory import LivedTurn, Turn
 from gateway.context.memory.lived import Lived
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 
 
 def call(**more: str) -> dict[str, object]:

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.context.memory import Lived, LivedAnswer, LivedTurn
 from gateway.observe.trajectories import Span
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.testing import tiny_map
 
 TINY = tiny_map()

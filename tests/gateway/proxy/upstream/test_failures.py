@@ -6,7 +6,7 @@ import pytest
 
 from gateway.config.model import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.supervision.lifecycle import describe_ending, describe_failure
 
 CHILD = UpstreamConfig(name="a", command="tool")

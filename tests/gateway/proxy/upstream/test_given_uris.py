@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gateway.proxy.caller import Principal
 from gateway.proxy.upstream import given_uris
 from gateway.proxy.upstream.given_uris import EACH, GivenUris
-from gateway.proxy.upstream.supervision.members import Member
+from gateway.proxy.upstream.supervision.session_member import Member
 
 ANN, BOB = Principal("ann"), Principal("bob")
 

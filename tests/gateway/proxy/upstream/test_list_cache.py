@@ -15,7 +15,7 @@ from gateway.proxy.upstream.items.item_reader import ItemReader
 from gateway.proxy.upstream.server_lists import EarlierRun, ListCache, ListFile
 from gateway.proxy.upstream.session.session import Session
 from gateway.proxy.upstream.supervision.listing import Listing
-from gateway.proxy.upstream.supervision.members import Member
+from gateway.proxy.upstream.supervision.session_member import Member
 
 CONFIG = UpstreamConfig(
     "up", command="npx", args=("-y", "server"), env={"TOKEN": "one", "LEVEL": "1"}, headers={}, protocol="auto"

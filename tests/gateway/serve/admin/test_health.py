@@ -4,7 +4,7 @@ import httpx2
 import pytest
 
 from gateway.observe.metrics import Metrics
-from gateway.serve.admin.health import Readiness, admin_app
+from gateway.serve.admin.admin_pages import Readiness, admin_app
 
 pytestmark = pytest.mark.anyio
 

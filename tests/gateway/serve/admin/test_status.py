@@ -17,8 +17,8 @@ from gateway.app.services import open_services
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.costs import definition_text
-from gateway.proxy.upstream.items.pins import PinFile
-from gateway.serve.admin.health import Readiness, admin_app
+from gateway.proxy.upstream.items.tool_pins import PinFile
+from gateway.serve.admin.admin_pages import Readiness, admin_app
 from leaf_sdk.vocab import load_map
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import ConfigError
+from gateway.serve.auth.api_keys import KeyFile, KeyRecord, KeyRing, digest_of, load_keys
 from gateway.serve.auth.identity import CredentialRefused
-from gateway.serve.auth.keys import KeyFile, KeyRecord, KeyRing, digest_of, load_keys
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

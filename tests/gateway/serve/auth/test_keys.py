@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import ConfigError
-from gateway.serve.auth.keys import (
+from gateway.serve.auth.api_keys import (
     KEY_PREFIX,
     KeyRecord,
     check_name,

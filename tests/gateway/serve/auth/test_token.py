@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.errors import ConfigError
-from gateway.serve.auth.token import HostGuard, ensure_token, guard_admin, own_hosts, stored_token, token_path
+from gateway.serve.auth.gateway_token import HostGuard, ensure_token, guard_admin, own_hosts, stored_token, token_path
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, IdsSpliced, SplicedPart
 from gateway.serve.codec.frames import FrameReply
 from gateway.serve.generation.watch import Regions, WatchIds, WatchTexts, resolve
-from gateway.toolcalls.stream.events import CallClosed, Content
+from gateway.toolcalls.stream.output_events import CallClosed, Content
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.wire import Extras, Frame, Spliced, ToolCall, Usage
 

@@ -9,8 +9,8 @@ import pytest
 from gateway.agent.events import IdsGenerated
 from gateway.errors import EngineUnavailable
 from gateway.observe.metrics import Metrics
+from gateway.serve.codec.frame_negotiation import Visible, WireOffer, read_version
 from gateway.serve.codec.frames import FramedAnswer, FramePump, FrameReply
-from gateway.serve.codec.negotiation import Visible, WireOffer, read_version
 from gateway.serve.generation.answers import Answering
 from gateway.serve.http.drain import EXPIRED
 from leaf_sdk.wire import CODINGS, Decoder, Dictionary, Extras, Frame, FrameReader, Usage

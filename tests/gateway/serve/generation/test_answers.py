@@ -9,7 +9,7 @@ from starlette.types import Message
 from gateway.agent.events import AgentEvent, Emit, Finished
 from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer
 from gateway.serve.http.drain import EXPIRED
-from gateway.toolcalls.stream.events import Content
+from gateway.toolcalls.stream.output_events import Content
 
 
 class _Reply:

@@ -13,11 +13,11 @@ from typing import Any, Final
 import pytest
 
 from gateway.serve.generation.client_tools import read_choice
-from gateway.serve.messages.request import MessagesRequest
+from gateway.serve.messages.message_request import MessagesRequest
 from gateway.serve.openai.chat_request import ChatRequest
-from gateway.serve.responses.history import gather
-from gateway.serve.responses.request import ResponsesRequest
-from gateway.serve.responses.tools import add_tools, read_tools
+from gateway.serve.responses.input_history import gather
+from gateway.serve.responses.response_request import ResponsesRequest
+from gateway.serve.responses.response_tools import add_tools, read_tools
 from gateway.serve.responses.transcript import Reader
 from leaf_sdk.testing import tiny_map
 

@@ -8,9 +8,9 @@ import pytest
 from gateway.agent import NO_TOOL
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.request_options import scope_of
-from gateway.serve.messages.request import MessagesRequest
+from gateway.serve.messages.message_request import MessagesRequest
 from gateway.serve.openai.chat_request import ChatRequest
-from gateway.serve.responses.request import ResponsesRequest
+from gateway.serve.responses.response_request import ResponsesRequest
 
 Json = dict[str, Any]
 ASK: list[Json] = [{"role": "user", "content": "hi"}]

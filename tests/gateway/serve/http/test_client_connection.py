@@ -16,9 +16,9 @@ from uvicorn.server import ServerState
 from gateway.config.access import ConnectionsConfig
 from gateway.observe.exposition import read_counter
 from gateway.observe.metrics import Metrics
+from gateway.serve.http.admission import Connections, TrustedProxies
 from gateway.serve.http.client_connection import HttpProtocol
-from gateway.serve.http.connections import Connections, TrustedProxies
-from gateway.serve.http.server import http_server
+from gateway.serve.http.http_server import http_server
 
 if TYPE_CHECKING:
     from gateway.serve.http.transport import GatheredWrites

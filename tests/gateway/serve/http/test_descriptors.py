@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from gateway.serve.http.server import FileLimit, file_limit
+from gateway.serve.http.http_server import FileLimit, file_limit
 
 RAISE = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, int(sys.argv[1])))
 from gateway.observe.logs import configure_logging
-from gateway.serve.http.server import raise_file_limit
+from gateway.serve.http.http_server import raise_file_limit
 configure_logging()
 raise_file_limit(int(sys.argv[2]))
 print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])

@@ -8,7 +8,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.config.access import ConnectionsConfig
 from gateway.observe.metrics import Metrics
-from gateway.serve.http.connections import Connections, ForwardedClients, TrustedProxies
+from gateway.serve.http.admission import Connections, ForwardedClients, TrustedProxies
 
 pytestmark = pytest.mark.anyio
 

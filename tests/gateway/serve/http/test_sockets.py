@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.errors import ConfigError
-from gateway.serve.http.server import listening, take_passed_sockets, url_of_socket
+from gateway.serve.http.http_server import listening, take_passed_sockets, url_of_socket
 
 SHOW = """
 import os, sys
 from gateway.errors import ConfigError
-from gateway.serve.http.server import listening, take_passed_sockets
+from gateway.serve.http.http_server import listening, take_passed_sockets
 passed = take_passed_sockets(os.environ, os.getpid())
 try:
     with listening(sys.argv[1], sys.argv[2], 0, passed) as listener:

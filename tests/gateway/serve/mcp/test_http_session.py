@@ -15,9 +15,9 @@ from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import Request
 from gateway.proxy.caller import ANYBODY, Principal
+from gateway.serve.auth.api_keys import KeyFile, KeyRecord, KeyRing, digest_of
 from gateway.serve.auth.bearer import BearerAuth
 from gateway.serve.auth.credentials import Credentials
-from gateway.serve.auth.keys import KeyFile, KeyRecord, KeyRing, digest_of
 from gateway.serve.mcp.http import HttpRequest
 
 pytestmark = pytest.mark.anyio

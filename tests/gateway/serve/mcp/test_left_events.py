@@ -12,7 +12,7 @@ from gateway.proxy.caller import Principal
 from gateway.serve.mcp.event_streams import event_record, stream_name
 from gateway.serve.mcp.http_sessions import LeftEvents
 from gateway.shared import Bounds
-from gateway.shared.store import SharedStore
+from gateway.shared.shared_store import SharedStore
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import Direct, shared_in_memory
 

@@ -22,7 +22,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
-from gateway.serve.auth.token import HostGuard, own_hosts
+from gateway.serve.auth.gateway_token import HostGuard, own_hosts
 from gateway.serve.mcp import McpEndpoint
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import load_map

@@ -25,12 +25,12 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
+from gateway.serve.codec.frame_negotiation import WireOffer
 from gateway.serve.codec.frames import FrameResponder
-from gateway.serve.codec.negotiation import WireOffer
 from gateway.serve.http.errors import no_such_path
-from gateway.serve.messages.endpoint import MessagesEndpoint
+from gateway.serve.messages.message_endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
-from gateway.serve.openai.model import ModelEndpoint
+from gateway.serve.openai.model_endpoint import ModelEndpoint
 from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map
 

@@ -14,9 +14,9 @@ from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolF
 from gateway.context.memory import RequestFigures
 from gateway.engine.interface import Timings
 from gateway.errors import EngineUnavailable
-from gateway.serve.messages.form import form_of, written
-from gateway.serve.messages.reply import MessagesReply, ReplyOptions
-from gateway.toolcalls.stream.events import (
+from gateway.serve.messages.message_form import form_of, written
+from gateway.serve.messages.message_reply import MessagesReply, ReplyOptions
+from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,
     CallStarted,

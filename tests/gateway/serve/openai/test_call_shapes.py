@@ -11,7 +11,7 @@ from gateway.agent.events import Finished
 from gateway.context.history.client_messages import checked_messages
 from gateway.serve.openai.chat_reply import ChatReply
 from gateway.serve.openai.chat_request import CallShapes, ChatRequest
-from gateway.toolcalls.stream.events import CallArguments, CallClosed, CallStarted, Diagnostic, Event
+from gateway.toolcalls.stream.output_events import CallArguments, CallClosed, CallStarted, Diagnostic, Event
 
 DONE = Finished("tool_calls", prompt_ids=9, cached_ids=0, completion_ids=9)
 ASK = {"role": "user", "content": "hi"}

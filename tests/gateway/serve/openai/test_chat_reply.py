@@ -11,7 +11,7 @@ from gateway.agent.events import Finished, GenerationFinished, ToolFinished
 from gateway.engine.interface import Timings
 from gateway.serve.generation.account import turn_numbers
 from gateway.serve.openai.chat_reply import ChatReply, ChoicesReply
-from gateway.toolcalls.stream.events import (
+from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,
     CallStarted,

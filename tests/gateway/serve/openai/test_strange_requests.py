@@ -27,13 +27,13 @@ from gateway.observe.notices import TokenNotices
 from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
+from gateway.serve.codec.frame_negotiation import WireOffer
 from gateway.serve.codec.frames import FrameResponder
-from gateway.serve.codec.negotiation import WireOffer
 from gateway.serve.mcp import McpEndpoint
-from gateway.serve.messages.endpoint import MessagesEndpoint
+from gateway.serve.messages.message_endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
-from gateway.serve.responses.endpoint import ResponsesEndpoint
+from gateway.serve.responses.response_endpoint import ResponsesEndpoint
 from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map
 

@@ -32,7 +32,7 @@ from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.replicas import ALONE, Replicas
 from gateway.serve.auth.identity import PRINCIPAL
-from gateway.serve.responses.endpoint import ResponsesEndpoint
+from gateway.serve.responses.response_endpoint import ResponsesEndpoint
 from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map
 

@@ -12,7 +12,7 @@ import pytest
 from bench.processes import free_ports
 from gateway.proxy.caller import Principal
 from gateway.replicas.connected import Connected
-from gateway.replicas.records import ReplicaKeys
+from gateway.replicas.sealed_records import ReplicaKeys
 
 pytestmark = pytest.mark.anyio
 

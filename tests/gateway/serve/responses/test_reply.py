@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolFinished
 from gateway.proxy.naming import ToolEntry
-from gateway.serve.responses.reply import MadeCall, ReplyOptions, ResponseReply
-from gateway.serve.responses.tools import RequestTools, read_tools
-from gateway.toolcalls.stream.events import (
+from gateway.serve.responses.response_reply import MadeCall, ReplyOptions, ResponseReply
+from gateway.serve.responses.response_tools import RequestTools, read_tools
+from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,
     CallStarted,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from gateway.serve.responses.exchange import Seal
-from gateway.serve.responses.store import ResponseStore, StoredResponse
+from gateway.serve.responses.response_store import ResponseStore, StoredResponse
 
 MOST, TTL, SHARE = 20_000, 100.0, 0.5
 OWNERS = st.sampled_from(["ann", "bob", "cyd"])

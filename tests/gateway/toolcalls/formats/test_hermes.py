@@ -5,7 +5,7 @@ import pytest
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.message import Message, ToolCall, join_events, parse
 from gateway.toolcalls.parser import parser_for
-from gateway.toolcalls.stream.events import (
+from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,
     CallStarted,

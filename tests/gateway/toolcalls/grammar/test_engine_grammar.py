@@ -26,7 +26,7 @@ from gateway.toolcalls.formats.format import Format, call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallClosed, Content, Diagnostic, Event
+from gateway.toolcalls.stream.output_events import CallClosed, Content, Diagnostic, Event
 from leaf_sdk.vocab import TokenMap
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 from tests.gateway.toolcalls.tool_sets import ANYTHING, MAP, TOOL_SETS

@@ -13,14 +13,14 @@ from gateway.toolcalls.formats.format import Format as FormatType
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.schemas import schema_rules
 from gateway.toolcalls.nodes.combinators import Choice, Many, Seq, maybe
-from gateway.toolcalls.nodes.json import Json, QuotedName
+from gateway.toolcalls.nodes.json_nodes import Json, QuotedName
 from gateway.toolcalls.nodes.objects import Field, Record
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start, Until
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.events import CallStarted, Content, Diagnostic, Event, Reasoning
+from gateway.toolcalls.stream.output_events import CallStarted, Content, Diagnostic, Event, Reasoning
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.fakes import (
     PLAIN,

@@ -11,7 +11,7 @@ from jsonschema import Draft7Validator, Draft202012Validator, SchemaError
 from gateway.errors import RequestInvalid
 from gateway.proxy.upstream.items.item_flaws import schema_fault
 from gateway.toolcalls.formats.answer import AnswerForm
-from gateway.toolcalls.schema import check
+from gateway.toolcalls.schema import schema_check
 from gateway.toolcalls.schema.keywords import (
     MAX_CHARACTERS,
     MAX_DEPTH,
@@ -49,7 +49,7 @@ def test_schema_over_the_budget_is_read_by_nobody(name: str, monkeypatch: pytest
     def unread(*_: object) -> None:
         raise AssertionError("a schema over the budget was read")
 
-    monkeypatch.setattr(check, "misfit", unread)
+    monkeypatch.setattr(schema_check, "misfit", unread)
     schema = {"type": "object", "additionalProperties": LARGE[name]}
 
     assert excess(schema) is not None

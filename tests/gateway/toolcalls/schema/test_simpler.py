@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls.schema.check import problems
 from gateway.toolcalls.schema.merge import tidied, typed
+from gateway.toolcalls.schema.schema_check import problems
 
 WORDS = ("type", "properties", "items", "required", "enum", "anyOf", "$ref", "$defs", "description", "a", "1")
 LEAVES = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from([*WORDS, "string", "array", "#", "#/$defs/a"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls.schema.check import flaw
+from gateway.toolcalls.schema.schema_check import flaw
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
 from tests.gateway.toolcalls.fakes import TIME, WEATHER
 

@@ -1,6 +1,6 @@
 """Deltas as OpenAI's clients append them."""
 
-from gateway.toolcalls.stream.events import (
+from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,
     CallStarted,

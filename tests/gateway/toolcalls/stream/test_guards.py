@@ -4,7 +4,7 @@ import pytest
 
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import StreamParser, parser_for
-from gateway.toolcalls.stream.events import CallClosed, CallStarted, Content, Event, Reasoning
+from gateway.toolcalls.stream.output_events import CallClosed, CallStarted, Content, Event, Reasoning
 from gateway.toolcalls.stream.spelling import Spelling, Vocabulary
 from leaf_sdk.vocab import TokenMap
 from tests.gateway.toolcalls.fakes import (

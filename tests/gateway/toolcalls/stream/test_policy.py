@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.message import Message, ToolCall, parse, stream
 from gateway.toolcalls.parser import parser_for
-from gateway.toolcalls.stream.events import CallArguments, CallClosed, CallStarted, Policy
+from gateway.toolcalls.stream.output_events import CallArguments, CallClosed, CallStarted, Policy
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, Numbered
 
 KNOWN = '<tool_call>\n{"name": "get_time", "arguments": {"tz": "CET"}}\n</tool_call>'

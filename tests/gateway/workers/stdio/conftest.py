@@ -11,7 +11,7 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import NOBODY, Exchange
-from gateway.proxy.transport.interface import Transport
+from gateway.proxy.transport.server_link import Transport
 from gateway.proxy.transport.stdio.hosted import open_hosted
 from gateway.workers.stdio.host import StdioHost
 

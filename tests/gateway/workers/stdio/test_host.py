@@ -12,7 +12,7 @@ import pytest
 
 from gateway.config.model import UpstreamConfig
 from gateway.protocol.messages import encode_request
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, Transport
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, Transport
 from gateway.proxy.transport.stdio.host_protocol import Wanted
 from gateway.workers.stdio import shared_process, switch, worker_line
 

@@ -11,10 +11,10 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
-from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
-from gateway.proxy.transport.interface import Transport
+from gateway.proxy.transport.http.http_transport import HttpClient, open_http, open_http_client
 from gateway.proxy.transport.oauth.authorizers import authorizer_for
 from gateway.proxy.transport.oauth.grants import GrantStore
+from gateway.proxy.transport.server_link import Transport
 
 BOUND = 100_000
 

@@ -13,9 +13,9 @@ import pytest
 from gateway.config.model import ClientCredentials
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
-from gateway.proxy.transport.interface import NoAnswer, Transport
 from gateway.proxy.transport.oauth.discovery import read_resource
 from gateway.proxy.transport.oauth.tokens import AGAIN, ClientCredentialsGrant
+from gateway.proxy.transport.server_link import NoAnswer, Transport
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 

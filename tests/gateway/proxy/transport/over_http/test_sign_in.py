@@ -15,13 +15,13 @@ from gateway.config.model import SignInConfig, UpstreamConfig
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth import authorizers
 from gateway.proxy.transport.oauth.authorizers import SignedIn
 from gateway.proxy.transport.oauth.code_flow import CodeFlow, NotOurs
 from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in, revoke
+from gateway.proxy.transport.server_link import NoAnswer
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 from .standin_authorization import METADATA, PROTECTED, StandInAuthorization, body_of, standin_authorization

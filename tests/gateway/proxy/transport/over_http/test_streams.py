@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from gateway.proxy.transport.http.streams import Position
-from gateway.proxy.transport.interface import LinkLost, SessionForgotten, Transport
+from gateway.proxy.transport.server_link import LinkLost, SessionForgotten, Transport
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 

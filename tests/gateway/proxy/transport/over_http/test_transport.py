@@ -11,8 +11,15 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.http1.origin import Origin
 from gateway.observe.logs import get_logger
-from gateway.proxy.transport.http.transport import open_http, open_http_client
-from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer, PeerError, SessionForgotten, Transport
+from gateway.proxy.transport.http.http_transport import open_http, open_http_client
+from gateway.proxy.transport.server_link import (
+    LinkLost,
+    MaybeForgotten,
+    NoAnswer,
+    PeerError,
+    SessionForgotten,
+    Transport,
+)
 
 from .raw_server import Asked, Reply, raw_server
 

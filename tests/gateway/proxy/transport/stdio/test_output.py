@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from gateway.protocol.lines import PORTION
-from gateway.proxy.transport.stdio.process import Output
+from gateway.proxy.transport.stdio.server_process import Output
 
 if TYPE_CHECKING:
     import asyncio

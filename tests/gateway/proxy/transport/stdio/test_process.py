@@ -14,7 +14,7 @@ from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import PORTION
 from gateway.proxy.transport.server_messages import ServerLog
-from gateway.proxy.transport.stdio.process import Child, run_child
+from gateway.proxy.transport.stdio.server_process import Child, run_child
 
 pytestmark = pytest.mark.anyio
 LOG = get_logger("test")
@@ -210,7 +210,7 @@ async def test_process_that_writes_very_many_lines_lets_others_have_their_turn_a
 async def test_output_that_is_read_only_after_the_time_for_last_words_is_not_lost(
     monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr("gateway.proxy.transport.stdio.process._LAST_WORDS", 0)
+    monkeypatch.setattr("gateway.proxy.transport.stdio.server_process._LAST_WORDS", 0)
     heard: list[bytes] = []
     ended: list[int] = []
 

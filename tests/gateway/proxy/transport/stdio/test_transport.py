@@ -16,9 +16,9 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.transport.server_messages import MOST
-from gateway.proxy.transport.stdio.transport import open_stdio
+from gateway.proxy.transport.stdio.stdio_transport import open_stdio
 
 pytestmark = pytest.mark.anyio
 BOUND = 100_000
@@ -465,7 +465,7 @@ async def test_answer_that_comes_after_its_caller_went_is_nobodys(opened):
 
 
 async def test_deaf_server_holds_up_nobody_who_stops_waiting_and_what_waits_is_not_sent(opened, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.stdio.transport._NOTIFY_TIME", 0.1)
+    monkeypatch.setattr("gateway.proxy.transport.stdio.stdio_transport._NOTIFY_TIME", 0.1)
     async with opened("deaf") as transport:
         for _ in range(2):
             await transport.request("initialize", {})

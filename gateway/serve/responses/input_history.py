@@ -12,10 +12,10 @@ from gateway.context.history.client_messages import MOST_MESSAGES, checked_call,
 from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
-from gateway.serve.responses.form import NotStored
 from gateway.serve.responses.items import ADDITIONAL_TOOLS, REFERENCE, Item, NewName, clean_item, user_message
-from gateway.serve.responses.request import ResponsesRequest
-from gateway.serve.responses.store import Stored, StoredResponse
+from gateway.serve.responses.response_form import NotStored
+from gateway.serve.responses.response_request import ResponsesRequest
+from gateway.serve.responses.response_store import Stored, StoredResponse
 
 # Messages in the shape of chats among a request's items: their calls and results become items of their own.
 #

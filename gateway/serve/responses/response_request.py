@@ -1,7 +1,7 @@
 """What a client may send to `POST /v1/responses`, checked, except for `input`, `tools` and `tool_choice`.
 
-OpenAI's shape (API reference, "Create a response"). `items.py`, `tools.py` and `serve/generation/client_tools.py` check
-these three. Knows no HTTP.
+OpenAI's shape (API reference, "Create a response"). `items.py`, `response_tools.py` and
+`serve/generation/client_tools.py` check these three. Knows no HTTP.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Answers of HTTP servers as outcomes of a request: a result, or an error that says why there is none.
 
 Turns a status and a body, or a message of a body or an event, into a result or an error of
-`proxy/transport/interface.py`, with a sentence for the person who has to solve it. It sends nothing and keeps nothing.
+`proxy/transport/server_link.py`, with a sentence for the person who has to solve it. It sends nothing and keeps
+nothing.
 """
 
 import re
@@ -12,11 +13,11 @@ from typing import Any, Final
 from gateway.escape import escape_text
 from gateway.http1.connection import Connection
 from gateway.http1.origin import Address
-from gateway.protocol.answers import parse_answer
 from gateway.protocol.lines import LongEvent
 from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, read_batch
 from gateway.protocol.messages import Failure, Malformed, Message, Response, parse_message
-from gateway.proxy.transport.interface import (
+from gateway.protocol.raw_answers import parse_answer
+from gateway.proxy.transport.server_link import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,

@@ -25,7 +25,9 @@ from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Malformed, Message, Notification, Request, Response, encode_notification
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.http.answers import (
+from gateway.proxy.transport.http.channel import Channel, open_session
+from gateway.proxy.transport.http.client import Authorizer, HttpClient, open_http_client
+from gateway.proxy.transport.http.http_answers import (
     EVENTS,
     answer_type,
     read_json,
@@ -33,11 +35,9 @@ from gateway.proxy.transport.http.answers import (
     read_refusal,
     why_given_up,
 )
-from gateway.proxy.transport.http.channel import Channel, open_session
-from gateway.proxy.transport.http.client import Authorizer, HttpClient, open_http_client
 from gateway.proxy.transport.http.old_stream import FIRST, OLD_PATH, REFUSALS, OldStream
 from gateway.proxy.transport.http.streams import StreamAnswers, follow, listen
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.server_link import (
     CANCELLED,
     NEVER_CANCELLED,
     LinkLost,

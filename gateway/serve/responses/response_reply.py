@@ -12,13 +12,7 @@ from itertools import count
 from secrets import token_urlsafe
 from typing import Any, Final, Literal, TypeVar
 
-from gateway.agent.events import (
-    AgentEvent,
-    ContentSampled,
-    Finished,
-    GenerationFinished,
-    ToolFinished,
-)
+from gateway.agent.events import AgentEvent, ContentSampled, Finished, GenerationFinished, ToolFinished
 from gateway.context.memory import RequestFigures
 from gateway.escape import cut_text
 from gateway.serve.generation.account import Account, Spell, logprob_entry
@@ -33,8 +27,8 @@ from gateway.serve.responses.output import (
     RunWriter,
     TextWriter,
 )
-from gateway.serve.responses.tools import RequestTools
-from gateway.toolcalls.stream.events import (
+from gateway.serve.responses.response_tools import RequestTools
+from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,
     CallStarted,

@@ -16,7 +16,6 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
 from gateway.escape import escape_text
-from gateway.protocol.answers import parse_answer
 from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, read_batch
 from gateway.protocol.messages import (
@@ -31,9 +30,10 @@ from gateway.protocol.messages import (
     is_json,
     parse_message,
 )
+from gateway.protocol.raw_answers import parse_answer
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.server_link import (
     CANCELLED,
     NEVER_CANCELLED,
     LinkLost,
@@ -46,7 +46,7 @@ from gateway.proxy.transport.interface import (
     too_long,
 )
 from gateway.proxy.transport.server_messages import Questions, ServerLog
-from gateway.proxy.transport.stdio.process import Child, run_child
+from gateway.proxy.transport.stdio.server_process import Child, run_child
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 
 _NOTIFY_TIME: Final = 5.0
@@ -290,8 +290,8 @@ class StdioTransport:
 
 # A server's process that this gateway runs itself, as a `Transport`.
 #
-# Turns what the process writes into lines for the conversation (`transport.py`), each of bounded length. It knows no
-# messages.
+# Turns what the process writes into lines for the conversation (`stdio_transport.py`), each of bounded length. It knows
+# no messages.
 
 
 class _Reader:

@@ -21,11 +21,11 @@ from pydantic_core import to_json
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError, UpstreamUnavailable
 from gateway.proxy.caller import Caller, ClientSession, OverBound, Principal, ShareRule
-from gateway.proxy.transport.interface import LinkLost, NoAnswer
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer
 from gateway.proxy.upstream.session.in_flight import until_answered
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure
-from gateway.proxy.upstream.supervision.members import PING_TIME, Member, Opener, until_over, why_silent
+from gateway.proxy.upstream.supervision.session_member import PING_TIME, Member, Opener, until_over, why_silent
 
 _SWEEP: Final = 15.0
 _IDLE: Final = 60.0

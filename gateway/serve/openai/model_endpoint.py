@@ -34,6 +34,7 @@ from gateway.serve.openai.chat_request import ChatRequest
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
 
+
 _INPUTS = 2048
 """Maximum number of texts in one request for embeddings; OpenAI's limit."""
 

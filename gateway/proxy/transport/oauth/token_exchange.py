@@ -18,9 +18,9 @@ from gateway.config.access import ExchangeConfig
 from gateway.escape import escape_text
 from gateway.proxy.caller import CallerToken
 from gateway.proxy.transport.http.client import HttpClient
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer
 from gateway.proxy.transport.oauth.tokens import EndpointTokens, NotIssued, Refused, Tokens
+from gateway.proxy.transport.server_link import NoAnswer
 
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _TYPES: Final = "urn:ietf:params:oauth:token-type:"

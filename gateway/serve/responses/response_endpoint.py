@@ -23,11 +23,11 @@ from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAns
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.http.replica_answer import ReplicaAnswer
 from gateway.serve.responses.exchange import Exchange, ResponsesState, Seal
-from gateway.serve.responses.form import RESPONSES, NotStored, broken_off
-from gateway.serve.responses.history import shown
+from gateway.serve.responses.input_history import shown
 from gateway.serve.responses.items import ApprovedCalls, name_in, named_by
-from gateway.serve.responses.request import ResponsesRequest
-from gateway.serve.responses.store import Responses, ResponseStore, StoredResponse, page_of
+from gateway.serve.responses.response_form import RESPONSES, NotStored, broken_off
+from gateway.serve.responses.response_request import ResponsesRequest
+from gateway.serve.responses.response_store import Responses, ResponseStore, StoredResponse, page_of
 from gateway.shared import Shared
 
 Tell = Callable[[StoredResponse], Awaitable[dict[str, Any]]]

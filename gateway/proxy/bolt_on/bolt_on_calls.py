@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Protocol, cast
 
 from gateway.proxy.result_tokens import UnreadText
 from gateway.proxy.results import WrittenIds, error_result
-from gateway.proxy.transport.interface import NoAnswer, Unfit
+from gateway.proxy.transport.server_link import NoAnswer, Unfit
 from leaf_sdk.errors import CallInvalid
 from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult, Manifest, ModelBinding
 from leaf_sdk.leaf.contract import CODEC_META_KEY

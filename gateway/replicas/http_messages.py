@@ -9,8 +9,8 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, Final
 
-from gateway.replicas.interface import FORWARDED
-from gateway.replicas.records import RecordFault
+from gateway.replicas.replica import FORWARDED
+from gateway.replicas.sealed_records import RecordFault
 
 REQUEST: Final = b"R"
 BODY: Final = b"B"

@@ -24,9 +24,9 @@ from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Answering, ApiForm, Chunk, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.http.errors import new_request_id, speaks_anthropic
-from gateway.serve.messages.form import form_of
-from gateway.serve.messages.reply import MessagesReply, ReplyOptions, Thinking
-from gateway.serve.messages.request import MessagesRequest, PromptFields
+from gateway.serve.messages.message_form import form_of
+from gateway.serve.messages.message_reply import MessagesReply, ReplyOptions, Thinking
+from gateway.serve.messages.message_request import MessagesRequest, PromptFields
 
 _MCP = "mcp-client"
 _EAGER = "fine-grained-tool-streaming"

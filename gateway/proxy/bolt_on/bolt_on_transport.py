@@ -17,12 +17,21 @@ from gateway.config.model import UpstreamConfig
 from gateway.escape import escape_text
 from gateway.protocol.eras import NEWEST_MODERN, SERVER_INFO_KEY
 from gateway.protocol.messages import INVALID_PARAMS, METHOD_NOT_FOUND
-from gateway.proxy.bolt_on.calls import BoltOnStatus, CallMetrics, HeldMaps, Match, Miss, match, read_answer, write_call
-from gateway.proxy.bolt_on.tools import Tool, Tools, call_lines, look, post, read_tools
+from gateway.proxy.bolt_on.bolt_on_calls import (
+    BoltOnStatus,
+    CallMetrics,
+    HeldMaps,
+    Match,
+    Miss,
+    match,
+    read_answer,
+    write_call,
+)
+from gateway.proxy.bolt_on.bolt_on_tools import Tool, Tools, call_lines, look, post, read_tools
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.http.client import HttpClient
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Transport
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, Pending, Transport
 from leaf_sdk.leaf.bolt_on.messages import MAX_CALL_BYTES
 
 _WORDS = 300

@@ -20,8 +20,8 @@ from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolF
 from gateway.context.memory import RequestFigures
 from gateway.serve.generation.account import Account
 from gateway.serve.generation.answers import Chunk
-from gateway.serve.messages.form import Verbatim, refused
-from gateway.toolcalls.stream.events import (
+from gateway.serve.messages.message_form import Verbatim, refused
+from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,
     CallStarted,

@@ -28,8 +28,8 @@ from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin
 from gateway.observe.client_metrics import WorkerMetrics
 from gateway.observe.metrics import Metrics
+from gateway.serve.admin.admin_pages import FRESH, is_local, lead_to, not_local
 from gateway.serve.admin.extra_pages import WithExtraPages, extra_page_paths
-from gateway.serve.admin.health import FRESH, is_local, lead_to, not_local
 from gateway.serve.http.errors import error_response
 from gateway.workers.handover import admin_socket
 from gateway.workers.minder import Minder

@@ -20,7 +20,7 @@ from gateway.proxy.tool_search import CALL, called
 from gateway.serve.generation.client_tools import MOST_TOOLS, check_schemas, named_tool, read_client_tool
 from gateway.serve.generation.fields import FAIL_FAST, ApiModel, checked_part
 from gateway.toolcalls.schema.spec import ToolSpec, flat_tool
-from gateway.toolcalls.stream.events import CallClosed
+from gateway.toolcalls.stream.output_events import CallClosed
 
 # The shapes of tools that only `/v1/responses` has.
 #

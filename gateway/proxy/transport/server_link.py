@@ -1,7 +1,7 @@
 """A connection to one MCP server, regardless of what carries it: raw requests out, raw answers and pushes in.
 
-The Protocol that `proxy/transport/stdio/transport.py` and `proxy/transport/http/transport.py` implement, and the
-exceptions for a request that gets no result. It knows no MCP methods beyond what the transports need.
+The Protocol that `proxy/transport/stdio/stdio_transport.py` and `proxy/transport/http/http_transport.py` implement, and
+the exceptions for a request that gets no result. It knows no MCP methods beyond what the transports need.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Turns what the packages know about themselves into JSON values. Making a report queries neither a server nor the engine.
 A report contains no secrets: causes are masked as in the log, and keys are listed by name. It knows no layout.
-`health.py` serves it; `app/services.py` makes it.
+`admin_pages.py` serves it; `app/services.py` makes it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +28,10 @@ from gateway.proxy.naming import ToolEntry
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.statuses import UpstreamStatus
 from gateway.proxy.upstream.items.item_reader import MalformedField
-from gateway.proxy.upstream.items.pins import PinFile
+from gateway.proxy.upstream.items.tool_pins import PinFile
+from gateway.serve.admin.admin_pages import Readiness
 from gateway.serve.admin.advice import advice_on_context
-from gateway.serve.admin.health import Readiness
-from gateway.serve.auth.keys import KeyFile
+from gateway.serve.auth.api_keys import KeyFile
 from gateway.shared import Shared
 
 _CAUSE: Final = 500

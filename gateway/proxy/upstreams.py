@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from gateway.proxy.upstream.session.session import ListKind
 
+
 _STOP_GRACE: Final = 10.0
 
 

@@ -14,10 +14,10 @@ import anyio
 
 from gateway.config.replicas import SharedConfig
 from gateway.observe.engine_metrics import SharedMetrics
-from gateway.shared.interface import WHOLE, Bounds, Kind, Limit, Record, SharedStatus
-from gateway.shared.records import RecordSeal, StoreKeys, Unreadable
 from gateway.shared.redis_store import RedisStore, open_client
 from gateway.shared.scripts import ABSENT, ACQUIRE, BUCKET, DROP, FIND, KEEP, NEWEST, PRESENT, RELEASE
+from gateway.shared.store_interface import WHOLE, Bounds, Kind, Limit, Record, SharedStatus
+from gateway.shared.store_records import RecordSeal, StoreKeys, Unreadable
 
 Before = Callable[[], Sequence[Record]]
 

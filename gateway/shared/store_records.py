@@ -12,8 +12,8 @@ import msgpack
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from gateway.replicas.records import derived
-from gateway.shared.interface import Kind, Record
+from gateway.replicas.sealed_records import derived
+from gateway.shared.store_interface import Kind, Record
 
 # Names and values for a store that others can read: neither reveals anything, and only a replica can make one.
 #

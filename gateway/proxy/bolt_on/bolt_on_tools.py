@@ -19,9 +19,9 @@ from gateway.config.manifests import UNIX, is_listed
 from gateway.config.model import UpstreamConfig
 from gateway.http1.connection import Connection, header_lines
 from gateway.http1.origin import Address, Origin, read_url
-from gateway.proxy.transport.http.answers import common_headers, media_type, status_words
 from gateway.proxy.transport.http.client import HttpClient
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, Unfit, too_long
+from gateway.proxy.transport.http.http_answers import common_headers, media_type, status_words
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, Unfit, too_long
 from leaf_sdk.errors import ManifestInvalid
 from leaf_sdk.leaf.bolt_on import CALL_PATH, Manifest, load_manifest, load_manifests, parse_manifest
 from leaf_sdk.leaf.bolt_on.manifest import MAX_MANIFEST_BYTES
