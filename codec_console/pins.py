@@ -14,7 +14,7 @@ from codec_console.visit import Page, Visit
 from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
-from gateway.proxy.upstream.items.tool_pins import Change, PinFile
+from gateway.proxy.upstream.items.tool_pins import PinChange, PinFile
 from gateway.serve.admin.definition_difference import Line, difference
 from gateway.serve.admin.extra_pages import GatewayParts
 
@@ -25,7 +25,7 @@ _SHOWN: Final = 20
 class ChangedTool(NamedTuple):
     """A tool, and what changed in it."""
 
-    change: Change
+    change: PinChange
     lines: Sequence[Line]
     """Empty where one of the definitions was not kept."""
 
@@ -48,7 +48,7 @@ class Pins:
         )
 
 
-def changed_tools(config: GatewayConfig) -> tuple[list[Change], str]:
+def changed_tools(config: GatewayConfig) -> tuple[list[PinChange], str]:
     """The tools of servers with pins that differ from their pin; or none, and the reason why the pins can't be read."""
     pinned = {each.name for each in config.upstreams if each.pin != "off"}
     try:

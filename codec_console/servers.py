@@ -14,7 +14,7 @@ from codec_console.histogram import picture_of
 from codec_console.missing import PageNotFound
 from codec_console.pins import changed_tools
 from codec_console.visit import Page, Visit, unless_shown
-from gateway.observe.notices import Kind
+from gateway.observe.notices import ShippedKind
 from gateway.proxy.naming import ToolEntry
 from gateway.serve.admin.extra_pages import GatewayParts
 
@@ -31,7 +31,7 @@ class ToolRow(NamedTuple):
     entry: ToolEntry
     tokens: int
     estimated: bool
-    counts: dict[Kind, int]
+    counts: dict[ShippedKind, int]
 
     @property
     def has_page(self) -> bool:

@@ -8,7 +8,7 @@ lengthen the pause nor decide for the one that tries. It has no clock: every cal
 
 from typing import Literal, NewType
 
-State = Literal["closed", "open", "half_open"]
+BreakerState = Literal["closed", "open", "half_open"]
 Admission = NewType("Admission", int)
 """The permission for a call, to be passed with its outcome. All calls that a closed breaker lets through share one. The
 outcome of a call that was made without one counts for nothing."""
@@ -30,7 +30,7 @@ class Breaker:
         self._probing = False
         """Whether the current admission is that of the one call that tries."""
 
-    def state(self, now: float) -> State:
+    def state(self, now: float) -> BreakerState:
         """The state at a time."""
         if self._opened is None:
             return "closed"

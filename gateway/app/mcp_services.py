@@ -98,7 +98,7 @@ def traces_url(endpoint: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class OpenRecords:
     """Where calls are recorded."""
 
     audit: Audit | None = None
@@ -106,7 +106,7 @@ class Records:
 
 
 @asynccontextmanager
-async def open_records(config: GatewayConfig, metrics: AccessMetrics) -> AsyncGenerator[Records]:
+async def open_records(config: GatewayConfig, metrics: AccessMetrics) -> AsyncGenerator[OpenRecords]:
     """Open both; what was recorded is written before the context ends.
 
     Raises:
@@ -116,7 +116,7 @@ async def open_records(config: GatewayConfig, metrics: AccessMetrics) -> AsyncGe
     audit = None if path is None else Audit(path, metrics, arguments=arguments, secrets=secrets_of(config))
     async with open_tracing(config.telemetry) as tracing:
         with audit or nullcontext():
-            yield Records(audit, tracing)
+            yield OpenRecords(audit, tracing)
 
 
 @contextmanager
@@ -179,7 +179,7 @@ class McpServices:
     tokens: ResultTokens
     notices: TokenNotices
     metrics: Metrics
-    records: Records
+    records: OpenRecords
     replicas: Replicas
     shared: Shared | None
     """The store that all replicas share; None: there is none, and each keeps its own state."""

@@ -35,7 +35,7 @@ from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.sign_in_pages import Identify, SignInPages
 from gateway.serve.codec.frame_negotiation import Documents, WireOffer
 from gateway.serve.codec.frames import FrameResponder
-from gateway.serve.http.admission import Connections, ForwardedClients, TrustedProxies
+from gateway.serve.http.admission import ClientConnections, ForwardedClients, TrustedProxies
 from gateway.serve.http.drain import Drain
 from gateway.serve.http.errors import SOON, error_response, no_such_path
 from gateway.serve.http.http_server import FileLimit, http_server, raise_file_limit, url_of_socket
@@ -301,14 +301,14 @@ def _engine_words(config: GatewayConfig, engines: EnginePool) -> str:
     return state if up == len(config.members) else f"{up} of {len(config.members)} ready"
 
 
-def _connections(serve: ServeConfig, metrics: ConnectionMetrics, limit: FileLimit) -> Connections:
+def _connections(serve: ServeConfig, metrics: ConnectionMetrics, limit: FileLimit) -> ClientConnections:
     proxies = TrustedProxies(serve.trusted_proxies)
-    clients = Connections(serve.connections, metrics, proxies=proxies, files=limit.for_clients)
+    clients = ClientConnections(serve.connections, metrics, proxies=proxies, files=limit.for_clients)
     metrics.follow(clients.__len__)
     return clients
 
 
-def admin_connections(serve: ServeConfig, metrics: ConnectionMetrics) -> Connections:
+def admin_connections(serve: ServeConfig, metrics: ConnectionMetrics) -> ClientConnections:
     """Bounds for the admin port: few connections, from the part of the open files that clients can't use up."""
     few = replace(serve.connections, total=_MOST_OF_ADMIN, per_address=_MOST_OF_ADMIN)
-    return Connections(few, metrics)
+    return ClientConnections(few, metrics)

@@ -35,7 +35,7 @@ _SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class ToolArguments:
     """What a person wrote: an object, or pairs whose types come from the tool's schema."""
 
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -58,7 +58,9 @@ def remote_config(url: str, token: str | None) -> GatewayConfig:
     return GatewayConfig(upstreams=(gateway,), prefix="never")
 
 
-async def call_once(config: GatewayConfig, name: str, arguments: Arguments, timeout: float | None) -> dict[str, Any]:
+async def call_once(
+    config: GatewayConfig, name: str, arguments: ToolArguments, timeout: float | None
+) -> dict[str, Any]:
     """Make one call; returns the raw result.
 
     Args:
@@ -172,21 +174,21 @@ def call(
     raise typer.Exit(FAILED if result.get("isError") is True else OK)
 
 
-def read_arguments(words: Sequence[str]) -> Arguments:
+def read_arguments(words: Sequence[str]) -> ToolArguments:
     """Read a tool's arguments from the words of a shell. Raises `typer.BadParameter`."""
     if not words:
-        return Arguments()
+        return ToolArguments()
     if list(words) == ["-"]:
-        return Arguments(_object(_standard_input(), "standard input"))
+        return ToolArguments(_object(_standard_input(), "standard input"))
     if len(words) == 1 and words[0].lstrip().startswith("{"):
-        return Arguments(_object(words[0], "the argument"))
+        return ToolArguments(_object(words[0], "the argument"))
     pairs: dict[str, str] = {}
     for word in words:
         key, separator, value = word.partition("=")
         if not (key and separator):
             raise typer.BadParameter(f"argument {word!r}: expected key=value, one JSON object, or - for standard input")
         pairs[key] = value
-    return Arguments(pairs=pairs)
+    return ToolArguments(pairs=pairs)
 
 
 def shown(result: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from gateway.cli.terminal import Column, plain_console, print_table, say
 from gateway.config.load import load_config
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
-from gateway.proxy.upstream.items.tool_pins import Change, PinFile
+from gateway.proxy.upstream.items.tool_pins import PinChange, PinFile
 from gateway.serve.admin.definition_difference import difference
 
 _SHORT: Final = 12
@@ -64,7 +64,7 @@ def show(
 
 
 def _print_change(
-    console: Console, change: Change, kept: Mapping[str, dict[str, Any]], secrets: frozenset[str]
+    console: Console, change: PinChange, kept: Mapping[str, dict[str, Any]], secrets: frozenset[str]
 ) -> None:
     """Print what changed in one tool, and the command that accepts it."""
     say(console, "")

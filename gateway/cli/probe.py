@@ -22,7 +22,7 @@ _OK, _FAILED, _CONFIG, _UNREACHABLE = 0, 1, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeResult:
     """The outcome: an exit code, and a line for whoever reads the container's log."""
 
     code: int
@@ -41,11 +41,11 @@ def url_of(host: str, port: object) -> str:
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
-def ask(url: str, timeout: float = TIMEOUT) -> Answer:
+def ask(url: str, timeout: float = TIMEOUT) -> ProbeResult:
     """Ask `url` (http only; `/healthz/ready` unless it names a path) once: 200 is yes, anything else is no."""
     address = _parse(url)
     if address is None:
-        return Answer(
+        return ProbeResult(
             _CONFIG, f"{url!r} is not a valid address: expected http://HOST:PORT, such as http://127.0.0.1:8601"
         )
     host, port, path = address
@@ -55,17 +55,17 @@ def ask(url: str, timeout: float = TIMEOUT) -> Answer:
         response = connection.getresponse()
         body = response.read(_LARGEST)
     except (OSError, http.client.HTTPException) as error:
-        return Answer(_UNREACHABLE, f"nothing answers at {url!r}: {error or type(error).__name__}")
+        return ProbeResult(_UNREACHABLE, f"nothing answers at {url!r}: {error or type(error).__name__}")
     finally:
         connection.close()
     reasons = _reasons(body) if (path.rstrip("/") or READY_PATH) == READY_PATH else []
     if reasons is None:
-        return Answer(
+        return ProbeResult(
             _UNREACHABLE, f"what answers at {url!r} (HTTP status {response.status}) is no gateway's admin port"
         )
     if response.status == 200:
-        return Answer(_OK, "ready")
-    return Answer(_FAILED, f"not ready: {'; '.join(reasons) or f'status {response.status}'}")
+        return ProbeResult(_OK, "ready")
+    return ProbeResult(_FAILED, f"not ready: {'; '.join(reasons) or f'status {response.status}'}")
 
 
 def _parse(url: str) -> tuple[str, int | None, str] | None:

@@ -41,7 +41,7 @@ from gateway.config.model import AgentConfig, GatewayConfig, LimitsConfig, Serve
 from gateway.config.overrides import build_approvals, build_overrides, refuse_shared_names
 from gateway.config.replicas import build_replicas, build_shared
 from gateway.config.server_entries import NAME
-from gateway.config.server_files import Broken, foreign_servers, join_servers, own_servers
+from gateway.config.server_files import BrokenEntry, foreign_servers, join_servers, own_servers
 from gateway.config.source import Expander, read_toml
 from gateway.config.wire import build_wire
 from gateway.errors import ConfigError
@@ -130,7 +130,7 @@ def load_config(
     *,
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    broken: Broken | None = None,
+    broken: BrokenEntry | None = None,
 ) -> GatewayConfig:
     """Load everything the gateway has to know before it starts.
 
@@ -174,7 +174,7 @@ def _load(
     warnings: list[str],
     environ: Mapping[str, str],
     cwd: Path,
-    broken: Broken | None,
+    broken: BrokenEntry | None,
 ) -> GatewayConfig:
     json_file, toml_file = files
     written = _read_own(toml_file, environ)

@@ -32,7 +32,7 @@ SessionPolicy = Literal["auto", "shared", "per_client"]
 PrefixPolicy = Literal["auto", "always", "never"]
 PinPolicy = Literal["off", "warn", "block"]
 WantedIds = Literal["any", "map", "packed"]
-Transport = Literal["stdio", "http", "bolt-on"]
+TransportName = Literal["stdio", "http", "bolt-on"]
 
 
 def _no_strings() -> Mapping[str, str]:
@@ -173,7 +173,7 @@ class UpstreamConfig:
         return 64 if self.command is not None else 1000
 
     @property
-    def transport(self) -> Transport:
+    def transport(self) -> TransportName:
         """How the server is reached."""
         if self.manifest is not None:
             return "bolt-on"

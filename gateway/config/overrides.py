@@ -13,7 +13,7 @@ from gateway.errors import ConfigError
 
 # Which calls of tools somebody has to approve before they are made.
 
-Ask = Literal["never", "destructive", "writes", "always"]
+AskLevel = Literal["never", "destructive", "writes", "always"]
 """From the loosest to the strictest."""
 
 
@@ -21,9 +21,9 @@ Ask = Literal["never", "destructive", "writes", "always"]
 class ApprovalsConfig:
     """Which calls wait for an approval."""
 
-    ask: Ask = "never"
+    ask: AskLevel = "never"
     """For every tool that `tools` does not name."""
-    tools: Mapping[str, Ask] = field(default_factory=dict[str, Ask])
+    tools: Mapping[str, AskLevel] = field(default_factory=dict[str, AskLevel])
     """By public names, or patterns of these."""
 
 
@@ -33,14 +33,14 @@ APPROVALS: Final = ApprovalsConfig()
 class ApprovalsSection(Section):
     """`[approvals]`: which calls somebody has to approve before they are made ([how](approvals.md))."""
 
-    ask: Ask = Field(
+    ask: AskLevel = Field(
         default=APPROVALS.ask,
         description="Whose calls need approval. `never`: no tool's; `destructive`: those of tools that may delete or "
         "overwrite something, by their annotations; `writes`: those of tools that are not annotated as read-only; "
         "`always`: all. A tool without annotations counts as one that may delete. Where nobody can be asked, such a "
         "call is refused.",
     )
-    tools: dict[str, Ask] = Field(
+    tools: dict[str, AskLevel] = Field(
         default={},
         description="The same for single tools, by their public names or patterns (`*`, `?`). A name counts before "
         "patterns, and of several patterns the strictest counts.",

@@ -189,11 +189,11 @@ def _text(value: object, where: str) -> str:
 
 
 _EDITOR_FOLDERS: Final = frozenset({".vscode", ".cursor", ".claude"})
-Broken = dict[str, str]
+BrokenEntry = dict[str, str]
 """Why a server's entry can't be read, by its name."""
 
 
-class Servers(NamedTuple):
+class ServerEntries(NamedTuple):
     """The upstreams of one file, and what was passed over in it."""
 
     upstreams: list[UpstreamConfig]
@@ -206,25 +206,29 @@ def own_servers(
     separator: str,
     environ: Mapping[str, str],
     hosts: tuple[str, ...],
-    broken: Broken | None,
-) -> Servers:
+    broken: BrokenEntry | None,
+) -> ServerEntries:
     """The servers of the gateway's own file. Raises `ConfigError`, if `broken` is None."""
     reader = ServerReader(str(toml_file), Expander(environ, toml_file.parent), separator, hosts)
     enabled = {name: entry for name, entry in entries.items() if not entry.get("disabled")}
-    return Servers(list(_read_each(reader.read, enabled, broken)), [])
+    return ServerEntries(list(_read_each(reader.read, enabled, broken)), [])
 
 
-def foreign_servers(path: Path, separator: str, environ: Mapping[str, str], broken: Broken | None) -> Servers:
+def foreign_servers(
+    path: Path, separator: str, environ: Mapping[str, str], broken: BrokenEntry | None
+) -> ServerEntries:
     """The servers of an mcpServers file. Raises `ConfigError`."""
     found = read_foreign(read_json(path), str(path), separator)
     folder = path.parent.parent if path.parent.name in _EDITOR_FOLDERS else path.parent
     reader = ServerReader(str(path), Expander(environ, folder), separator)
     read = partial(_read_with_env_file, reader)
-    return Servers(list(_read_each(read, found.entries, broken)), found.warnings)
+    return ServerEntries(list(_read_each(read, found.entries, broken)), found.warnings)
 
 
 def _read_each(
-    read: Callable[[str, dict[str, Any]], UpstreamConfig], entries: Mapping[str, dict[str, Any]], broken: Broken | None
+    read: Callable[[str, dict[str, Any]], UpstreamConfig],
+    entries: Mapping[str, dict[str, Any]],
+    broken: BrokenEntry | None,
 ) -> Iterator[UpstreamConfig]:
     for name, entry in entries.items():
         try:

@@ -13,7 +13,7 @@ from typing import Final
 from gateway.config import LimitsConfig
 from gateway.context.memory import ConversationMemory, History, Remembered
 from gateway.context.memory.serialization import deserialize, serialize
-from gateway.shared import Bounds, Record, Shared
+from gateway.shared import Shared, StoreBounds, StoreRecord
 
 _LAST: Final = 64
 """How many of a history's last answers are looked up."""
@@ -26,7 +26,7 @@ class SharedMemory:
         """`keys`: for the digests, the current one first; `ttl`: seconds for which an unused record is kept."""
         self.keys: Final = keys
         self._shared = shared
-        self._bounds = Bounds.of(limits.memory_bytes, limits.principal_share, ttl)
+        self._bounds = StoreBounds.of(limits.memory_bytes, limits.principal_share, ttl)
         self._process = secrets.token_bytes(8)
 
     def keep(self, node: Remembered) -> Awaitable[object]:
@@ -65,9 +65,9 @@ class SharedMemory:
             before = memory.same(digest, record.id) or memory.remember(node, digest)
         return before is not None
 
-    def _record(self, node: Remembered) -> Record:
+    def _record(self, node: Remembered) -> StoreRecord:
         before = None if node.before is None else node.before.answer_id
-        return Record(node.answer_id, before, serialize(node, self._process), (node.digest.hex(),))
+        return StoreRecord(node.answer_id, before, serialize(node, self._process), (node.digest.hex(),))
 
-    def _before(self, node: Remembered) -> list[Record]:
+    def _before(self, node: Remembered) -> list[StoreRecord]:
         return [self._record(each) for each in node.chain()[:-1]]

@@ -24,7 +24,7 @@ _NO_COMMAND: Final = re.compile(r"codec-gateway (?:is|are|was|has|does|and|or|of
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class CommandSpelling:
     """How programs of this installation are typed."""
 
     folder: str = ""
@@ -51,24 +51,24 @@ class Spelling:
         return _COMMAND.sub(lambda found: found[0] if _is_prose(text, found.start()) else f"{self.program} ", text)
 
 
-ANYWHERE: Final = Spelling()
+ANYWHERE: Final = CommandSpelling()
 """For readers on other machines, who need not know where programs are here."""
 
 
-def own_spelling() -> Spelling:
+def own_spelling() -> CommandSpelling:
     """The spelling for whoever started this process."""
     return _spelling(sys.argv[0], os.environ.get("PATH", ""))
 
 
 @lru_cache(maxsize=4)
-def _spelling(started: str, search: str) -> Spelling:
+def _spelling(started: str, search: str) -> CommandSpelling:
     typed = Path(started)
     if typed.name != PROGRAM:
         return ANYWHERE
     found = shutil.which(PROGRAM, path=search)
     is_on_path = found is not None and Path(found).exists() and typed.exists() and Path(found).samefile(typed)
     folder = "" if is_on_path else started.removesuffix(PROGRAM)
-    return Spelling(folder, str(typed.parent.absolute()), _python(search))
+    return CommandSpelling(folder, str(typed.parent.absolute()), _python(search))
 
 
 def _python(search: str) -> str:

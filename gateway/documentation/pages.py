@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from gateway.documentation.command_spelling import Spelling
+from gateway.documentation.command_spelling import CommandSpelling
 from gateway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -131,11 +131,11 @@ _BREAK: Final = "<br>"
 _CODE_OR_BREAK: Final = re.compile(rf"(`+)[^`\n]*\1(?!`)|{_BREAK}")
 _NOT_A_WORD: Final = re.compile(r"[^\w\- ]")
 
-Address = Callable[[str], str]
+PageAddress = Callable[[str], str]
 """The target of a link to a page, by its name."""
 
 
-def print_form(pages: Pages, name: str, spelling: Spelling) -> str:
+def print_form(pages: Pages, name: str, spelling: CommandSpelling) -> str:
     """The Markdown that the command prints; links give names that it takes."""
     text = _prepared(pages, name, spelling, lambda target: target)
     if not pages.files[name].endswith(".md"):
@@ -145,7 +145,7 @@ def print_form(pages: Pages, name: str, spelling: Spelling) -> str:
     )
 
 
-def html_form(pages: Pages, name: str, spelling: Spelling) -> str:
+def html_form(pages: Pages, name: str, spelling: CommandSpelling) -> str:
     """The body of an HTML page; links are relative to the page's own address."""
     # Only this needs the parser, which takes a while to import.
     from markdown_it import MarkdownIt
@@ -181,7 +181,7 @@ def anchor_of(heading: str) -> str:
     return _NOT_A_WORD.sub("", heading).strip().lower().replace(" ", "-")
 
 
-def _prepared(pages: Pages, name: str, spelling: Spelling, address: Address) -> str:
+def _prepared(pages: Pages, name: str, spelling: CommandSpelling, address: PageAddress) -> str:
     text = pages.path(name).read_text(encoding="utf-8")
     if not pages.files[name].endswith(".md"):
         return text

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gateway.http1.decoding import Decoder, decoder_for
+from gateway.http1.decoding import BodyDecoder, decoder_for
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin
 
@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         # Servers written by hand end the lines of their heads with a line feed alone. Behind us is no other parser that
         # could see another end of the answer.
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
-        self._decoder: Decoder | None = None
+        self._decoder: BodyDecoder | None = None
         self._headed = True
         self._reusable = False
         self._error: Exception | None = None
@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         return data
 
-    async def _decoded(self, decoder: Decoder) -> bytes:
+    async def _decoded(self, decoder: BodyDecoder) -> bytes:
         while not (data := decoder.take()):
             self._decoder = None
             try:

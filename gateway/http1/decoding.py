@@ -20,7 +20,7 @@ _MAGIC: Final = 2
 _ANY_HEADER: Final = 32 + zlib.MAX_WBITS
 
 
-class Decoder(Protocol):
+class BodyDecoder(Protocol):
     """Decodes one body."""
 
     def feed(self, data: bytes) -> None:
@@ -36,7 +36,7 @@ class Decoder(Protocol):
         ...
 
 
-def decoder_for(encoding: str) -> Decoder | None:
+def decoder_for(encoding: str) -> BodyDecoder | None:
     """What decodes a body with this `Content-Encoding`; None: it is not compressed.
 
     Raises:
@@ -72,7 +72,7 @@ class _SdkDecoder:
         self._ready = b""
 
     def feed(self, data: bytes) -> None:
-        """See `Decoder`."""
+        """See `BodyDecoder`."""
         from leaf_sdk.errors import BodyInvalid, BodyTooLarge
 
         try:
@@ -83,7 +83,7 @@ class _SdkDecoder:
             raise NoAnswer("its answer is compressed, but damaged") from None
 
     def take(self) -> bytes:
-        """See `Decoder`."""
+        """See `BodyDecoder`."""
         data, self._ready = self._ready, b""
         return data
 
@@ -98,12 +98,12 @@ class Inflater:
         self._fed = self._given = 0
 
     def feed(self, data: bytes) -> None:
-        """See `Decoder`."""
+        """See `BodyDecoder`."""
         self._left += data
         self._fed += len(data)
 
     def take(self) -> bytes:
-        """See `Decoder`."""
+        """See `BodyDecoder`."""
         if not self._begun and len(self._left) < _MAGIC:
             return b""
         try:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from structlog.typing import FilteringBoundLogger
 
-Kind = Literal["leaf", "shim", "rejected"]
+ShippedKind = Literal["leaf", "shim", "rejected"]
 REMEMBERED: Final = 4096
 _NAME_LENGTH = 128
 
@@ -23,14 +23,14 @@ class TokenNotices:
         """`log` is where the lines go."""
         self._log = log
         self._said: set[tuple[str, str, str]] = set()
-        self._last: dict[str, Kind] = {}
-        self._counts: dict[str, Counter[Kind]] = {}
+        self._last: dict[str, ShippedKind] = {}
+        self._counts: dict[str, Counter[ShippedKind]] = {}
 
-    def counts(self, tool: str) -> Mapping[Kind, int]:
+    def counts(self, tool: str) -> Mapping[ShippedKind, int]:
         """How many of the tool's blocks with text got their ids in each way."""
-        return self._counts.get(tool[:_NAME_LENGTH]) or Counter[Kind]()
+        return self._counts.get(tool[:_NAME_LENGTH]) or Counter[ShippedKind]()
 
-    def last(self, tool: str) -> Kind | None:
+    def last(self, tool: str) -> ShippedKind | None:
         """How the tool's last block with text got its ids; None: no block has needed ids yet."""
         return self._last.get(tool[:_NAME_LENGTH])
 
@@ -63,7 +63,7 @@ class TokenNotices:
                 detail=detail,
             )
 
-    def _is_new(self, kind: Kind, tool: str, map_id: str) -> bool:
+    def _is_new(self, kind: ShippedKind, tool: str, map_id: str) -> bool:
         name = tool[:_NAME_LENGTH]
         if (counts := self._counts.get(name)) is not None:
             counts[kind] += 1

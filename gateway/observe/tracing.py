@@ -22,7 +22,7 @@ from gateway.config.masking import mask_text
 from gateway.escape import escape_text
 
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
-Transport = Literal["tcp", "pipe"]
+NetworkTransport = Literal["tcp", "pipe"]
 """`tcp`: HTTP; `pipe`: standard input and output."""
 
 CONTEXT_KEYS: Final = ("traceparent", "tracestate", "baggage")
@@ -94,7 +94,7 @@ class Tracing:
         request_id: str | int | None = None,
         session_id: str | None = None,
         version: str | None = None,
-        transport: Transport = "tcp",
+        transport: NetworkTransport = "tcp",
         headers: Mapping[str, str] | None = None,
     ) -> Generator[Traced]:
         """The span of a client's request, from its arrival to its answer.
@@ -159,7 +159,7 @@ class Tracing:
         params: Mapping[str, Any],
         *,
         version: str | None = None,
-        transport: Transport = "tcp",
+        transport: NetworkTransport = "tcp",
     ) -> Generator[Traced]:
         """The span of the gateway's request to an MCP server; the caller sends the `params` of the yielded `Traced`."""
         attributes = {**describe(method, params, transport, version), "codec.server": server}
@@ -218,7 +218,9 @@ def escape_name(text: str) -> str:
     return escape_text(text, _NAME_CUT)
 
 
-def describe(method: str, params: Mapping[str, Any], transport: Transport, version: str | None) -> dict[str, str]:
+def describe(
+    method: str, params: Mapping[str, Any], transport: NetworkTransport, version: str | None
+) -> dict[str, str]:
     """The attributes that both kinds of spans have for a message. Arguments and results are never among them."""
     attributes = {"mcp.method.name": escape_name(method), "network.transport": transport}
     if transport == "tcp":

@@ -58,7 +58,7 @@ class Sampled:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TrajectoryAnswer:
     """One answer, as the engine held it."""
 
     answer_id: str
@@ -77,7 +77,7 @@ class Answer:
     sampled: Sequence[Sampled]
 
 
-class TrajectoryLog(LineLog[Answer]):
+class TrajectoryLog(LineLog[TrajectoryAnswer]):
     """One file of trajectories."""
 
     def __init__(
@@ -124,7 +124,7 @@ class _Writer:
         except OSError:
             return None
 
-    def render(self, when: datetime, answer: Answer) -> str:
+    def render(self, when: datetime, answer: TrajectoryAnswer) -> str:
         return ascii_json(
             {
                 "time": stamp(when),
@@ -158,5 +158,5 @@ def _sampled(turn: Sampled) -> dict[str, Any]:
     return shown
 
 
-def _weigh(answer: Answer) -> int:
+def _weigh(answer: TrajectoryAnswer) -> int:
     return len(answer.ids) * _ID_BYTES + sum(len(turn.logprobs) for turn in answer.sampled) * _LOGPROB_BYTES

@@ -127,7 +127,7 @@ _PAUSE_DIGITS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SseEvent:
     """An event with data. Of an event without data only the id counts."""
 
     data: bytes
@@ -159,12 +159,12 @@ class EventParser:
         self._after_return = False
         self._forget()
 
-    def feed(self, data: bytes) -> list[Event | LongEvent]:
+    def feed(self, data: bytes) -> list[SseEvent | LongEvent]:
         """The events that end in `data`. An event that the end of the stream cuts off is dropped (9.2.6)."""
         if not self._begun and data:
             self._begun = True
             data = data.removeprefix(_BOM)
-        events: list[Event | LongEvent] = []
+        events: list[SseEvent | LongEvent] = []
         for line in self._lines.feed(self._unify(data)):
             if isinstance(line, LongLine):
                 self._take_long(line)
@@ -174,7 +174,7 @@ class EventParser:
                 self._dispatch(events)
         return events
 
-    def close(self) -> list[Event | LongEvent]:
+    def close(self) -> list[SseEvent | LongEvent]:
         """The event that the end of the stream cut off, if there is one. `last_id` does not count it."""
         last_id = self.last_id
         events = self.feed(b"\n\n")
@@ -207,13 +207,13 @@ class EventParser:
         self._id = self.last_id
         self._long: LongLine | None = None
 
-    def _dispatch(self, events: list[Event | LongEvent]) -> None:
+    def _dispatch(self, events: list[SseEvent | LongEvent]) -> None:
         self.last_id = self._id
         if self._long is not None:
             events.append(LongEvent(self._long))
         elif any(self._data):
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-            events.append(Event(data, self._kind))
+            events.append(SseEvent(data, self._kind))
         self._forget()
 
     def _take(self, line: bytes) -> None:

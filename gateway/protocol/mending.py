@@ -11,9 +11,9 @@ from gateway.protocol.messages import (
     INVALID_REQUEST,
     Failure,
     Malformed,
-    Message,
     Request,
     Response,
+    RpcMessage,
     parse_message,
 )
 
@@ -51,7 +51,7 @@ class BrokenAnswer:
     detail: str
 
 
-def mend_message(data: bytes, refused: Malformed, *, after_words: bool = True) -> Message | BrokenAnswer | Malformed:
+def mend_message(data: bytes, refused: Malformed, *, after_words: bool = True) -> RpcMessage | BrokenAnswer | Malformed:
     """Read a message that `parse_message` refused with `refused`, as far as possible.
 
     `Malformed` means that it is not an answer to us; if it has an id, its sender waits for an answer.
@@ -72,7 +72,7 @@ def mend_message(data: bytes, refused: Malformed, *, after_words: bool = True) -
     return BrokenAnswer(mended.answers, _broken(again.detail))
 
 
-def mend_value(value: dict[str, Any]) -> Message | BrokenAnswer | Malformed:
+def mend_value(value: dict[str, Any]) -> RpcMessage | BrokenAnswer | Malformed:
     """The message in an object that was read tolerantly."""
     data = _whole(_enveloped(value)).encode()
     message = parse_message(data)
@@ -154,7 +154,7 @@ _NOT_HERE: Final = "a JSON-RPC batch, which MCP {version} does not have: send on
 _TOO_EARLY: Final = "a JSON-RPC batch before a version of MCP was agreed: send one message at a time"
 
 
-def read_batch(data: bytes, version: str) -> list[Message | BrokenAnswer | Malformed]:
+def read_batch(data: bytes, version: str) -> list[RpcMessage | BrokenAnswer | Malformed]:
     """The messages of a batch; empty if the data is not a batch.
 
     Args:
@@ -182,7 +182,7 @@ def _parts(data: bytes) -> list[dict[str, Any]]:
     return [cast("dict[str, Any]", part) for part in parts if isinstance(part, dict)] if len(parts) <= MOST else []
 
 
-def _refused(message: Message | BrokenAnswer | Malformed, why: str) -> BrokenAnswer | Malformed:
+def _refused(message: RpcMessage | BrokenAnswer | Malformed, why: str) -> BrokenAnswer | Malformed:
     if isinstance(message, Response | Failure | BrokenAnswer) and type(message.id) is int:
         return BrokenAnswer(message.id, f"its answer came in {why}")
     asked = message.id if isinstance(message, Request | Malformed) else None

@@ -78,10 +78,10 @@ class Unwritable(ValueError):
     """A message holds a number that JSON does not have."""
 
 
-Message = Request | Notification | Response | Failure
+RpcMessage = Request | Notification | Response | Failure
 
 
-def parse_message(data: bytes) -> Message | Malformed:
+def parse_message(data: bytes) -> RpcMessage | Malformed:
     """A message (JSON-RPC 2.0, sections 4 and 5; MCP: no batches, ids are strings or integers, params are objects)."""
     try:
         value: object = from_json(data, allow_inf_nan=False)
@@ -92,7 +92,7 @@ def parse_message(data: bytes) -> Message | Malformed:
     return read_message(value)
 
 
-def read_message(value: object) -> Message | Malformed:
+def read_message(value: object) -> RpcMessage | Malformed:
     """Like `parse_message`, from JSON that was parsed already."""
     if not isinstance(value, dict):
         what = "a batch; send one message at a time" if isinstance(value, list) else "not a JSON object"

@@ -1,9 +1,9 @@
 """A server's answer into its result and the bytes of the result, so that it can be passed on as it came.
 
-Turns a message into the same `Message` as `parse_message`, with a result that remembers its own JSON where the message
-is an answer of the usual kind: nothing around the result but `jsonrpc` and our number. Only the result itself is
-parsed then, once. Numbers keep their spelling in these bytes (`1.50e3`, long decimals, `1E400`); in the values they are
-what Python makes of them.
+Turns a message into the same `RpcMessage` as `parse_message`, with a result that remembers its own JSON where the
+message is an answer of the usual kind: nothing around the result but `jsonrpc` and our number. Only the result itself
+is parsed then, once. Numbers keep their spelling in these bytes (`1.50e3`, long decimals, `1E400`); in the values they
+are what Python makes of them.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from gateway.protocol.messages import LastingResult, Malformed, Message, Response, names_no_number, parse_message
+from gateway.protocol.messages import LastingResult, Malformed, Response, RpcMessage, names_no_number, parse_message
 
 
 def _pattern(text: bytes) -> re.Pattern[bytes]:
@@ -34,7 +34,7 @@ _RESULT: Final = b',"result":'
 _NUMBER: Final = re.compile(rb"[1-9][0-9]{0,17}")
 
 
-def parse_answer(data: bytes) -> Message | Malformed:
+def parse_answer(data: bytes) -> RpcMessage | Malformed:
     """Like `parse_message`, for what a server sends: a result keeps the bytes in which it came, where it can."""
     # Most servers write their answers like this, and most are small: it costs a fifth of what the patterns do.
     if data.startswith(_USUAL) and (end := data.find(_RESULT, 22, 52)) > 0 and _NUMBER.fullmatch(data, 22, end):

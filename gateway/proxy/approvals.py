@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 import anyio
 
-from gateway.config.overrides import ApprovalsConfig, Ask
+from gateway.config.overrides import ApprovalsConfig, AskLevel
 from gateway.errors import NotApproved, RpcError
 from gateway.escape import INVISIBLE, escape_text
 from gateway.proxy.bridge import is_parked
@@ -26,7 +26,7 @@ from gateway.proxy.upstream.upstream import Upstream
 # read-only, destructive). A request can only be stricter than the operator. Pure: it asks nobody.
 
 Decision = Literal["run", "ask", "refuse"]
-_FROM_LOOSEST: Final[tuple[Ask, ...]] = get_args(Ask)
+_FROM_LOOSEST: Final[tuple[AskLevel, ...]] = get_args(AskLevel)
 _NAME: Final = 128
 _ARGUMENTS: Final = 2000
 """Characters of a call's arguments that a person or a model is shown."""
@@ -96,7 +96,7 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def why_asked(level: Ask, definition: Mapping[str, Any] | None, *, wanted: bool = False) -> str | None:
+def why_asked(level: AskLevel, definition: Mapping[str, Any] | None, *, wanted: bool = False) -> str | None:
     """Why calls of a tool need an approval; None: they need none.
 
     Args:
@@ -130,17 +130,17 @@ def decide(why: str | None, *, approved: bool = False, can_ask: bool = False) ->
     return "ask" if can_ask else "refuse"
 
 
-def level_of(settings: ApprovalsConfig, *names: str) -> Ask:
+def level_of(settings: ApprovalsConfig, *names: str) -> AskLevel:
     """How strict the operator is about a tool: the strictest level of its names (`Naming.names`)."""
-    levels: list[Ask] = [_level_of(settings, name) for name in names] if settings.tools else [settings.ask]
+    levels: list[AskLevel] = [_level_of(settings, name) for name in names] if settings.tools else [settings.ask]
     return max(levels, key=_FROM_LOOSEST.index)
 
 
-def _level_of(settings: ApprovalsConfig, tool: str) -> Ask:
+def _level_of(settings: ApprovalsConfig, tool: str) -> AskLevel:
     """The level of a name, or of its alias, which clients may see instead."""
     # Not the alias in force: a server could change that by another tool of this name.
     names = {tool, usual_alias(tool)}
-    levels: list[Ask] = [settings.tools[name] for name in names if name in settings.tools]
+    levels: list[AskLevel] = [settings.tools[name] for name in names if name in settings.tools]
     if not levels:
         levels = [level for each, level in settings.tools.items() if any(fnmatchcase(name, each) for name in names)]
     return max(levels, key=_FROM_LOOSEST.index) if levels else settings.ask

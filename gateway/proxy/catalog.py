@@ -12,7 +12,7 @@ from gateway.proxy.caller import ANYBODY, ClientSession, Principal, ShareRule
 from gateway.proxy.naming import Aliases, Naming, ToolEntry, overridden, unknown_arguments
 from gateway.proxy.upstream.items.item_reader import KEYS
 from gateway.proxy.upstream.session.session import UPDATED, ListKind, rpc_error
-from gateway.proxy.upstream.supervision.listing import KINDS, Kind, Listed
+from gateway.proxy.upstream.supervision.listing import KINDS, ItemKind, Listed
 from gateway.proxy.upstream.upstream import Upstream
 from gateway.proxy.uris import Located, PublicUris, UriClaims, rename_in_tool
 
@@ -360,7 +360,7 @@ class ChangeFeed:
             shown[name, "resources"] = resources or None
         return shown
 
-    def _items(self, upstream: Upstream, kind: Kind) -> Sequence[dict[str, Any]]:
+    def _items(self, upstream: Upstream, kind: ItemKind) -> Sequence[dict[str, Any]]:
         listed = upstream.known(kind)
         return () if listed is None else listed.items
 

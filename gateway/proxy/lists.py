@@ -21,7 +21,7 @@ from gateway.proxy.naming import Naming
 from gateway.proxy.upstream.items.item_reader import KEYS
 from gateway.proxy.upstream.server_lists import ServerList
 from gateway.proxy.upstream.session.task_owners import without_extension
-from gateway.proxy.upstream.supervision.listing import FIELDS, METHODS, Kind, Listed
+from gateway.proxy.upstream.supervision.listing import FIELDS, METHODS, ItemKind, Listed
 from gateway.proxy.upstream.upstream import Upstream
 from gateway.proxy.uris import rename_in_tool
 
@@ -80,7 +80,7 @@ def merge_instructions(words: Sequence[tuple[str, str]]) -> str | None:
 
 
 def list_result(
-    kind: Kind,
+    kind: ItemKind,
     items: list[dict[str, Any]],
     lists: Sequence[tuple[Listed, bool]],
     info: Mapping[str, Any],
@@ -108,8 +108,8 @@ def list_result(
 _KEPT: Final = 64
 _KEPT_BYTES: Final = 64 * 1024 * 1024
 """Bytes of kept lists, in the form in which they are sent, above which all are dropped."""
-Answer = tuple[Upstream, ServerList]
-_Key = tuple[Kind, bool, object, Naming, int]
+ListAnswer = tuple[Upstream, ServerList]
+_Key = tuple[ItemKind, bool, object, Naming, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class _Merged:
     """For each list, whether it is in the form of the modern era."""
     result: LastingResult
 
-    def is_of(self, answers: Sequence[Answer]) -> bool:
+    def is_of(self, answers: Sequence[ListAnswer]) -> bool:
         return len(self.lists) == len(answers) and all(
             given.listed is mine and given.modern == era
             for (_, given), mine, era in zip(answers, self.lists, self.eras, strict=True)
@@ -137,7 +137,7 @@ class Lists:
         self._log = get_logger("gateway.proxy")
         self._kept: dict[_Key, _Merged] = {}
 
-    async def merged(self, kind: Kind, upstreams: Sequence[Upstream], caller: Caller) -> LastingResult:
+    async def merged(self, kind: ItemKind, upstreams: Sequence[Upstream], caller: Caller) -> LastingResult:
         """Return the result of a list request, in the caller's era."""
         answers = await self._ask_all(kind, upstreams, caller)
         principal = caller.principal
@@ -162,8 +162,8 @@ class Lists:
         if len(self._kept) >= _KEPT or written >= _KEPT_BYTES:
             self._kept.clear()
 
-    async def _ask_all(self, kind: Kind, upstreams: Sequence[Upstream], caller: Caller) -> list[Answer]:
-        found: dict[str, Answer] = {}
+    async def _ask_all(self, kind: ItemKind, upstreams: Sequence[Upstream], caller: Caller) -> list[ListAnswer]:
+        found: dict[str, ListAnswer] = {}
         asked: list[Upstream] = []
         for upstream in upstreams:
             if (at_hand := upstream.lists.at_hand(kind, caller)) is None:
@@ -187,7 +187,7 @@ class Lists:
                     tasks.start_soon(ask, upstream)
         return [found[each.config.name] for each in upstreams if each.config.name in found]
 
-    def _items(self, kind: Kind, answers: Sequence[Answer], principal: Principal) -> list[dict[str, Any]]:
+    def _items(self, kind: ItemKind, answers: Sequence[ListAnswer], principal: Principal) -> list[dict[str, Any]]:
         items: dict[str, dict[str, Any]] = {}
         for upstream, given in answers:
             for name, item in self._named(kind, upstream, given.listed, principal):
@@ -195,7 +195,7 @@ class Lists:
         return list(items.values())
 
     def _named(
-        self, kind: Kind, upstream: Upstream, listed: Listed, principal: Principal
+        self, kind: ItemKind, upstream: Upstream, listed: Listed, principal: Principal
     ) -> list[tuple[str, dict[str, Any]]]:
         server, public = upstream.config.name, self._catalog.public_uris.public
         if kind == "tools":

@@ -26,7 +26,7 @@ _TRIES: Final = 4
 """How often a store that is late is asked, half a second apart, before somebody who may have signed in is asked to."""
 
 
-class Account(Protocol):
+class UpstreamAccount(Protocol):
     """What one principal has at one server."""
 
     def current(self) -> str | None:
@@ -49,11 +49,11 @@ class Accounts(Protocol):
         """By what the principal's account is told from others; empty: it can't have one."""
         ...
 
-    def account(self, principal: Principal, known: Account | None) -> Account:
+    def account(self, principal: Principal, known: UpstreamAccount | None) -> UpstreamAccount:
         """The principal's account. `known`: the one that is in use for its key."""
         ...
 
-    def authorizer(self, account: Account, principal: Principal, which: str) -> Authorizer:
+    def authorizer(self, account: UpstreamAccount, principal: Principal, which: str) -> Authorizer:
         """What authorizes the requests of the account's upstream. `which`: its `current`; it sends no other tokens."""
         ...
 
@@ -78,11 +78,11 @@ class SignInAccounts:
         """See `Accounts`."""
         return principal.owner
 
-    def account(self, principal: Principal, known: Account | None) -> Account:
+    def account(self, principal: Principal, known: UpstreamAccount | None) -> UpstreamAccount:
         """See `Accounts`."""
         return known or self._connector.sign_in(self._config, principal.owner)
 
-    def authorizer(self, account: Account, principal: Principal, which: str) -> Authorizer:
+    def authorizer(self, account: UpstreamAccount, principal: Principal, which: str) -> Authorizer:
         """See `Accounts`."""
         del account
         return self._connector.sign_in(self._config, principal.owner, which)
@@ -112,14 +112,14 @@ class ExchangeAccounts:
         token = principal.token
         return "" if not principal.owner or token is None or not token.text else f"{token.rights} {principal.owner}"
 
-    def account(self, principal: Principal, known: Account | None) -> Account:
+    def account(self, principal: Principal, known: UpstreamAccount | None) -> UpstreamAccount:
         """See `Accounts`. Takes note of the principal's token."""
         account = known if isinstance(known, TokenExchange) else self._connector.exchange(self._config)
         if principal.token is not None:
             account.offer(principal.token)
         return account
 
-    def authorizer(self, account: Account, principal: Principal, which: str) -> Authorizer:
+    def authorizer(self, account: UpstreamAccount, principal: Principal, which: str) -> Authorizer:
         """See `Accounts`."""
         del principal, which
         if not isinstance(account, TokenExchange):
@@ -144,10 +144,10 @@ class ExchangeAccounts:
 # The upstreams of one server at which each principal is itself: one upstream for each of them.
 #
 # Turns a principal into its own upstream, with its own sessions, lists and failures, whose requests carry its own token
-# (`Account`). It is opened when it is first needed, and ends after some time without use, with its tokens, or when
-# the principal has signed in again: the next sign-in may be another person's. The server's own upstream serves nobody
-# but those who use the operator's credentials; what that lists is what principals see before they have an upstream of
-# their own. It asks nobody to sign in.
+# (`UpstreamAccount`). It is opened when it is first needed, and ends after some time without use, with its tokens, or
+# when the principal has signed in again: the next sign-in may be another person's. The server's own upstream serves
+# nobody but those who use the operator's credentials; what that lists is what principals see before they have an
+# upstream of their own. It asks nobody to sign in.
 
 _SWEEP: Final = 15.0
 _IDLE: Final = 600.0
@@ -156,7 +156,7 @@ _IDLE: Final = 600.0
 
 @dataclass(slots=True)
 class _User:
-    account: Account
+    account: UpstreamAccount
     which: str
     """What the account stood for when the upstream was opened."""
     owner: str
@@ -299,7 +299,7 @@ class PerUser:
         self._end(user.upstream)
 
 
-def _current(account: Account) -> str | None:
+def _current(account: UpstreamAccount) -> str | None:
     with suppress(NoAnswer):
         return account.current()
     return None

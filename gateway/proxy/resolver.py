@@ -12,7 +12,7 @@ from gateway.proxy.caller import NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.upstream.session.session import rpc_error
-from gateway.proxy.upstream.supervision.listing import Kind
+from gateway.proxy.upstream.supervision.listing import ItemKind
 from gateway.proxy.upstream.upstream import Upstream
 from gateway.proxy.uris import Located, rename_in_result
 
@@ -189,14 +189,14 @@ class Resolver:
         if not any(each.lists.holds("prompts", own, caller) for each, own in upstreams):
             await self._learn_if_can(("prompts",), [each for each, _ in upstreams], caller)
 
-    async def _learn(self, kinds: Sequence[Kind], upstreams: Iterable[Upstream], caller: Caller) -> None:
+    async def _learn(self, kinds: Sequence[ItemKind], upstreams: Iterable[Upstream], caller: Caller) -> None:
         incomplete = [
             each for each in upstreams if each.serves(caller.principal) and each.selector.may_list_more(caller)
         ]
         if len(incomplete) == 1:
             await incomplete[0].learn(kinds, caller)
 
-    async def _learn_if_can(self, kinds: Sequence[Kind], upstreams: Iterable[Upstream], caller: Caller) -> None:
+    async def _learn_if_can(self, kinds: Sequence[ItemKind], upstreams: Iterable[Upstream], caller: Caller) -> None:
         with suppress(UpstreamUnavailable):
             await self._learn(kinds, upstreams, caller)
 
@@ -277,14 +277,14 @@ def unknown_tool(called: str) -> UnknownTool:
 # URI. For a client without a session of its own with that server, the gateway watches the resource instead. It knows no
 # lists and no names.
 
-Watch = Callable[[Collection[str], Principal, Callable[[str], None]], Awaitable[Callable[[], None]]]
-Ask = Callable[[Upstream, str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
+ResourceWatch = Callable[[Collection[str], Principal, Callable[[str], None]], Awaitable[Callable[[], None]]]
+AskUpstream = Callable[[Upstream, str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
 
 
 class Resources:
     """Handles the methods about one resource."""
 
-    def __init__(self, resolver: Resolver, watch: Watch, ask: Ask) -> None:
+    def __init__(self, resolver: Resolver, watch: ResourceWatch, ask: AskUpstream) -> None:
         """`watch`: see `Proxy.watch`. `ask` sends a request to a server."""
         self._resolver = resolver
         self._watch = watch

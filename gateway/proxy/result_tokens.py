@@ -63,17 +63,17 @@ class OtherPart:
     line: str
 
 
-Part = TextPart | UnreadText | OtherPart
+ResultPart = TextPart | UnreadText | OtherPart
 
 
-def read_parts(result: Mapping[str, Any], wanted: Collection[str] = ()) -> list[Part]:
+def read_parts(result: Mapping[str, Any], wanted: Collection[str] = ()) -> list[ResultPart]:
     """Return the result's parts in order, without legacy siblings.
 
     A result that has only structuredContent gives its compact JSON as one text. If a text has payloads under several
     maps, the first one of a `wanted` map is used, else the first.
     """
     content = content_of(result)
-    parts: list[Part] = []
+    parts: list[ResultPart] = []
     for index, block in enumerate(content):
         if isinstance(block, UnreadText):
             parts.append(block)

@@ -26,18 +26,18 @@ from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.lists import Lists
 from gateway.proxy.naming import ToolEntry, filled
-from gateway.proxy.resolver import Resolver, Resources, Watch
+from gateway.proxy.resolver import Resolver, Resources, ResourceWatch
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
 from gateway.proxy.sign_in_questions import answered, find_own, refusal
 from gateway.proxy.upstream.session.session import rpc_error
 from gateway.proxy.upstream.session.task_owners import unknown_task
-from gateway.proxy.upstream.supervision.listing import Kind
+from gateway.proxy.upstream.supervision.listing import ItemKind
 from gateway.proxy.upstream.upstream import Upstream
 from gateway.proxy.uris import rename_in_result
 
 _LEVEL_TIME: Final = 5.0
 """Seconds to tell a server which log messages its client wants: clients do this first of all, and wait for it."""
-_LISTS: Final[Mapping[str, Kind]] = {
+_LISTS: Final[Mapping[str, ItemKind]] = {
     "tools/list": "tools",
     "prompts/list": "prompts",
     "resources/list": "resources",
@@ -61,7 +61,7 @@ class Router:
         upstreams: Mapping[str, Upstream],
         catalog: Catalog,
         called: Called,
-        watch: Watch,
+        watch: ResourceWatch,
         ready: Callable[[], Awaitable[None]],
         bridge: Bridge,
         searching: Callable[[], bool],
@@ -245,7 +245,7 @@ class Router:
         """Note that the start is over, so that requests no longer wait for servers that are starting."""
         self._starting = False
 
-    async def _list(self, kind: Kind, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    async def _list(self, kind: ItemKind, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if params.get("cursor") is not None:
             raise rpc_error(INVALID_PARAMS, "unknown cursor: the list has only one page; ask for it without a cursor")
         result = await self._lists.merged(kind, self.resolver.visible(caller.principal), caller)

@@ -76,7 +76,7 @@ def _little(data: bytes) -> int:
     return int.from_bytes(data, "little")
 
 
-Block = Mapping[str, Any]
+ContentBlock = Mapping[str, Any]
 
 KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("image", "image_url", "input_image", "image_file"), "image"),
@@ -109,7 +109,7 @@ _NO_ADDRESS: Final = re.compile(r"[^!-Z^-~]")
 _UNITS: Final = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
-def text_of(block: Block) -> str | None:
+def text_of(block: ContentBlock) -> str | None:
     """The text of a block that holds text in some form; None for any other."""
     kind, text = block.get("type"), block.get("text")
     if isinstance(kind, str) and kind in _TEXTS:
@@ -129,7 +129,7 @@ def text_of(block: Block) -> str | None:
             return None
 
 
-def stand_in(block: Block, address: object = None) -> str:
+def stand_in(block: ContentBlock, address: object = None) -> str:
     """The text in place of a block that holds none. `address`: where a tool can find it, for a model to pass on."""
     kind = block.get("type")
     what = KINDS.get(kind, "content of an unknown kind") if isinstance(kind, str) else "content of an unknown kind"
@@ -148,7 +148,7 @@ def stand_in(block: Block, address: object = None) -> str:
     return f"[{', '.join((named, *words))}: this model reads text]"
 
 
-def _found(block: Block) -> tuple[str, str | None]:
+def _found(block: ContentBlock) -> tuple[str, str | None]:
     """The media type that a block gives, and its data in base64."""
     media_type, data = "", None
     for fields in _parts(block):
@@ -167,11 +167,11 @@ def _found(block: Block) -> tuple[str, str | None]:
     return media_type.lower(), data
 
 
-def _has_address(block: Block) -> bool:
+def _has_address(block: ContentBlock) -> bool:
     return any(isinstance(fields.get(key), str) for fields in _parts(block) for key in _ADDRESSES)
 
 
-def _parts(block: Block) -> Iterator[Block]:
+def _parts(block: ContentBlock) -> Iterator[ContentBlock]:
     """The block, and the objects in it where APIs put data."""
     yield block
     for key in _INSIDE:
@@ -193,7 +193,7 @@ def _size(size: int) -> str:
     return f"{max(size, 0)} bytes"
 
 
-def _document(source: Block) -> str | None:
+def _document(source: ContentBlock) -> str | None:
     match source.get("type"):
         case "text":
             return _string(source.get("data"))
@@ -209,13 +209,13 @@ def _joined(content: object) -> str | None:
         return content
     if not isinstance(content, list):
         return None
-    blocks = (cast("Block", each) for each in cast("list[object]", content) if isinstance(each, Mapping))
+    blocks = (cast("ContentBlock", each) for each in cast("list[object]", content) if isinstance(each, Mapping))
     # Only one level: a document in a document is not read.
     return "\n".join(_string(each.get("text")) or stand_in(each) for each in blocks)
 
 
-def _mapping(value: object) -> Block:
-    return cast("Block", value) if isinstance(value, Mapping) else {}
+def _mapping(value: object) -> ContentBlock:
+    return cast("ContentBlock", value) if isinstance(value, Mapping) else {}
 
 
 def _string(value: object) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from gateway.config.model import Transport
+from gateway.config.model import TransportName
 from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.upstream.items.item_reader import MalformedField
 from gateway.proxy.upstream.supervision.lifecycle import State
@@ -65,7 +65,7 @@ class UpstreamStatus:
     """The status of one upstream, for people, metrics and health checks."""
 
     name: str
-    transport: Transport
+    transport: TransportName
     state: State
     tools: int
     """How many tools it lists now; 0 while it is not up."""

@@ -20,7 +20,7 @@ from gateway.proxy.connector import Connector
 from gateway.proxy.per_user import ExchangeAccounts, PerUser, SignInAccounts
 from gateway.proxy.transport.http.client import Authorizer
 from gateway.proxy.upstream.server_lists import ListCache
-from gateway.proxy.upstream.upstream import Listener, Upstream
+from gateway.proxy.upstream.upstream import ChangeListener, Upstream
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -32,23 +32,23 @@ _STOP_GRACE: Final = 10.0
 
 
 class _OfOwner:
-    """Reports what one principal's upstream reports (`Listener`), to its clients only."""
+    """Reports what one principal's upstream reports (`ChangeListener`), to its clients only."""
 
-    def __init__(self, listener: Listener, owner: str) -> None:
+    def __init__(self, listener: ChangeListener, owner: str) -> None:
         self._listener = listener
         self._owner = owner
 
     def upstream_changed(
         self, server: str, kind: "ListKind | None", session: ClientSession | None, owner: str | None = None
     ) -> None:
-        """See `Listener`."""
+        """See `ChangeListener`."""
         self._listener.upstream_changed(server, kind, session, owner or self._owner)
 
     def resource_updated(self, server: str, uri: str) -> None:
         """Nobody watches resources there (`ChangeFeed.watch`)."""
 
     def own_resource_updated(self, server: str, params: Mapping[str, Any], session: ClientSession) -> None:
-        """See `Listener`."""
+        """See `ChangeListener`."""
         self._listener.own_resource_updated(server, params, session)
 
 
@@ -61,7 +61,7 @@ class ServerRegistry:
         metrics: Metrics,
         connector: Connector,
         upstreams: dict[str, Upstream],
-        listener: Listener,
+        listener: ChangeListener,
         share_rule: ShareRule,
         list_cache: ListCache | None,
     ) -> None:

@@ -39,7 +39,7 @@ _SHOWN: Final = 200
 log = get_logger("shared")
 
 
-class Client(Protocol):
+class RedisClient(Protocol):
     """The part of the library that is used."""
 
     async def execute_command(self, *args: Argument) -> Any:
@@ -51,7 +51,7 @@ class Client(Protocol):
         ...
 
 
-def open_client(url: str, timeout: float) -> Client:
+def open_client(url: str, timeout: float) -> RedisClient:
     """A client for an address; nothing is connected yet. Raises `ConfigError` for an invalid address."""
     try:
         client = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
@@ -69,13 +69,13 @@ def open_client(url: str, timeout: float) -> Client:
         client.connection_pool.make_connection()
     except (ValueError, TypeError, AttributeError, RedisError, OSError) as error:
         raise ConfigError(f"shared.url can't be used: {_shown(error)}") from None
-    return cast("Client", client)
+    return cast("RedisClient", client)
 
 
 class RedisStore:
     """One store, and whether it answers."""
 
-    def __init__(self, client: Client, timeout: float, metrics: SharedMetrics) -> None:
+    def __init__(self, client: RedisClient, timeout: float, metrics: SharedMetrics) -> None:
         """The store counts as down until it has answered. `timeout`: the seconds that a request may take."""
         self._client = client
         self._timeout = timeout

@@ -16,10 +16,10 @@ from gateway.config.replicas import SharedConfig
 from gateway.observe.engine_metrics import SharedMetrics
 from gateway.shared.redis_store import RedisStore, open_client
 from gateway.shared.scripts import ABSENT, ACQUIRE, BUCKET, DROP, FIND, KEEP, NEWEST, PRESENT, RELEASE
-from gateway.shared.store_interface import WHOLE, Bounds, Kind, Limit, Record, SharedStatus
+from gateway.shared.store_interface import WHOLE, SharedStatus, StoreBounds, StoreKind, StoreLimit, StoreRecord
 from gateway.shared.store_records import RecordSeal, StoreKeys, Unreadable
 
-Before = Callable[[], Sequence[Record]]
+Before = Callable[[], Sequence[StoreRecord]]
 
 _PRESENT: Final = 15.0
 """Seconds for which a replica counts as present after it last said so."""
@@ -44,7 +44,7 @@ class SharedStore:
         self._keys = keys
         self._metrics = metrics
         self._timeout = timeout
-        self._seals: dict[Kind, RecordSeal] = {kind: RecordSeal(keys, kind) for kind in get_args(Kind)}
+        self._seals: dict[StoreKind, RecordSeal] = {kind: RecordSeal(keys, kind) for kind in get_args(StoreKind)}
         self._writes: set[asyncio.Task[object]] = set()
         self._writing = 0
         """Bytes that are on their way."""
@@ -58,26 +58,30 @@ class SharedStore:
         reason = self._store.reason
         return SharedStatus(reason is None, reason, self._replicas)
 
-    async def take(self, limit: Limit, who: str, size: float, a_second: float) -> float | None:
+    async def take(self, limit: StoreLimit, who: str, size: float, a_second: float) -> float | None:
         """See `Shared.take`."""
         return await self._bucket(limit, who, size, a_second, 1)
 
-    async def wait(self, limit: Limit, who: str, size: float, a_second: float) -> float | None:
+    async def wait(self, limit: StoreLimit, who: str, size: float, a_second: float) -> float | None:
         """See `Shared.wait`."""
         return await self._bucket(limit, who, size, a_second, 0)
 
-    async def find(self, kind: Kind, owner: str, record: str, bounds: Bounds, *, depth: int = WHOLE) -> list[Record]:
+    async def find(
+        self, kind: StoreKind, owner: str, record: str, bounds: StoreBounds, *, depth: int = WHOLE
+    ) -> list[StoreRecord]:
         """See `Shared.find`."""
         return await self._found(kind, owner, self._seals[kind].names(owner, record), bounds, depth)
 
     async def find_alias(
-        self, kind: Kind, owner: str, aliases: Sequence[str], bounds: Bounds, *, depth: int = WHOLE
-    ) -> list[Record]:
+        self, kind: StoreKind, owner: str, aliases: Sequence[str], bounds: StoreBounds, *, depth: int = WHOLE
+    ) -> list[StoreRecord]:
         """See `Shared.find_alias`."""
         names = [name for alias in aliases for name in self._seals[kind].aliases(owner, alias)]
         return await self._found(kind, owner, names, bounds, depth)
 
-    async def _found(self, kind: Kind, owner: str, names: Sequence[bytes], bounds: Bounds, depth: int) -> list[Record]:
+    async def _found(
+        self, kind: StoreKind, owner: str, names: Sequence[bytes], bounds: StoreBounds, depth: int
+    ) -> list[StoreRecord]:
         sealed = self._seals[kind]
         args = [_LARGEST, depth, bounds.ttl, sealed.owner(owner)]
         given = await self._store.run(kind, FIND, [sealed.place, *names], args)
@@ -92,18 +96,24 @@ class SharedStore:
             self._metrics.asked(kind, "nothing")
         return found
 
-    def keep(self, kind: Kind, owner: str, record: Record, bounds: Bounds, before: Before = tuple) -> Awaitable[object]:
+    def keep(
+        self, kind: StoreKind, owner: str, record: StoreRecord, bounds: StoreBounds, before: Before = tuple
+    ) -> Awaitable[object]:
         """See `Shared.keep`."""
         return self._write_in_background(kind, record, lambda: self._keep(kind, owner, record, bounds, before), bounds)
 
-    def keep_last(self, kind: Kind, owner: str, record: Record, bounds: Bounds) -> Awaitable[object]:
+    def keep_last(self, kind: StoreKind, owner: str, record: StoreRecord, bounds: StoreBounds) -> Awaitable[object]:
         """See `Shared.keep_last`."""
         return self._write_in_background(
             kind, record, lambda: self._put(kind, owner, record, bounds, whole=False), bounds
         )
 
     def _write_in_background(
-        self, kind: Kind, record: Record, write: Callable[[], Coroutine[Any, Any, object]], bounds: Bounds
+        self,
+        kind: StoreKind,
+        record: StoreRecord,
+        write: Callable[[], Coroutine[Any, Any, object]],
+        bounds: StoreBounds,
     ) -> Awaitable[object]:
         size = len(record.value)
         if self._store.reason is not None or size > min(bounds.share, _LARGEST) or self._writing + size > _WRITING:
@@ -125,20 +135,24 @@ class SharedStore:
         task.add_done_callback(self._writes.discard)
         return task
 
-    async def _keep(self, kind: Kind, owner: str, record: Record, bounds: Bounds, before: Before) -> None:
+    async def _keep(
+        self, kind: StoreKind, owner: str, record: StoreRecord, bounds: StoreBounds, before: Before
+    ) -> None:
         if await self._put(kind, owner, record, bounds) == 0 and (earlier := before()):
             # What it follows was written while the store was away, or has given way there.
             for each in (*earlier, record):
                 if not await self._put(kind, owner, each, bounds):
                     return
 
-    async def _put(self, kind: Kind, owner: str, record: Record, bounds: Bounds, *, whole: bool = True) -> object:
+    async def _put(
+        self, kind: StoreKind, owner: str, record: StoreRecord, bounds: StoreBounds, *, whole: bool = True
+    ) -> object:
         sealed = self._seals[kind]
         keys, value, before = sealed.sealed(owner, record)
         args = [value, before, bounds.ttl, sealed.owner(owner), bounds.most, bounds.share, int(whole)]
         return await self._store.run(kind, KEEP, [sealed.place, *keys], args)
 
-    async def drop(self, kind: Kind, owner: str, record: str) -> bool | None:
+    async def drop(self, kind: StoreKind, owner: str, record: str) -> bool | None:
         """See `Shared.drop`."""
         sealed = self._seals[kind]
         keys = [sealed.place, *sealed.names(owner, record)]
@@ -171,7 +185,7 @@ class SharedStore:
         """See `Shared.release`."""
         await self._store.run(_SIGN_IN, RELEASE, self._keys.names(_LEASE, owner, name), [self._me])
 
-    async def _bucket(self, limit: Limit, who: str, size: float, a_second: float, take: int) -> float | None:
+    async def _bucket(self, limit: StoreLimit, who: str, size: float, a_second: float, take: int) -> float | None:
         keys = self._keys.names(limit, who)[:1]
         said = await self._store.run("limit", BUCKET, keys, [repr(float(size)), repr(float(a_second)), take])
         # An empty bucket has its next token after this time at most; more is not believed.

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, Self
 
-Limit = Literal["rate", "tries"]
+StoreLimit = Literal["rate", "tries"]
 """What is limited: a principal's requests a minute, an address's wrong guesses."""
 
-Kind = Literal["response", "memory", "event", "pending"]
+StoreKind = Literal["response", "memory", "event", "pending"]
 """What is kept: stored responses, answers of conversations, events of sessions, and sign-ins that have begun."""
 
 WHOLE: Final = 1 << 20
@@ -20,7 +20,7 @@ WHOLE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StoreRecord:
     """Something that is kept for its owner, and what it follows. It never changes, and ids are not reused."""
 
     id: str
@@ -32,7 +32,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class StoreBounds:
     """How much of one kind of record all replicas together keep in a store."""
 
     most: int
@@ -67,18 +67,20 @@ class Shared(Protocol):
         """Whether the store answers, and why not."""
         ...
 
-    async def take(self, limit: Limit, who: str, size: float, a_second: float) -> float | None:
+    async def take(self, limit: StoreLimit, who: str, size: float, a_second: float) -> float | None:
         """Take a token from a bucket that all replicas share. Returns 0, or the seconds until there is a token.
 
         `size`: the tokens of a full bucket; `a_second`: how many come back each second.
         """
         ...
 
-    async def wait(self, limit: Limit, who: str, size: float, a_second: float) -> float | None:
+    async def wait(self, limit: StoreLimit, who: str, size: float, a_second: float) -> float | None:
         """The seconds until there is a token, without taking one."""
         ...
 
-    async def find(self, kind: Kind, owner: str, record: str, bounds: Bounds, *, depth: int = WHOLE) -> list[Record]:
+    async def find(
+        self, kind: StoreKind, owner: str, record: str, bounds: StoreBounds, *, depth: int = WHOLE
+    ) -> list[StoreRecord]:
         """A record of an owner and all that it follows, oldest first, without aliases; [] if there is none.
 
         `depth`: the most records to give.
@@ -86,13 +88,18 @@ class Shared(Protocol):
         ...
 
     async def find_alias(
-        self, kind: Kind, owner: str, aliases: Sequence[str], bounds: Bounds, *, depth: int = WHOLE
-    ) -> list[Record]:
+        self, kind: StoreKind, owner: str, aliases: Sequence[str], bounds: StoreBounds, *, depth: int = WHOLE
+    ) -> list[StoreRecord]:
         """Like `find`, by the first of several aliases that names a record."""
         ...
 
     def keep(
-        self, kind: Kind, owner: str, record: Record, bounds: Bounds, before: Callable[[], Sequence[Record]] = tuple
+        self,
+        kind: StoreKind,
+        owner: str,
+        record: StoreRecord,
+        bounds: StoreBounds,
+        before: Callable[[], Sequence[StoreRecord]] = tuple,
     ) -> Awaitable[object]:
         """Keep a record, without making the caller wait. The result may be awaited, whether or not the record is kept.
 
@@ -101,7 +108,7 @@ class Shared(Protocol):
         """
         ...
 
-    def keep_last(self, kind: Kind, owner: str, record: Record, bounds: Bounds) -> Awaitable[object]:
+    def keep_last(self, kind: StoreKind, owner: str, record: StoreRecord, bounds: StoreBounds) -> Awaitable[object]:
         """Like `keep`, for a record that is useful even when what it follows has expired."""
         ...
 
@@ -109,7 +116,7 @@ class Shared(Protocol):
         """Run this in the background. Closing the store waits for it, for up to 2 s."""
         ...
 
-    async def drop(self, kind: Kind, owner: str, record: str) -> bool | None:
+    async def drop(self, kind: StoreKind, owner: str, record: str) -> bool | None:
         """Delete an owner's record. Returns whether it existed; None: the store did not answer."""
         ...
 

@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from gateway.replicas.sealed_records import derived
-from gateway.shared.store_interface import Kind, Record
+from gateway.shared.store_interface import StoreKind, StoreRecord
 
 # Names and values for a store that others can read: neither reveals anything, and only a replica can make one.
 #
@@ -107,7 +107,7 @@ class Unreadable(Exception):
 class RecordSeal:
     """Seals and opens the records of one kind."""
 
-    def __init__(self, keys: StoreKeys, kind: Kind) -> None:
+    def __init__(self, keys: StoreKeys, kind: StoreKind) -> None:
         self._keys = keys
         self._kind = kind
         self.place: Final = keys.plain_name(f"{kind}:")
@@ -125,14 +125,14 @@ class RecordSeal:
         """The keys under which an alias may be stored."""
         return self._keys.names(self._kind, "alias", owner, alias)
 
-    def sealed(self, owner: str, record: Record) -> tuple[list[bytes], bytes, bytes]:
+    def sealed(self, owner: str, record: StoreRecord) -> tuple[list[bytes], bytes, bytes]:
         """The keys of a record and its aliases, its value, and the keys of what it follows."""
         (name, *_), aliases = self.names(owner, record.id), [self.aliases(owner, each)[0] for each in record.aliases]
         plain = packed([record.id, record.before, record.value])
         before = b"" if record.before is None else b" ".join(self.names(owner, record.before))
         return [name, *aliases], self._keys.seal(self._kind, owner, name, plain), before
 
-    def opened(self, owner: str, found: Any, depth: int) -> list[Record]:
+    def opened(self, owner: str, found: Any, depth: int) -> list[StoreRecord]:
         """The records in a result of `FIND`, oldest first. Raises `Unreadable`."""
         if not isinstance(found, list) or len(cast("list[Any]", found)) % 2:
             raise Unreadable
@@ -145,11 +145,11 @@ class RecordSeal:
             raise Unreadable
         return records[::-1]
 
-    def _opened(self, owner: str, name: object, value: object) -> Record:
+    def _opened(self, owner: str, name: object, value: object) -> StoreRecord:
         if not isinstance(name, bytes) or not isinstance(value, bytes):
             raise Unreadable
         plain = self._keys.opened(self._kind, owner, name, value)
         if plain is None:
             raise Unreadable
         record_id, before, kept = unpacked(plain)
-        return Record(record_id, before, kept)
+        return StoreRecord(record_id, before, kept)

@@ -85,7 +85,7 @@ class ToolCall(_OpenAiShape):
 
 
 @dataclass(frozen=True, slots=True)
-class Message(_OpenAiShape):
+class AssistantMessage(_OpenAiShape):
     """An assistant's message. `content` and `reasoning_content` are None where there is none.
 
     By key it is the JSON object of a chat completion (`to_openai`); `diagnostics` is not part of that, so it is only an
@@ -112,7 +112,7 @@ class Message(_OpenAiShape):
         return message
 
 
-def join_events(events: Iterable[Event]) -> Message:
+def join_events(events: Iterable[Event]) -> AssistantMessage:
     """Join a stream's events into the message that they describe."""
     content: list[str] = []
     reasoning: list[str] = []
@@ -134,7 +134,7 @@ def join_events(events: Iterable[Event]) -> Message:
                 diagnostics.append(event)
             case _:
                 pass
-    return Message(
+    return AssistantMessage(
         "".join(content) or None,
         "".join(reasoning) or None,
         tuple(ToolCall(call.id, call.name, "".join(arguments[call.index])) for call in calls),
@@ -150,7 +150,7 @@ def parse(
     *,
     new_id: Callable[[], str] | None = None,
     policy: Policy | None = None,
-) -> Message:
+) -> AssistantMessage:
     """Parse a whole answer in the format `name`; see `stream` for the arguments."""
     return stream(name, (text,), tools, prompt_tail, new_id=new_id, policy=policy)
 
@@ -163,7 +163,7 @@ def stream(
     *,
     new_id: Callable[[], str] | None = None,
     policy: Policy | None = None,
-) -> Message:
+) -> AssistantMessage:
     """Parse an answer that comes in pieces; the same answer gives the same message, however it is cut.
 
     `tools` are those of the request, in any shape that `read_tools` takes; `prompt_tail` is the end of the prompt's

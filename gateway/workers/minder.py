@@ -76,7 +76,7 @@ _END_TIME: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkerPlan:
     """What all workers are started with."""
 
     options: ServeOptions
@@ -89,7 +89,7 @@ class Plan:
     key: bytes
 
 
-class Started:
+class StartedWorker:
     """One running worker."""
 
     def __init__(self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -132,7 +132,7 @@ class Started:
 
 
 @asynccontextmanager
-async def started(plan: Plan, number: int) -> AsyncGenerator[Started]:
+async def started(plan: WorkerPlan, number: int) -> AsyncGenerator[StartedWorker]:
     """Start a worker, and end it with the context. Raises `GatewayError` if no process can be started."""
     try:
         run = await _launch(plan, number)
@@ -145,7 +145,7 @@ async def started(plan: Plan, number: int) -> AsyncGenerator[Started]:
             await run.end()
 
 
-async def _launch(plan: Plan, number: int) -> Started:
+async def _launch(plan: WorkerPlan, number: int) -> StartedWorker:
     with ExitStack() as handed_over:
         ours, theirs = socket.socketpair()
         handed_over.callback(theirs.close)
@@ -166,10 +166,10 @@ async def _launch(plan: Plan, number: int) -> Started:
         except BaseException:
             writer.close()
             raise
-    return Started(process, reader, writer)
+    return StartedWorker(process, reader, writer)
 
 
-def _open(plan: Plan, number: int, theirs: socket.socket, handed_over: ExitStack) -> Descriptors:
+def _open(plan: WorkerPlan, number: int, theirs: socket.socket, handed_over: ExitStack) -> Descriptors:
     """Open what the worker inherits. `handed_over` closes it here once the worker has it."""
     if plan.ports is None:
         return Descriptors(theirs.fileno(), plan.faces.fileno(), None, None)
@@ -184,7 +184,7 @@ def _open(plan: Plan, number: int, theirs: socket.socket, handed_over: ExitStack
 _STEADY: Final = 30.0
 """Seconds that a worker must have run for its end not to count as another failure."""
 
-Start = Callable[[int], AbstractAsyncContextManager[Started]]
+WorkerStart = Callable[[int], AbstractAsyncContextManager[StartedWorker]]
 log = get_logger("workers")
 
 
@@ -194,7 +194,7 @@ class Minder:
     def __init__(
         self,
         number: int,
-        start: Start,
+        start: WorkerStart,
         backoff: Backoff,
         restarted: Callable[[int], None],
         clock: Callable[[], float] = monotonic,
@@ -208,7 +208,7 @@ class Minder:
         self._backoff = backoff
         self._restarted = restarted
         self._clock = clock
-        self._run: Started | None = None
+        self._run: StartedWorker | None = None
         self._stopped = anyio.Event()
         self._failures = 0
 

@@ -31,9 +31,9 @@ from gateway.serve.auth.gateway_token import guard_admin
 from gateway.serve.http.http_server import http_server, raise_soft_limit, url_of_socket
 from gateway.workers.embedded_engines import check_engines, running_engines
 from gateway.workers.handover import socket_folder
-from gateway.workers.minder import LoopbackPorts, Minder, Plan, started
+from gateway.workers.minder import LoopbackPorts, Minder, WorkerPlan, started
 from gateway.workers.stdio.host import StdioHost
-from gateway.workers.worker_pages import Pages, Sums
+from gateway.workers.worker_pages import Sums, WorkerPages
 
 # The number of workers: as many as are set, or one for each core that this process may use.
 
@@ -99,7 +99,7 @@ async def _run(config: GatewayConfig, options: ServeOptions, shutdown: Shutdown,
         await stack.enter_async_context(StdioHost().listening(plan.folder / SERVERS))
         metrics, sums = WorkerMetrics(), Sums()
         minders += _minders(config, plan, metrics, sums)
-        pages = Pages(minders, plan.folder, metrics, sums)
+        pages = WorkerPages(minders, plan.folder, metrics, sums)
         admin = http_server(
             guard_admin(pages.app(), config.serve), admin_connections(config.serve, metrics.connections)
         )
@@ -128,7 +128,7 @@ async def _run(config: GatewayConfig, options: ServeOptions, shutdown: Shutdown,
             admin.should_exit = True
 
 
-def _minders(config: GatewayConfig, plan: Plan, metrics: WorkerMetrics, sums: Sums) -> list[Minder]:
+def _minders(config: GatewayConfig, plan: WorkerPlan, metrics: WorkerMetrics, sums: Sums) -> list[Minder]:
     def restarted(number: int) -> None:
         sums.ended(number)
         metrics.restarts.inc()
@@ -146,12 +146,12 @@ async def _start_all(minders: Sequence[Minder], minding: TaskGroup) -> None:
             starting.start_soon(minding.start, each.keep)
 
 
-def _plan(config: GatewayConfig, options: ServeOptions, faces: socket.socket, stack: AsyncExitStack) -> Plan:
+def _plan(config: GatewayConfig, options: ServeOptions, faces: socket.socket, stack: AsyncExitStack) -> WorkerPlan:
     """Make the plan that workers are started from. What it needs stays open as long as `stack` does."""
     count = count_of(config.serve.workers)
     folder = stack.enter_context(socket_folder())
     if config.replicas.address is None:
         ports = stack.enter_context(LoopbackPorts(count))
-        return Plan(options, count, folder, faces, ports.addresses, ports, secrets.token_hex(32).encode())
+        return WorkerPlan(options, count, folder, faces, ports.addresses, ports, secrets.token_hex(32).encode())
     peers = [replace(config.replicas, port=config.replicas.port + number).named for number in range(count)]
-    return Plan(options, count, folder, faces, tuple(peers), None, b"")
+    return WorkerPlan(options, count, folder, faces, tuple(peers), None, b"")

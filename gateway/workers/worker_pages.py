@@ -39,8 +39,8 @@ from gateway.workers.minder import Minder
 # Turns JSON values into one of the same form. Counts are added up. Where all workers should report the same, the worst
 # or the first report is taken. Pure.
 
-Report = dict[str, Any]
-Reports = Mapping[int, Report]
+WorkerReport = dict[str, Any]
+Reports = Mapping[int, WorkerReport]
 """By worker number."""
 
 _PROMPTS: Final = 20
@@ -50,7 +50,7 @@ _BREAKERS: Final = ("open", "half_open", "closed")
 _ADDED: Final = ("sessions", "in_flight", "queued", "restarts", "answers")
 
 
-def merge_readiness(reports: Reports, count: int, *, draining: bool) -> Report:
+def merge_readiness(reports: Reports, count: int, *, draining: bool) -> WorkerReport:
     """`/healthz/ready` of all workers: the gateway is ready as soon as one of them is.
 
     Args:
@@ -74,7 +74,7 @@ def merge_readiness(reports: Reports, count: int, *, draining: bool) -> Report:
     }
 
 
-def merge_status(reports: Sequence[Report], ready: Report, workers: Sequence[Report]) -> Report:
+def merge_status(reports: Sequence[WorkerReport], ready: WorkerReport, workers: Sequence[WorkerReport]) -> WorkerReport:
     """`/status` of all workers; at least one answered. `ready`: see `merge_readiness`; `workers`: a line for each."""
     first = reports[0]
     return {
@@ -98,7 +98,7 @@ def merge_status(reports: Sequence[Report], ready: Report, workers: Sequence[Rep
     }
 
 
-def _merge_by_key(values: Iterable[Mapping[str, Any]], join: Callable[[list[Any]], Any]) -> Report:
+def _merge_by_key(values: Iterable[Mapping[str, Any]], join: Callable[[list[Any]], Any]) -> WorkerReport:
     found: dict[str, list[Any]] = {}
     for each in values:
         for name, value in each.items():
@@ -106,7 +106,7 @@ def _merge_by_key(values: Iterable[Mapping[str, Any]], join: Callable[[list[Any]
     return {name: join(several) for name, several in found.items()}
 
 
-def _each_once(faults: Sequence[Report]) -> list[Report]:
+def _each_once(faults: Sequence[WorkerReport]) -> list[WorkerReport]:
     return list({tuple(each.items()): each for each in faults}.values())
 
 
@@ -114,23 +114,23 @@ def _any(name: str, reports: Reports) -> bool:
     return any(name in report for report in reports.values())
 
 
-def _details(name: str, reports: Sequence[Report]) -> Report:
+def _details(name: str, reports: Sequence[WorkerReport]) -> WorkerReport:
     return _merge_by_key([report[name] for report in reports if name in report], _one)
 
 
-def _by_name(lists: Sequence[Sequence[Report]]) -> list[Report]:
+def _by_name(lists: Sequence[Sequence[WorkerReport]]) -> list[WorkerReport]:
     """Merge lists of the same servers or engines into one, with one report for each."""
     return list(_merge_by_key([{each["name"]: each for each in several} for several in lists], _one).values())
 
 
-def _one(several: Sequence[Report]) -> Report:
+def _one(several: Sequence[WorkerReport]) -> WorkerReport:
     """One server or engine, as several workers see it."""
     worst = min(several, key=_standing)
     sums = {key: sum(each[key] for each in several) for key in _ADDED if key in worst}
     return {**worst, **sums}
 
 
-def _standing(report: Report) -> tuple[int, int, bool]:
+def _standing(report: WorkerReport) -> tuple[int, int, bool]:
     state, breaker = report.get("state", "up"), report.get("breaker", "closed")
     return _STATES.index(state), _BREAKERS.index(breaker), bool(report.get("up", True))
 
@@ -145,7 +145,7 @@ def _merge_counts(several: Sequence[Any]) -> Any:
     return sum(several) if isinstance(first, int | float) and not isinstance(first, bool) else first
 
 
-def _latest(prompts: Sequence[Report]) -> list[Report]:
+def _latest(prompts: Sequence[WorkerReport]) -> list[WorkerReport]:
     return sorted(prompts, key=lambda each: each["when"], reverse=True)[:_PROMPTS]
 
 
@@ -263,7 +263,7 @@ _MOST: Final = 64 * 1024 * 1024
 """Bytes of one page."""
 
 
-class Pages:
+class WorkerPages:
     """Asks the workers, and merges their answers."""
 
     def __init__(self, minders: Sequence[Minder], folder: Path, metrics: WorkerMetrics, sums: Sums) -> None:

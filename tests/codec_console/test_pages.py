@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from codec_console import render
-from gateway.documentation.command_spelling import Spelling
+from gateway.documentation.command_spelling import CommandSpelling
 
 pytestmark = pytest.mark.anyio
 TOKEN = "an-operators-token-of-40-characters-here"
@@ -37,7 +37,7 @@ async def test_signed_out_page_names_the_command_that_lets_one_in(site, page_of)
 async def test_signed_out_page_spells_the_command_for_the_reader(
     run_console, settings_of, page_of, monkeypatch
 ) -> None:
-    monkeypatch.setattr(render, "own_spelling", lambda: Spelling("e/bin/"))
+    monkeypatch.setattr(render, "own_spelling", lambda: CommandSpelling("e/bin/"))
     async with run_console(settings_of()) as site:
         page = page_of((await site.browser.http.get("/console/sign-in")).text)
 

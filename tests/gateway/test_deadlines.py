@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from gateway.deadlines import STEP, Deadlines
-from gateway.proxy.upstream.session.clock import Clock
+from gateway.proxy.upstream.session.clock import CallClock
 
 pytestmark = pytest.mark.anyio
 
@@ -211,7 +211,7 @@ async def test_what_is_over_is_freed_without_the_garbage_collector():
 
 async def test_task_that_somebody_else_cancels_too_is_cancelled_and_not_late():
     async def call():
-        with Clock(Deadlines(), STEP):
+        with CallClock(Deadlines(), STEP):
             try:
                 await anyio.sleep_forever()
             finally:
@@ -223,7 +223,7 @@ async def test_task_that_somebody_else_cancels_too_is_cancelled_and_not_late():
 
 
 async def test_task_that_is_late_can_go_on_behind_its_clock():
-    with pytest.raises(TimeoutError), Clock(Deadlines(), STEP):
+    with pytest.raises(TimeoutError), CallClock(Deadlines(), STEP):
         await anyio.sleep_forever()
 
     assert asyncio.current_task().cancelling() == 0

@@ -10,10 +10,10 @@ from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.toolcalls.formats.format import CallTrigger, Format, call_grammar, call_triggers
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json_nodes import Json, QuotedName
-from gateway.toolcalls.nodes.objects import Field, Record
+from gateway.toolcalls.nodes.objects import Field, RecordNode
 from gateway.toolcalls.nodes.passages import Prose
 from gateway.toolcalls.nodes.readers import Marker, Space
-from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
 from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
@@ -22,8 +22,8 @@ from leaf_sdk.vocab import TokenMap
 CLOCK = ToolSpec(
     "get_time", "", {"type": "object", "properties": {"tz": {"type": "string", "maxLength": 8}}, "required": ["tz"]}
 )
-_CALL = Call(Record((Field(("name",), QuotedName()), Field(("arguments",), Json(), required=False))))
-_REGION = Region("<issue_start>", Space("\n"), _CALL, Space("\n"), Marker("<issue_closed>"))
+_CALL = CallNode(RecordNode((Field(("name",), QuotedName()), Field(("arguments",), Json(), required=False))))
+_REGION = MarkedRegion("<issue_start>", Space("\n"), _CALL, Space("\n"), Marker("<issue_closed>"))
 ISSUES = Format("issues", Seq(Prose(_REGION)), Calls(_REGION, Space("\n")), "")
 END = 2
 """The packaged model's end of turn."""

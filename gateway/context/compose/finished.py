@@ -8,16 +8,16 @@ from array import array
 from gateway.context.compose.conversation import Conversation
 from gateway.context.compose.source_trail import span_without_tool
 from gateway.context.memory import AnswerRecord, RequestFigures
-from gateway.observe.trajectories import Answer, Span
+from gateway.observe.trajectories import Span, TrajectoryAnswer
 
 
-def answer_of(conversation: Conversation, ended: str) -> Answer | None:
+def answer_of(conversation: Conversation, ended: str) -> TrajectoryAnswer | None:
     """Return the trajectory's line for a finished answer; None where none is to be written."""
     sources, observer, ready = conversation.context.sources, conversation.observer, conversation.ready
     if sources is None or observer is None or not observer.sampled:
         return None
     before = conversation.continuation.before
-    return Answer(
+    return TrajectoryAnswer(
         answer_id=conversation.answer_id,
         before=None if before is None else before.answer_id,
         principal=conversation.asked.principal.name,

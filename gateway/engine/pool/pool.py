@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple, Protocol, TypeVar
 
-from gateway.breaker import Admission, State
+from gateway.breaker import Admission, BreakerState
 from gateway.engine.pool.homes import WARM, Load, choose, order_of, warmth, with_room
 from gateway.engine.pool.members import EngineState, Member, closed, state_of, unknown, wanted, why_down
 from gateway.engine.pool.retries import MovesOfAnswer, RetryBudget
@@ -49,7 +49,7 @@ class MemberStatus:
     state: EngineState
     reason: str | None
     running: int
-    breaker: State
+    breaker: BreakerState
 
 
 class _Choice(NamedTuple):

@@ -19,9 +19,9 @@ from leaf_sdk.vocab import TokenMap
 
 # Whether a bolt-on has ids for a map that this gateway accepts, and if not, why.
 #
-# Turns a manifest and the accepted maps into a `Match` or a `Miss`. A manifest may name a map by the hash of its bytes
-# or of the tokenizer.json that it was built from: both are in use. The accepted maps are injected from above, since
-# `proxy` and `engine` may not import each other.
+# Turns a manifest and the accepted maps into a `Match` or a `MapMiss`. A manifest may name a map by the hash of its
+# bytes or of the tokenizer.json that it was built from: both are in use. The accepted maps are injected from above,
+# since `proxy` and `engine` may not import each other.
 
 _SHOWN: Final = 12
 """Hex digits of a hash that are shown to people."""
@@ -45,7 +45,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class MapMiss:
     """Ids may not be sent."""
 
     reason: str
@@ -118,7 +118,7 @@ class HeldMaps:
         return found[-1].statuses() if found else ()
 
 
-def match(manifest: Manifest, known: KnownMaps) -> Match | Miss:
+def match(manifest: Manifest, known: KnownMaps) -> Match | MapMiss:
     """Find the first model of the manifest whose tokenizer is accepted."""
     accepted = known.by_hash
     for binding in manifest.models:
@@ -127,9 +127,9 @@ def match(manifest: Manifest, known: KnownMaps) -> Match | Miss:
             return Match(binding, token_map)
     has = ", ".join(f"{each.model_id or 'a model'} ({each.tokenizer_hash[:_SHOWN]}…)" for each in manifest.models[:5])
     if not accepted:
-        return Miss(f"it has ids for {has}, and this gateway accepts no map")
+        return MapMiss(f"it has ids for {has}, and this gateway accepts no map")
     maps = sorted({each.map_id.removeprefix("sha256:")[:_SHOWN] for each in accepted.values()})
-    return Miss(f"it has ids for {has}, and this gateway accepts only {', '.join(f'{each}…' for each in maps)}")
+    return MapMiss(f"it has ids for {has}, and this gateway accepts only {', '.join(f'{each}…' for each in maps)}")
 
 
 # A call to a bolt-on in the form that it understands, and its answer as an MCP tool result.
@@ -171,7 +171,7 @@ class Outgoing:
 
 def write_call(
     manifest: Manifest,
-    verdict: Match | Miss,
+    verdict: Match | MapMiss,
     params: Mapping[str, Any],
     written: WrittenIds | None,
     number: int,
@@ -185,7 +185,7 @@ def write_call(
     """
     reads_ids = written is not None
     text = _written(params.get("arguments") or {})
-    if isinstance(verdict, Miss):
+    if isinstance(verdict, MapMiss):
         if not manifest.models[0].model_id:
             raise Unfit(f"the call was not sent: the tool answers only with ids, but {verdict.reason}")
         call = CodecToolCall(manifest.name, number, model_id="", arguments_json=text)

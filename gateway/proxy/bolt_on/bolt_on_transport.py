@@ -21,8 +21,8 @@ from gateway.proxy.bolt_on.bolt_on_calls import (
     BoltOnStatus,
     CallMetrics,
     HeldMaps,
+    MapMiss,
     Match,
-    Miss,
     match,
     read_answer,
     write_call,
@@ -68,7 +68,7 @@ class BoltOnTransport:
             name: call_lines(tool.address, dict(config.headers) if tool.ours else {})
             for name, tool in self._tools.items()
         }
-        self._verdicts: dict[str, Match | Miss] = {}
+        self._verdicts: dict[str, Match | MapMiss] = {}
         self._sent = 0
         self._closed = asyncio.Event()
         self._match_all()
@@ -131,7 +131,7 @@ class BoltOnTransport:
                 {"code": INVALID_PARAMS, "message": f"no manifest describes a tool named {str(name)[:100]!r}"}
             )
         verdict = self._verdicts[tool.manifest.name]
-        if isinstance(verdict, Miss) and self._config.require_match:
+        if isinstance(verdict, MapMiss) and self._config.require_match:
             self._called("refused")
             return error_result(f"tool {tool.manifest.name!r} may not be called (require_match): {verdict.reason}")
         self._sent += 1
@@ -158,11 +158,11 @@ class BoltOnTransport:
     def _match_all(self) -> None:
         for name, tool in self._tools.items():
             verdict = self._verdicts[name] = match(tool.manifest, self._maps.known)
-            words = verdict.reason if isinstance(verdict, Miss) else verdict.token_map.map_id
+            words = verdict.reason if isinstance(verdict, MapMiss) else verdict.token_map.map_id
             if self._maps.is_new(self._config.name, name, words):
                 self._log_verdict(tool, verdict)
 
-    def _log_verdict(self, tool: Tool, verdict: Match | Miss) -> None:
+    def _log_verdict(self, tool: Tool, verdict: Match | MapMiss) -> None:
         name = escape_text(tool.manifest.name, _WORDS)
         if isinstance(verdict, Match):
             model = escape_text(verdict.binding.model_id, _WORDS)

@@ -83,7 +83,7 @@ _MOST_AT_ONCE: Final = 64
 """Answers that need no client, and that the server has not read yet."""
 
 
-class Questions:
+class ServerQuestions:
     """The open questions of one server."""
 
     def __init__(self, send: Callable[[bytes], Coroutine[Any, Any, None]], server_log: ServerLog) -> None:

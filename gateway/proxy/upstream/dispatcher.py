@@ -22,10 +22,10 @@ from gateway.proxy.caller import Caller, Principal, ShareRule
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.server_link import LinkLost, MaybeForgotten, NoAnswer, PeerError, SessionForgotten, Unfit
 from gateway.proxy.upstream.given_uris import GivenUris
-from gateway.proxy.upstream.session.clock import Clock, TimedCaller
+from gateway.proxy.upstream.session.clock import CallClock, TimedCaller
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure, may_be_of_session
 from gateway.proxy.upstream.supervision.selector import Selector
-from gateway.proxy.upstream.supervision.session_member import PING_TIME, Member, why_silent
+from gateway.proxy.upstream.supervision.session_member import PING_TIME, SessionMember, why_silent
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
 # How many calls of one server run at a time, and how many may wait for their turn.
@@ -134,7 +134,7 @@ class _Attempt:
     params: Mapping[str, Any]
     caller: Caller
     headers: Mapping[str, str] | None
-    given: Member | None
+    given: SessionMember | None
     """The session that it must use; None: any."""
     receiver: Caller
     """Takes what the server pushes: the caller, wrapped if that may pause or extend the time of the call."""
@@ -145,7 +145,7 @@ class _Attempt:
     had_turn: bool = False
     is_second: bool = False
     """Whether this is a repetition, because the server did not begin the first time."""
-    chosen: Member | None = None
+    chosen: SessionMember | None = None
 
     @property
     def what(self) -> str:
@@ -196,7 +196,7 @@ class Dispatcher:
         *,
         seconds: float | None = None,
         headers: Mapping[str, str] | None = None,
-        member: Member | None = None,
+        member: SessionMember | None = None,
         written: WrittenIds | None = None,
         recheck: Callable[[], Awaitable[None]] | None = None,
     ) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class Dispatcher:
         if admission is None:
             raise self._paused(now)
         attempt = _Attempt(method, params, caller, headers, member, caller, written, admission, recheck)
-        clock = Clock(self._deadlines, *self._times) if seconds is None else Clock(self._deadlines, seconds)
+        clock = CallClock(self._deadlines, *self._times) if seconds is None else CallClock(self._deadlines, seconds)
         try:
             with clock:
                 if not self.gate.enter_at_once():
@@ -240,7 +240,7 @@ class Dispatcher:
         finally:
             self.breaker.inconclusive(attempt.admission)
 
-    def give_up(self, member: Member, error: LinkLost) -> None:
+    def give_up(self, member: SessionMember, error: LinkLost) -> None:
         """Give up a session that can't be used any more."""
         member.leave.set()
         self._supervisor.lose(member, str(error), at_once=isinstance(error, SessionForgotten))
@@ -305,7 +305,7 @@ class Dispatcher:
         attempt.is_second = True
         return await self._ask(attempt)
 
-    async def _is_forgotten(self, member: Member, error: Exception, attempt: _Attempt) -> bool:
+    async def _is_forgotten(self, member: SessionMember, error: Exception, attempt: _Attempt) -> bool:
         """Whether an error says that the server has forgotten the session, and so has not begun. Words alone don't
         prove it: they may be the tool's own."""
         if attempt.is_second or self._config.url is None or member.session.modern:
@@ -330,7 +330,7 @@ class Dispatcher:
         self._metrics.refused(self._config.name, error.error.get("code"))
         return RpcError(error.error)
 
-    def _too_late(self, attempt: _Attempt, clock: Clock) -> UpstreamTimeout:
+    def _too_late(self, attempt: _Attempt, clock: CallClock) -> UpstreamTimeout:
         if not attempt.had_turn:
             ahead = f"{self.gate.inside} other requests are running"
             cause = f"is busy: {attempt.what} waited {clock.limit:g} s for its turn, and {ahead}; call again later"
@@ -340,7 +340,7 @@ class Dispatcher:
             cause = f"did not answer {attempt.what} {self._time_of(clock)}; {told}"
         return UpstreamTimeout(f"server {self._config.name!r} {cause}", server=self._config.name)
 
-    def _time_of(self, clock: Clock) -> str:
+    def _time_of(self, clock: CallClock) -> str:
         if clock.extended and clock.is_capped:
             return f"within {self._limits.tool_timeout_max:g} s (limits.tool_timeout_max), though it reported progress"
         return f"within {clock.limit:g} s" + (" of its last report of progress" if clock.extended else "")

@@ -12,7 +12,7 @@ from weakref import ref
 
 from gateway.proxy.caller import Principal
 from gateway.proxy.results import objects_in
-from gateway.proxy.upstream.supervision.session_member import Member
+from gateway.proxy.upstream.supervision.session_member import SessionMember
 
 EACH: Final = 1000
 """URIs of one server that are remembered for one principal."""
@@ -29,11 +29,11 @@ class GivenUris:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._of: dict[str, dict[str, ref[Member]]] = {}
+        self._of: dict[str, dict[str, ref[SessionMember]]] = {}
         """The URIs of each principal, the oldest first."""
         self._count = 0
 
-    def note(self, result: Mapping[str, Any], principal: Principal, giver: Member) -> None:
+    def note(self, result: Mapping[str, Any], principal: Principal, giver: SessionMember) -> None:
         """Remember the URIs in an answer that `giver` gave this principal."""
         linked = _linked_in(result)
         if linked:
@@ -44,12 +44,12 @@ class GivenUris:
         """Whether the server gave this URI to this principal."""
         return uri in self._of.get(principal.name, ())
 
-    def giver(self, uri: str, principal: Principal) -> Member | None:
+    def giver(self, uri: str, principal: Principal) -> SessionMember | None:
         """The session that last gave this principal the URI, if it still exists."""
         giver = self._of.get(principal.name, {}).get(uri)
         return None if giver is None else giver()
 
-    def _give(self, uri: str, name: str, giver: ref[Member]) -> None:
+    def _give(self, uri: str, name: str, giver: ref[SessionMember]) -> None:
         has = self._of.setdefault(name, {})
         self._count -= uri in has
         has.pop(uri, None)

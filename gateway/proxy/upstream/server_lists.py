@@ -19,11 +19,11 @@ from gateway.proxy.caller import Caller
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.dispatcher import Dispatcher
 from gateway.proxy.upstream.given_uris import GivenUris
-from gateway.proxy.upstream.items.item_reader import ItemReader, Kind
+from gateway.proxy.upstream.items.item_reader import ItemKind, ItemReader
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure
 from gateway.proxy.upstream.supervision.listing import KINDS, Listed, Listing, Screen
 from gateway.proxy.upstream.supervision.selector import Selector
-from gateway.proxy.upstream.supervision.session_member import Member
+from gateway.proxy.upstream.supervision.session_member import SessionMember
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
 # What servers listed in an earlier run of the gateway, kept in the user's cache for a client's first look.
@@ -43,7 +43,7 @@ _MOST: Final = 256
 class EarlierRun:
     """What a server told in an earlier run of the gateway: it may have changed, and nothing can be asked of it."""
 
-    lists: Mapping[Kind, Listed]
+    lists: Mapping[ItemKind, Listed]
     modern: bool
     """Whether it spoke the modern era."""
     info: Mapping[str, Any]
@@ -90,7 +90,7 @@ class ListFile:
         self._kept = data
         return found
 
-    def write(self, member: Member) -> None:
+    def write(self, member: SessionMember) -> None:
         """Keep what this session has listed, unless it is kept already."""
         try:
             data = json.dumps(_fields_of(member)).encode()
@@ -111,7 +111,7 @@ class ListFile:
         replace_file(self._path, data)
 
 
-def _fields_of(member: Member) -> dict[str, Any]:
+def _fields_of(member: SessionMember) -> dict[str, Any]:
     listing, session = member.listing, member.session
     known = {kind: listing.at_hand(kind) or listing.known(kind) for kind in KINDS}
     lists = {kind: [each.items, each.around] for kind, each in known.items() if each is not None}
@@ -124,7 +124,7 @@ def _parse(value: Any, reader: ItemReader, screen: Screen) -> EarlierRun:
     if value["format"] != _FORMAT:
         raise ValueError("it has the format of another version")
     modern, info, words = bool(value["modern"]), dict(value["info"]), value["instructions"]
-    lists: dict[Kind, Listed] = {}
+    lists: dict[ItemKind, Listed] = {}
     for kind in KINDS:
         if kind in value["lists"]:
             items, around = value["lists"][kind]
@@ -193,13 +193,13 @@ class CallerLists:
         self._first_start_until: float | None = None
         """When lists no longer wait for the first start; None until one has waited."""
 
-    def at_hand(self, kind: Kind, caller: Caller) -> ServerList | None:
+    def at_hand(self, kind: ItemKind, caller: Caller) -> ServerList | None:
         """Like `get`, but without waiting; None: the server would have to be asked."""
         member = self._selector.aside(caller) or self._supervisor.main
         listed = None if member is None else self._selector.listing(member, caller).at_hand(kind)
         return None if member is None or listed is None else _of(listed, member)
 
-    async def get(self, kind: Kind, caller: Caller) -> ServerList:
+    async def get(self, kind: ItemKind, caller: Caller) -> ServerList:
         """Return the list as `caller` would see it; at first that of an earlier run of the gateway, if it is known.
 
         Raises:
@@ -236,7 +236,7 @@ class CallerLists:
             self._first_start_until = now + most
         return max(self._first_start_until - now, min(_STARTING, most))
 
-    async def learn(self, kinds: Sequence[Kind], caller: Caller) -> None:
+    async def learn(self, kinds: Sequence[ItemKind], caller: Caller) -> None:
         """Have the server list these for this caller, on a session on which it is told the caller's capabilities.
 
         Raises:
@@ -254,12 +254,12 @@ class CallerLists:
         aside = self._aside(caller)
         return aside is not None and aside.known("tools") is not None and aside.may_hold_tool(name)
 
-    def holds(self, kind: Kind, name: str, caller: Caller) -> bool:
+    def holds(self, kind: ItemKind, name: str, caller: Caller) -> bool:
         """Whether this name is in the main list or in the caller's own."""
         main = self._main()
         return (main is not None and main.holds(kind, name)) or self.holds_aside(kind, name, caller)
 
-    def holds_aside(self, kind: Kind, name: str, caller: Caller) -> bool:
+    def holds_aside(self, kind: ItemKind, name: str, caller: Caller) -> bool:
         """Whether this name is in the caller's own list, which is not the main one."""
         aside = self._aside(caller)
         return aside is not None and aside.holds(kind, name)
@@ -284,7 +284,7 @@ class CallerLists:
         lists = (self._aside(caller), None if self._is_common else self._main())
         return any(each is not None and each.holds_uri(uri) for each in lists)
 
-    def giver(self, params: dict[str, Any], caller: Caller) -> Member | None:
+    def giver(self, params: dict[str, Any], caller: Caller) -> SessionMember | None:
         """The borrowed session whose answer gave this principal the resource in `params`, if it is still open."""
         uri = params.get("uri")
         giver = self._given.giver(uri, caller.principal) if isinstance(uri, str) else None
@@ -309,7 +309,7 @@ class CallerLists:
     def _main(self) -> Listing | None:
         return None if self._supervisor.last is None else self._supervisor.last.listing
 
-    async def _list(self, kind: Kind, member: Member, caller: Caller) -> ServerList:
+    async def _list(self, kind: ItemKind, member: SessionMember, caller: Caller) -> ServerList:
         """Raises UpstreamUnavailable, LinkLost."""
         listing = self._selector.listing(member, caller)
         known = listing.known(kind)
@@ -331,5 +331,5 @@ class CallerLists:
             raise self._dispatcher.unavailable(describe_failure(error, self._config)) from None
 
 
-def _of(listed: Listed, member: Member) -> ServerList:
+def _of(listed: Listed, member: SessionMember) -> ServerList:
     return ServerList(listed, member.session.modern, member.session.info)

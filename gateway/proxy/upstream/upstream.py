@@ -16,18 +16,18 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Caller, ClientSession, Principal, ShareRule
 from gateway.proxy.upstream.dispatcher import Dispatcher, Gate, Users
 from gateway.proxy.upstream.given_uris import GivenUris
-from gateway.proxy.upstream.items.item_reader import ItemReader, Kind, ToolHeaders
+from gateway.proxy.upstream.items.item_reader import ItemKind, ItemReader, ToolHeaders
 from gateway.proxy.upstream.items.tool_pins import Pins
 from gateway.proxy.upstream.server_lists import CallerLists, EarlierRun, ListCache
 from gateway.proxy.upstream.session.session import ListKind
 from gateway.proxy.upstream.supervision.listing import Listed
 from gateway.proxy.upstream.supervision.maintenance import Follower
 from gateway.proxy.upstream.supervision.selector import Selector
-from gateway.proxy.upstream.supervision.session_member import Connect, Member, Opener
+from gateway.proxy.upstream.supervision.session_member import Connect, Opener, SessionMember
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
 
-class Listener(Protocol):
+class ChangeListener(Protocol):
     """Receives reports of changes."""
 
     def upstream_changed(
@@ -87,7 +87,7 @@ class Upstream:
         limits: LimitsConfig,
         metrics: Metrics,
         connect: Connect,
-        listener: Listener,
+        listener: ChangeListener,
         share_rule: ShareRule,
         list_cache: ListCache | None,
         common: "Upstream | None" = None,
@@ -235,20 +235,20 @@ class Upstream:
             if member.session.owner is not None:
                 self._listener.upstream_changed(self.config.name, "tools", member.session.owner)
 
-    def known(self, kind: Kind) -> Listed | None:
+    def known(self, kind: ItemKind) -> Listed | None:
         """What the main session last listed, even if the server is away; at first, what an earlier run knew."""
         last, earlier = self.supervisor.last, self.earlier
         if last is not None:
             return last.listing.known(kind)
         return None if earlier is None else earlier.lists.get(kind)
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: ItemKind) -> int:
         """How many it lists now; 0 while it is not up."""
         listed = self.known(kind)
         return len(listed.items) if self.up and listed is not None else 0
 
     @asynccontextmanager
-    async def lease(self, caller: Caller, params: dict[str, Any]) -> AsyncGenerator[Member, None]:
+    async def lease(self, caller: Caller, params: dict[str, Any]) -> AsyncGenerator[SessionMember, None]:
         """Borrow a handshake-era session for this caller's exclusive use, as `runs_aside` demands.
 
         Raises:
@@ -266,7 +266,7 @@ class Upstream:
             return await self.selector.bridges(caller)
         return self.lists.giver(params, caller) is not None or self.lists.only_aside(params, caller)
 
-    async def learn(self, kinds: Sequence[Kind], caller: Caller) -> None:
+    async def learn(self, kinds: Sequence[ItemKind], caller: Caller) -> None:
         """See `CallerLists.learn`. The server is not stopped meanwhile."""
         with self.used:
             await self.lists.learn(kinds, caller)
@@ -296,19 +296,19 @@ class Upstream:
         for kind in kinds or (None,):
             self._listener.upstream_changed(self.config.name, kind, None)
 
-    def list_changed(self, kind: ListKind, member: Member) -> None:
+    def list_changed(self, kind: ListKind, member: SessionMember) -> None:
         """Take note that a session reported a changed list (`Changes`)."""
         if member.session.owner is None or member.session.owner is self.supervisor.adopted:
             self.supervisor.changed(kind)
         else:
             self._listener.upstream_changed(self.config.name, kind, member.session.owner)
 
-    def listening(self, member: Member) -> None:
+    def listening(self, member: SessionMember) -> None:
         """Take note that the server of a session reports changes from now on (`Changes`)."""
         if member is self.supervisor.main:
             self.supervisor.list_in_doubt()
 
-    def updated(self, params: Mapping[str, Any], member: Member) -> None:
+    def updated(self, params: Mapping[str, Any], member: SessionMember) -> None:
         """Take note that a session reported a changed resource (`Changes`)."""
         if member.session.owner is not None:
             self._listener.own_resource_updated(self.config.name, params, member.session.owner)

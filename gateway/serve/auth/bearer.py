@@ -35,7 +35,7 @@ from gateway.serve.auth.identity import (
     name_principal,
     principal_of,
 )
-from gateway.serve.auth.rate_limiter import FailedTries, Kind, Limiter, Limits, Refused
+from gateway.serve.auth.rate_limiter import FailedTries, Limiter, RateLimits, RateRefused, RequestKind
 from gateway.serve.http.errors import Refusal, error_response
 from gateway.serve.http.request_headers import headers_of
 from gateway.shared import Shared
@@ -116,7 +116,7 @@ class BearerAuth:
         self._credentials = credentials
         self._metrics = metrics
         self._resource = resource
-        self._limits = Limits(
+        self._limits = RateLimits(
             Limiter() if limiter is None else limiter, FailedTries() if tries is None else tries, shared
         )
         self._followed = False
@@ -141,13 +141,13 @@ class BearerAuth:
         try:
             identity = await self._whose(credential_of(scope), _address_of(scope))
         except MustWait as error:
-            await self._limited(Refused("signatures", error.wait))(scope, receive, send)
+            await self._limited(RateRefused("signatures", error.wait))(scope, receive, send)
             return
         except CredentialRefused as error:
             self._metrics.auth_failed(error.kind)
             await self._refuse(error)(scope, receive, send)
             return
-        if isinstance(identity, Refused):
+        if isinstance(identity, RateRefused):
             await self._limited(identity)(scope, receive, send)
             return
         name_principal(scope, identity.principal)
@@ -156,9 +156,9 @@ class BearerAuth:
         else:
             await self._admit(identity, scope, receive, send)
 
-    async def identify(self, credential: str, address: str) -> Identity | Refused | None:
+    async def identify(self, credential: str, address: str) -> Identity | RateRefused | None:
         """Whose credential it is that came from this address by another way than a header; None: nobody needs one here.
-        It counts as a request of theirs. `Refused`: one over their limits, or too many bad ones came from there.
+        It counts as a request of theirs. `RateRefused`: one over their limits, or too many bad ones came from there.
 
         Raises:
             CredentialRefused: it is not good.
@@ -173,7 +173,7 @@ class BearerAuth:
             self._limits.leave(identity, "call")
         return identity
 
-    async def _whose(self, given: bytes, address: str) -> Identity | Refused:
+    async def _whose(self, given: bytes, address: str) -> Identity | RateRefused:
         digest = sha256(given).digest()
         known = self._credentials.recognise(digest)
         if known is not None:
@@ -218,7 +218,7 @@ class BearerAuth:
         finally:
             self._limits.leave(identity, kind)
 
-    def _limited(self, refused: Refused) -> Refusal:
+    def _limited(self, refused: RateRefused) -> Refusal:
         self._metrics.limited(refused.limit)
         headers = {"Retry-After": str(max(1, ceil(refused.wait)))}
         return error_response(429, _TOO_MUCH[refused.limit], code="rate_limit_exceeded", headers=headers)
@@ -280,7 +280,7 @@ def _address_of(scope: Scope) -> str:
     return str(client[0]) if client else ""
 
 
-def _kind_of(scope: Scope) -> Kind:
+def _kind_of(scope: Scope) -> RequestKind:
     """Which kind of request it is. A stream is a GET, or `subscriptions/listen` of a 2026 client.
 
     The era matters, because in the handshake era nobody compares the `Mcp-Method` header with the body.

@@ -26,13 +26,13 @@ _WHOLE: Final = 1.0 - 1e-6
 """What counts as one token: a caller who waited exactly as long as told must find one, despite rounding errors."""
 
 V = TypeVar("V")
-Kind = Literal["call", "stream", "control"]
+RequestKind = Literal["call", "stream", "control"]
 """A stream stays open as long as its client wants to listen, and must not take the place of a call. A control
 message starts nothing: it may end or answer a running call, and so must not need a call's place."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RateRefused:
     """The refusal of a request that is over a limit."""
 
     limit: Literal["rate", "concurrency", "tries", "signatures"]
@@ -72,7 +72,7 @@ class _Account:
 
     def __init__(self, size: float, now: float) -> None:
         self.bucket = Bucket(size, now)
-        self.running: dict[Kind, int] = {"call": 0, "stream": 0, "control": 0}
+        self.running: dict[RequestKind, int] = {"call": 0, "stream": 0, "control": 0}
 
     @property
     def idle(self) -> bool:
@@ -88,7 +88,7 @@ class Limiter:
         self._bound = bound
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
 
-    def enter(self, identity: Identity, kind: Kind) -> Refused | None:
+    def enter(self, identity: Identity, kind: RequestKind) -> RateRefused | None:
         """Admit one request (None), or say which limit it exceeds.
 
         For every admitted request, `leave` must be called with the same arguments.
@@ -98,17 +98,17 @@ class Limiter:
         wait = self.take(identity) if identity.allowance.rate else 0.0
         if wait:
             self.leave(identity, kind)
-            return Refused("rate", wait)
+            return RateRefused("rate", wait)
         return None
 
-    def begin(self, identity: Identity, kind: Kind) -> Refused | None:
+    def begin(self, identity: Identity, kind: RequestKind) -> RateRefused | None:
         """Like `enter`, but ignore the rate."""
         allowance = identity.allowance
         if allowance.is_free:
             return None
         account = self._account(identity, self._clock())
         if allowance.concurrency and account.running[kind] >= allowance.concurrency:
-            return Refused("concurrency", _BUSY_WAIT)
+            return RateRefused("concurrency", _BUSY_WAIT)
         account.running[kind] += 1
         return None
 
@@ -121,7 +121,7 @@ class Limiter:
         now = self._clock()
         return self._account(identity, now).bucket.take(max(rate, 1.0), rate / MINUTE, now)
 
-    def leave(self, identity: Identity, kind: Kind) -> None:
+    def leave(self, identity: Identity, kind: RequestKind) -> None:
         """Record that one admitted request is over."""
         if not identity.allowance.is_free:
             self._accounts[identity.principal.name].running[kind] -= 1
@@ -159,11 +159,11 @@ class FailedTries:
         self._bound = bound
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
-    def refused(self, address: str) -> Refused | None:
+    def refused(self, address: str) -> RateRefused | None:
         """None if this address may try again now."""
         bucket = self._buckets.get(network_of(address))
         left = 1.0 if bucket is None else bucket.left(FAILURES_AT_ONCE, FAILURES_A_SECOND, self._clock())
-        return None if left >= _WHOLE else Refused("tries", (1.0 - left) / FAILURES_A_SECOND)
+        return None if left >= _WHOLE else RateRefused("tries", (1.0 - left) / FAILURES_A_SECOND)
 
     def failed(self, address: str) -> None:
         """Record a failed try from this address."""
@@ -194,7 +194,7 @@ def _make_room(table: "OrderedDict[str, V]", bound: int, may_go: Callable[[V], b
 # run at the same time for itself. It knows no HTTP.
 
 
-class Limits:
+class RateLimits:
     """How much callers may ask of this replica and of all replicas together."""
 
     def __init__(self, limiter: Limiter, tries: FailedTries, shared: Shared | None) -> None:
@@ -203,7 +203,7 @@ class Limits:
         self._tries = tries
         self._shared = shared
 
-    async def enter(self, identity: Identity, kind: Kind, *, counted: bool) -> Refused | None:
+    async def enter(self, identity: Identity, kind: RequestKind, *, counted: bool) -> RateRefused | None:
         """See `Limiter.enter`. `counted`: the replica that sent the request on has counted it in the shared store."""
         if self._shared is None:
             return self._limiter.enter(identity, kind)
@@ -215,9 +215,9 @@ class Limits:
         finally:
             if wait:
                 self._limiter.leave(identity, kind)
-        return Refused("rate", wait) if wait else None
+        return RateRefused("rate", wait) if wait else None
 
-    def leave(self, identity: Identity, kind: Kind) -> None:
+    def leave(self, identity: Identity, kind: RequestKind) -> None:
         """Record that one admitted request is over."""
         self._limiter.leave(identity, kind)
 
@@ -230,13 +230,13 @@ class Limits:
         alone = self._limiter.take(identity, 1.0 / shared.status.replicas)
         return alone if wait is None else 0.0
 
-    async def refused(self, address: str) -> Refused | None:
+    async def refused(self, address: str) -> RateRefused | None:
         """None if this address may try again now."""
         refused = self._tries.refused(address)
         if refused is not None or self._shared is None:
             return refused
         wait = await self._shared.wait("tries", network_of(address), FAILURES_AT_ONCE, FAILURES_A_SECOND)
-        return Refused("tries", wait) if wait else None
+        return RateRefused("tries", wait) if wait else None
 
     async def failed(self, address: str) -> None:
         """Record a failed try from this address."""

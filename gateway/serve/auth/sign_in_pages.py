@@ -22,7 +22,7 @@ from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.observe.logs import get_logger
 from gateway.serve.auth.gateway_token import HostGuard
 from gateway.serve.auth.identity import CredentialRefused, Identity
-from gateway.serve.auth.rate_limiter import Refused
+from gateway.serve.auth.rate_limiter import RateRefused
 from gateway.serve.http.body import media_type, read_body
 from gateway.serve.http.plain_pages import HTML, POLICY, page_bytes
 
@@ -38,12 +38,12 @@ _FORM: Final = (
     "use.</p>"
 )
 _WHY: Final = "A server behind this gateway needs you to sign in to it. First show who you are here."
-Identify = Callable[[str, str], Awaitable[Identity | Refused | None]]
+Identify = Callable[[str, str], Awaitable[Identity | RateRefused | None]]
 """Takes a credential and the client's address; returns whose it is, None: nobody needs one. Raises
 `CredentialRefused`."""
 
 
-class Beginning(Protocol):
+class BegunSignIn(Protocol):
     """A sign-in that has begun."""
 
     @property
@@ -65,7 +65,7 @@ class Beginning(Protocol):
 class SignIns(Protocol):
     """The interface of `UserSignIns`, separate so that a gateway without such servers loads no cryptography."""
 
-    async def begin(self, config: UpstreamConfig, owner: str) -> Beginning:
+    async def begin(self, config: UpstreamConfig, owner: str) -> BegunSignIn:
         """Begin one. Raises `NoAnswer`, `LinkLost`, `ConfigError`."""
         ...
 
@@ -133,7 +133,7 @@ class SignInPages:
             return _problem(error.message, 400)
         except CredentialRefused:
             return _Page(401, f"<h1>Sign in</h1>{_FORM.format(why='This gateway does not accept that credential.')}")
-        if isinstance(identity, Refused):
+        if isinstance(identity, RateRefused):
             what = "bad credentials came from your address" if identity.limit == "tries" else "requests came from you"
             return _problem(f"too many {what}: try again later", 429)
         if identity is None or identity.principal.alone:

@@ -101,7 +101,7 @@ _WORDS: Final[dict[EndReason, str]] = {
 log = get_logger("serve")
 
 
-class Connections:
+class ClientConnections:
     """The connections of one listening socket."""
 
     def __init__(
@@ -187,7 +187,7 @@ class Connections:
 class ForwardedClients:
     """Replaces a trusted proxy's address by its client's."""
 
-    def __init__(self, app: ASGIApp, connections: Connections) -> None:
+    def __init__(self, app: ASGIApp, connections: ClientConnections) -> None:
         """`connections`: those over which the requests come."""
         self._app = app
         self._connections = connections

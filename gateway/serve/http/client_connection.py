@@ -13,7 +13,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway.observe.client_metrics import EndReason
-from gateway.serve.http.admission import Connections
+from gateway.serve.http.admission import ClientConnections
 from gateway.serve.http.transport import GatheredWrites
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class HttpProtocol(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        connections: Connections,
+        connections: ClientConnections,
     ) -> None:
         """`connections`: all connections of this port. The other parameters are uvicorn's."""
         super().__init__(config, server_state, app_state, _loop)

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from gateway.config.address import is_loopback
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
-from gateway.serve.http.admission import Connections
+from gateway.serve.http.admission import ClientConnections
 from gateway.serve.http.client_connection import HttpProtocol
 
 # The process's limit of open files, and how much of it clients' connections may use.
@@ -182,7 +182,7 @@ class HttpServer(uvicorn.Server):
             connection.shutdown()
 
 
-def http_server(app: ASGIApp, connections: Connections) -> HttpServer:
+def http_server(app: ASGIApp, connections: ClientConnections) -> HttpServer:
     """The server of an application; `connections` bounds its clients' connections."""
     settings = uvicorn.Config(
         app,

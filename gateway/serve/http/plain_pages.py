@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.address import host_name, is_loopback
 from gateway.config.model import ServeConfig
-from gateway.documentation.command_spelling import ANYWHERE, Spelling, own_spelling
+from gateway.documentation.command_spelling import ANYWHERE, CommandSpelling, own_spelling
 from gateway.documentation.pages import INDEX, html_form, open_pages, print_form
 from gateway.serve.http.admission import FORWARDED
 from gateway.serve.http.errors import error_response
@@ -79,7 +79,7 @@ _PICTURE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox
 class DocPages:
     """Answers requests below `/docs`."""
 
-    def __init__(self, spelling: Spelling) -> None:
+    def __init__(self, spelling: CommandSpelling) -> None:
         """`spelling`: how pages name commands."""
         self._spelling = spelling
         self._made: dict[tuple[str, bool], tuple[bytes, str]] = {}
@@ -185,7 +185,7 @@ class _Shown:
     """What readers on this machine get, or those elsewhere."""
 
     def __init__(
-        self, serve: ServeConfig, admin_pages: Mapping[str, str], spelling: Spelling, *, is_local: bool
+        self, serve: ServeConfig, admin_pages: Mapping[str, str], spelling: CommandSpelling, *, is_local: bool
     ) -> None:
         origin = _admin_origin(serve) if is_local else ""
         admin = _admin_places(admin_pages, origin, f"{spelling.program} status{_admin_option(serve, origin)}")

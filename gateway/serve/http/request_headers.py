@@ -22,11 +22,11 @@ _USUAL: Final = {
 }
 """Names of headers, which need not be decoded for every request."""
 _READ: Final = "codec.headers"
-"""Key in a request's scope: its `Headers`, once they were read."""
+"""Key in a request's scope: its `RequestHeaders`, once they were read."""
 
 
 @dataclass(slots=True, eq=False)
-class Headers:
+class RequestHeaders:
     """The headers of one request."""
 
     raw: list[tuple[bytes, bytes]]
@@ -37,9 +37,9 @@ class Headers:
     """The names that came more than once."""
 
 
-def headers_of(scope: Scope) -> Headers:
+def headers_of(scope: Scope) -> RequestHeaders:
     """The headers of a request."""
-    read: Headers | None = scope.get(_READ)
+    read: RequestHeaders | None = scope.get(_READ)
     raw: list[tuple[bytes, bytes]] = scope["headers"]
     if read is None or read.raw is not raw:
         # The scope was made for this one request, so we may add to it.
@@ -47,7 +47,7 @@ def headers_of(scope: Scope) -> Headers:
     return read
 
 
-def _read(raw: list[tuple[bytes, bytes]]) -> Headers:
+def _read(raw: list[tuple[bytes, bytes]]) -> RequestHeaders:
     values: dict[str, str] = {}
     repeated: set[str] = set()
     for raw_name, raw_value in raw:
@@ -58,7 +58,7 @@ def _read(raw: list[tuple[bytes, bytes]]) -> Headers:
         repeated.add(name)
         if name == "accept":
             values[name] += ", " + value
-    return Headers(raw, values, repeated)
+    return RequestHeaders(raw, values, repeated)
 
 
 # Lets web pages of origins that the operator names call `/mcp`, `/sse` and `/v1` (Fetch, "CORS protocol").

@@ -40,7 +40,7 @@ from gateway.serve.mcp.ids import ClientIds, SessionMaps
 from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.recorder import Recorder
 from gateway.serve.mcp.servers import Servers
-from gateway.serve.mcp.sessions import Call, Session
+from gateway.serve.mcp.sessions import ClientCall, McpSession
 from leaf_sdk.vocab import TokenMap
 
 CANCELLED: Final = -32800
@@ -58,11 +58,11 @@ _GREETING: Final = 0.2
 """Seconds that a greeting waits for starting servers, so that it can include what the quick ones say about themselves.
 No longer, because clients give up on a server that does not greet them soon."""
 
-Answer = tuple[bytes, int]
+WrittenAnswer = tuple[bytes, int]
 """A frame, and the code of the error in it; 0: a result."""
 
 
-class Core:
+class McpCore:
     """The answers of one gateway."""
 
     def __init__(
@@ -92,7 +92,9 @@ class Core:
         self._failed = failed
         self._log = get_logger("gateway.serve.mcp")
 
-    async def answer(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> Answer:
+    async def answer(
+        self, request_id: RequestId, method: str, params: dict[str, Any], call: ClientCall
+    ) -> WrittenAnswer:
         """The answer to one request. Raises nothing but a cancellation."""
         record = None if self._recorder is None else self._recorder.begin(request_id, method, params, call)
         try:
@@ -105,7 +107,7 @@ class Core:
             record.end(len(answer[0]))
         return answer
 
-    async def greet(self, request_id: RequestId, session: Session, *, alone: bool) -> Answer:
+    async def greet(self, request_id: RequestId, session: McpSession, *, alone: bool) -> WrittenAnswer:
         """The answer to `initialize`, without waiting long for servers that are still starting.
 
         Args:
@@ -117,7 +119,7 @@ class Core:
         except Exception as error:  # noqa: BLE001 - as in `answer`
             return self._refused(request_id, "initialize", error)
 
-    def _refused(self, request_id: RequestId, method: str, raised: Exception) -> Answer:
+    def _refused(self, request_id: RequestId, method: str, raised: Exception) -> WrittenAnswer:
         """The exception as an error for the client. An internal error is not described to the client."""
         match raised:
             case RpcError():
@@ -134,7 +136,7 @@ class Core:
         self._failed(error.get("code"))
         return error_answer(request_id, error)
 
-    async def _greeting(self, session: Session, *, alone: bool) -> dict[str, Any]:
+    async def _greeting(self, session: McpSession, *, alone: bool) -> dict[str, Any]:
         if alone:
             self.servers.adopt(session)
         await self._wait()
@@ -147,7 +149,7 @@ class Core:
             result["instructions"] = text
         return result
 
-    async def pass_on(self, message: Notification, session: Session) -> None:
+    async def pass_on(self, message: Notification, session: McpSession) -> None:
         """Pass a client's notification on to the servers. Raises nothing."""
         try:
             await self.servers.tell(message.method, message.params, session)
@@ -157,7 +159,7 @@ class Core:
             self._log.exception("notification failed", method=message.method[:64])
 
     def _outcome(
-        self, request_id: RequestId, method: str, params: dict[str, Any], call: Call
+        self, request_id: RequestId, method: str, params: dict[str, Any], call: ClientCall
     ) -> Coroutine[Any, Any, CallOutcome]:
         """The result of a request, and what else is known about it."""
         try:
@@ -173,18 +175,20 @@ class Core:
         return self._of_call(params, call, token_map)
 
     async def _of_request(
-        self, request_id: RequestId, method: str, params: dict[str, Any], call: Call, token_map: TokenMap | None
+        self, request_id: RequestId, method: str, params: dict[str, Any], call: ClientCall, token_map: TokenMap | None
     ) -> CallOutcome:
         result = await self._result(request_id, method, params, call)
         return CallOutcome(result, ending_of(result), map_id=None if token_map is None else token_map.map_id)
 
-    async def _of_call(self, params: dict[str, Any], call: Call, token_map: TokenMap | None) -> CallOutcome:
+    async def _of_call(self, params: dict[str, Any], call: ClientCall, token_map: TokenMap | None) -> CallOutcome:
         if token_map is not None:
             params = {**params, "_meta": {**meta_of(params), MAP_KEY: token_map.map_id}}
         outcome = await self.servers.call_tool(params, call)
         return await self._ids.add(cast("str", params["name"]), outcome, token_map)
 
-    async def _result(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> dict[str, Any]:
+    async def _result(
+        self, request_id: RequestId, method: str, params: dict[str, Any], call: ClientCall
+    ) -> dict[str, Any]:
         if method in (_NOT_MODERN if call.modern else _NOT_HANDSHAKE):
             return _refuse_method(method, call)
         if method == "ping":
@@ -216,7 +220,7 @@ class Core:
         return result
 
 
-def error_answer(request_id: RequestId | None, error: Mapping[str, Any]) -> Answer:
+def error_answer(request_id: RequestId | None, error: Mapping[str, Any]) -> WrittenAnswer:
     """The answer that holds an error."""
     code: object = error.get("code")
     return encode_failure(request_id, error), code if isinstance(code, int) else INTERNAL_ERROR
@@ -251,16 +255,16 @@ async def _refuse_map(error: MapUnknown) -> CallOutcome:
     raise error
 
 
-def _refuse_method(method: str, call: Call) -> dict[str, Any]:
+def _refuse_method(method: str, call: ClientCall) -> dict[str, Any]:
     if method == "initialize" and not call.modern:
         raise RpcError({"code": INVALID_REQUEST, "message": "this session is already initialized"})
     detail = "2026-07-28 has no such method" if call.modern else "it exists only in 2026-07-28"
     raise RpcError({"code": METHOD_NOT_FOUND, "message": f"unknown method {method!r}: {detail}"})
 
 
-def _set_level(params: Mapping[str, Any], call: Call) -> None:
+def _set_level(params: Mapping[str, Any], call: ClientCall) -> None:
     level: object = params.get("level")
     if level not in _LEVELS:
         raise invalid_params(f"logging/setLevel needs params.level as one of {', '.join(_LEVELS)}")
-    if isinstance(call.session, Session):
+    if isinstance(call.session, McpSession):
         call.session.log_level = level

@@ -30,7 +30,7 @@ from gateway.serve.auth.identity import principal_of
 from gateway.serve.http.drain import LATE
 from gateway.serve.http.replica_answer import replay_body
 from gateway.serve.http.request_headers import headers_of
-from gateway.serve.mcp.core import Core
+from gateway.serve.mcp.core import McpCore
 from gateway.serve.mcp.http import (
     RETRY_AFTER,
     SESSION_HEADER,
@@ -51,7 +51,7 @@ from gateway.serve.mcp.outbox import Losses
 from gateway.serve.mcp.pipe import claim_stdio
 from gateway.serve.mcp.recorder import Recorder
 from gateway.serve.mcp.servers import Change, Servers
-from gateway.serve.mcp.sessions import Session
+from gateway.serve.mcp.sessions import McpSession
 from gateway.serve.mcp.stdio_client import StdioClient
 from gateway.shared import Shared
 from leaf_sdk.vocab import TokenMap
@@ -101,7 +101,7 @@ class McpEndpoint:
         metrics = metrics or Metrics()
         rule = ShareRule(config.limits.principal_share, metrics.access.bound_refused)
         self._dropped: Callable[[], None] = Losses(partial(metrics.notification_dropped, "slow_client"))
-        self._core = Core(
+        self._core = McpCore(
             proxy,
             held,
             ids=ClientIds(tokens, config.tokens.min_text_length, sourced=audit is not None),
@@ -256,7 +256,7 @@ class McpEndpoint:
                 await asyncio.wait({serving})
 
 
-def _announce(change: Change, sessions: Iterable[Session]) -> None:
+def _announce(change: Change, sessions: Iterable[McpSession]) -> None:
     """Tell clients of the handshake era that a list that they see has changed."""
     for session in sessions:
         principal = session.principal

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from gateway.protocol.lines import encode_event, encode_message
 from gateway.serve.mcp.outbox import Outbox
-from gateway.shared import Bounds, Record, Shared
+from gateway.shared import Shared, StoreBounds, StoreRecord
 
 # The events of a session, written to the shared store in case the replica that has the session goes away.
 #
@@ -22,19 +22,19 @@ from gateway.shared import Bounds, Record, Shared
 _WAITING: Final = 1024
 _WAITING_BYTES: Final = 1024 * 1024
 
-Event = tuple[int, int, bytes]
+NumberedEvent = tuple[int, int, bytes]
 """Stream, number and frame."""
 
 
 class EventLog:
     """Writes the events of one session."""
 
-    def __init__(self, shared: Shared, bounds: Bounds, owner: str, session_id: str) -> None:
+    def __init__(self, shared: Shared, bounds: StoreBounds, owner: str, session_id: str) -> None:
         self._shared = shared
         self._bounds = bounds
         self._owner = owner
         self._session = session_id
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[NumberedEvent] = deque()
         self._size = 0
         self._ahead: set[tuple[int, int]] = set()
         """Stream and number of events that were written before any client read them."""
@@ -66,10 +66,10 @@ class EventLog:
         self._writing = False
 
 
-def event_record(session_id: str, stream: int, number: int, frame: bytes) -> Record:
+def event_record(session_id: str, stream: int, number: int, frame: bytes) -> StoreRecord:
     """The record of an event. The stream's name is its alias, and so always names the stream's latest event."""
     place = stream_name(session_id, stream)
-    return Record(f"{place}-{number}", f"{place}-{number - 1}" if number > 1 else None, frame, (place,))
+    return StoreRecord(f"{place}-{number}", f"{place}-{number - 1}" if number > 1 else None, frame, (place,))
 
 
 def stream_name(session_id: str, stream: int) -> str:
@@ -81,7 +81,7 @@ _KEPT_EVENTS: Final = 1024
 _KEPT_BYTES: Final = 1024 * 1024
 
 
-class History:
+class EventHistory:
     """The latest events that were written on the streams of one session."""
 
     def __init__(self, log: EventLog | None = None) -> None:
@@ -116,7 +116,7 @@ class History:
 class EventStream:
     """One stream of a session."""
 
-    def __init__(self, number: int, history: History, dropped: Callable[[], None]) -> None:
+    def __init__(self, number: int, history: EventHistory, dropped: Callable[[], None]) -> None:
         """Start empty. `number`: unique in the session; 0 is the stream that belongs to no request."""
         self.number = number
         self.finished = False
@@ -124,7 +124,7 @@ class EventStream:
         self._history = history
         self._outbox = Outbox(self._wake, dropped)
         self._last = 0
-        self._reader: Reader | None = None
+        self._reader: NumberedReader | None = None
 
     @property
     def waiting(self) -> int:
@@ -163,7 +163,7 @@ class EventStream:
         if self._reader is None:
             self._history.tell_others(self.number, self._last, self._outbox.frames())
 
-    def attach(self, after: int | None = None) -> "Reader":
+    def attach(self, after: int | None = None) -> "NumberedReader":
         """A reader for a new response. Closes the reader before it.
 
         Args:
@@ -171,10 +171,10 @@ class EventStream:
         """
         if self._reader is not None:
             self._reader.close()
-        self._reader = Reader(self, [] if after is None else self._history.after(self.number, after))
+        self._reader = NumberedReader(self, [] if after is None else self._history.after(self.number, after))
         return self._reader
 
-    def detach(self, reader: "Reader") -> None:
+    def detach(self, reader: "NumberedReader") -> None:
         """Detach the reader of a response that is over."""
         if self._reader is reader:
             self._reader = None
@@ -204,7 +204,7 @@ class EventStream:
             self._reader.ready.set()
 
 
-class Reader:
+class NumberedReader:
     """The events of a stream for one response."""
 
     def __init__(self, stream: EventStream, replay: list[tuple[int, bytes]]) -> None:

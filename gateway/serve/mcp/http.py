@@ -197,7 +197,7 @@ async def write_events(send: Send, events: Events) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-class Watch(Deadline):
+class ClientWatch(Deadline):
     """Watches a request that takes long: notices when its client leaves, and when it is time for a sign of life.
 
     A quick answer costs one deadline and nothing else. `stop` must be called in the end.
@@ -254,7 +254,7 @@ class Watch(Deadline):
 # writes it. It knows no era and no session.
 
 
-class Pushes(Events, Protocol):
+class PushedEvents(Events, Protocol):
     """The events of one response."""
 
     @property
@@ -275,22 +275,22 @@ class Pushes(Events, Protocol):
         ...
 
 
-class Reply(Watch):
+class HttpReply(ClientWatch):
     """Sends the answer to one POST, and what is pushed before it. A context for the task that makes the answer."""
 
     __slots__ = ("_gone", "_open", "_over", "_pushes", "_request", "_task", "_writer")
 
-    def __init__(self, request: HttpRequest, open_pushes: Callable[[], Pushes], deadlines: Deadlines) -> None:
+    def __init__(self, request: HttpRequest, open_pushes: Callable[[], PushedEvents], deadlines: Deadlines) -> None:
         """`open_pushes` is called once the answer is to be a stream."""
         self._request = request
         self._open = open_pushes
-        self._pushes: Pushes | None = None
+        self._pushes: PushedEvents | None = None
         self._writer: asyncio.Task[None] | None = None
         self._over = False
         self._gone = False
         self._task: asyncio.Task[Any] = asyncio.current_task(deadlines.loop)  # pyright: ignore[reportAttributeAccessIssue]
         # Calling by `super()` takes twice the time of calling by the class's name.
-        Watch.__init__(self, request.receive, deadlines)
+        ClientWatch.__init__(self, request.receive, deadlines)
 
     def __enter__(self) -> Self:
         return self
@@ -349,7 +349,7 @@ class Reply(Watch):
         self._pushes.finish(frame)
         await self._writer
 
-    def _begun(self) -> Pushes:
+    def _begun(self) -> PushedEvents:
         if self._pushes is None:
             self._pushes = pushes = self._open()
             self._writer = asyncio.get_running_loop().create_task(write_events(self._request.send, pushes))

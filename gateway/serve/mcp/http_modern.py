@@ -28,12 +28,12 @@ from gateway.proxy.bridge import PARKED, is_parked, unknown_state
 from gateway.proxy.caller import Principal
 from gateway.replicas import Replica, Replicas
 from gateway.serve.http.replica_answer import replay_body
-from gateway.serve.mcp.core import Answer, Core, error_answer
+from gateway.serve.mcp.core import McpCore, WrittenAnswer, error_answer
 from gateway.serve.mcp.http import (
     RETRY_AFTER,
+    HttpReply,
     HttpRequest,
     Rejected,
-    Reply,
     read_message_body,
     refuse_late,
     send_empty,
@@ -49,7 +49,7 @@ _NO_REQUEST: Final = "the body must be one request or one notification"
 class ModernHttp:
     """Answers requests of the modern era."""
 
-    def __init__(self, core: Core, replicas: Replicas, *, body_bytes: int, dropped: Callable[[], None]) -> None:
+    def __init__(self, core: McpCore, replicas: Replicas, *, body_bytes: int, dropped: Callable[[], None]) -> None:
         """`dropped` is called for every notification that a client loses because it does not read.
 
         `replicas`: the others, which have the calls that wait for their clients elsewhere.
@@ -125,7 +125,7 @@ class ModernHttp:
             await _send_answer(request, error_answer(message.id, unknown_state(error.message).error))
 
     async def _run(self, message: Request, request: HttpRequest) -> None:
-        with Reply(request, self._open, self._deadlines) as reply:
+        with HttpReply(request, self._open, self._deadlines) as reply:
             token_map = request.token_map or self._core.session_map
             call = enveloped_call(message.params, request.principal, token_map, reply, request.size, request.headers)
             frame, code = await self._core.answer(message.id, message.method, message.params, call)
@@ -158,6 +158,6 @@ class _Pushes:
         """Do nothing: nothing of the response is kept."""
 
 
-async def _send_answer(request: HttpRequest, answer: Answer) -> None:
+async def _send_answer(request: HttpRequest, answer: WrittenAnswer) -> None:
     frame, code = answer
     await send_frame(request.send, ERROR_STATUS.get(code, 200), frame)

@@ -17,19 +17,19 @@ from gateway.protocol.messages import (
     INVALID_REQUEST,
     Failure,
     Malformed,
-    Message,
     Notification,
     Request,
     RequestId,
     Response,
+    RpcMessage,
     parse_message,
 )
 from gateway.proxy.caller import Principal, Shares
-from gateway.serve.mcp.core import CANCELLED, OWN_NOTIFICATIONS, Core, error_answer
-from gateway.serve.mcp.event_streams import EventLog, EventStream, History
+from gateway.serve.mcp.core import CANCELLED, OWN_NOTIFICATIONS, McpCore, error_answer
+from gateway.serve.mcp.event_streams import EventHistory, EventLog, EventStream
 from gateway.serve.mcp.http import HttpRequest
 from gateway.serve.mcp.outbox import Stream
-from gateway.serve.mcp.sessions import Session, session_call
+from gateway.serve.mcp.sessions import McpSession, session_call
 from leaf_sdk.vocab import TokenMap
 
 # The content of one POST from a client of the handshake era: one message, or the messages of a batch.
@@ -63,7 +63,7 @@ def read_post(body: bytes, version: str) -> PostMessages:
     )
 
 
-def _one(message: Message | Malformed) -> PostMessages:
+def _one(message: RpcMessage | Malformed) -> PostMessages:
     if isinstance(message, Request):
         return PostMessages((message,))
     return PostMessages(fault=message) if isinstance(message, Malformed) else PostMessages(one_way=(message,))
@@ -124,12 +124,12 @@ class _Running:
         return self.cancelled and self._task is not None and self._task.uncancel() == 0
 
 
-class HttpSession(Session):
+class HttpSession(McpSession):
     """A client of the handshake era over HTTP."""
 
     def __init__(
         self,
-        core: Core,
+        core: McpCore,
         *,
         session_id: str,
         version: str,
@@ -143,7 +143,7 @@ class HttpSession(Session):
 
         `log`: also gets the session's events, for other replicas.
         """
-        self._history = History(log)
+        self._history = EventHistory(log)
         self.standing = EventStream(0, self._history, dropped)
         """The stream for what belongs to no request; read by GET."""
         super().__init__(

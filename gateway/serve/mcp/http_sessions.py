@@ -20,16 +20,16 @@ from gateway.protocol.headers import ERROR_STATUS, VERSION_HEADER, mismatch
 from gateway.protocol.lines import encode_message
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_REQUEST, Request
 from gateway.serve.auth.identity import is_limited, refusal_over_limit
-from gateway.serve.mcp.core import Core, check_greeting, error_answer
+from gateway.serve.mcp.core import McpCore, check_greeting, error_answer
 from gateway.serve.mcp.event_streams import EventLog, stream_name
 from gateway.serve.mcp.http import (
     EVENTS,
     RESUME_HEADER,
     SESSION_HEADER,
+    ClientWatch,
+    HttpReply,
     HttpRequest,
     Rejected,
-    Reply,
-    Watch,
     accepts,
     read_message_body,
     refuse_late,
@@ -38,7 +38,7 @@ from gateway.serve.mcp.http import (
     write_events,
 )
 from gateway.serve.mcp.http_session import CarriedStream, HttpSession, PostMessages, SessionLimits, place_of, read_post
-from gateway.shared import Bounds, Shared
+from gateway.shared import Shared, StoreBounds
 
 # The events that sessions have left in the shared store, for clients that come back after their replica is gone.
 #
@@ -56,7 +56,7 @@ class LeftEvents:
     def __init__(self, shared: Shared, share: float, ttl: float) -> None:
         """`share`: the part of the bound that one principal may use; `ttl`: seconds for which events are kept."""
         self._shared = shared
-        self._bounds = Bounds.of(_MOST_BYTES, share, ttl)
+        self._bounds = StoreBounds.of(_MOST_BYTES, share, ttl)
 
     def log(self, owner: str, session_id: str) -> EventLog:
         """The log to which a session writes its events."""
@@ -118,7 +118,7 @@ class HttpSessions:
 
     def __init__(
         self,
-        core: Core,
+        core: McpCore,
         limits: SessionLimits,
         dropped: Callable[[], None],
         name: Callable[[str], str],
@@ -284,7 +284,7 @@ class HttpSessions:
             await send_frame(request.send, 200, frame)
             return
         try:
-            with Reply(request, partial(self._carry, session), self._deadlines) as reply:
+            with HttpReply(request, partial(self._carry, session), self._deadlines) as reply:
                 if posted.is_batch or self._closes_early(session):
                     # Answered in JSON, a batch would need a list; and a client whose connection breaks before the first
                     # event could not come back.
@@ -328,7 +328,7 @@ class HttpSessions:
             session.listening()
         else:
             self._close_later(session, carried)
-        watch = Listener(request, carried, self._deadlines)
+        watch = GetWatch(request, carried, self._deadlines)
         watch.look()
         try:
             await write_events(request.send, carried)
@@ -342,7 +342,7 @@ class HttpSessions:
             session.end()
 
 
-class Listener(Watch):
+class GetWatch(ClientWatch):
     """Watches a GET request, and stops writing once its client has left."""
 
     __slots__ = ("_carried",)
@@ -356,7 +356,9 @@ class Listener(Watch):
         self._carried.leave()
 
 
-async def _answer_each(requests: Sequence[Request], session: HttpSession, request: HttpRequest, reply: Reply) -> None:
+async def _answer_each(
+    requests: Sequence[Request], session: HttpSession, request: HttpRequest, reply: HttpReply
+) -> None:
     """Run the requests of a batch, and put each answer into the reply as it comes."""
 
     async def answer(message: Request) -> None:

@@ -14,7 +14,7 @@ from gateway.protocol.eras import SUBSCRIPTION_KEY
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, RequestId, encode_notification
 from gateway.proxy.caller import ShareRule
 from gateway.serve.mcp.servers import Change, Servers
-from gateway.serve.mcp.sessions import Call
+from gateway.serve.mcp.sessions import ClientCall
 
 _MOST: Final = 1024
 """The most subscriptions that may be open at the same time."""
@@ -29,7 +29,7 @@ class _Subscription:
     """One open stream."""
 
     request_id: RequestId
-    call: Call
+    call: ClientCall
     kinds: frozenset[str]
     uris: tuple[str, ...]
     ended: asyncio.Future[None]
@@ -81,7 +81,7 @@ class Subscriptions:
         self._shares = rule.shares("subscription", _MOST, "subscriptions")
         self._open: set[_Subscription] = set()
 
-    async def listen(self, request_id: RequestId, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    async def listen(self, request_id: RequestId, params: Mapping[str, Any], call: ClientCall) -> dict[str, Any]:
         """Serve one stream until `close` is called or the caller is cancelled. Returns the request's result.
 
         Raises:
@@ -111,7 +111,7 @@ class Subscriptions:
             if not subscription.ended.done():
                 subscription.ended.set_result(None)
 
-    def _read(self, request_id: RequestId, params: Mapping[str, Any], call: Call) -> _Subscription:
+    def _read(self, request_id: RequestId, params: Mapping[str, Any], call: ClientCall) -> _Subscription:
         wanted: object = params.get("notifications")
         if not isinstance(wanted, dict):
             raise _malformed("params.notifications must be an object that says what to listen for")

@@ -15,7 +15,7 @@ from gateway.errors import MapUnknown, RpcError
 from gateway.protocol.lines import encode_event
 from gateway.protocol.messages import INVALID_REQUEST, Request, encode_response
 from gateway.serve.auth.identity import refusal_over_limit
-from gateway.serve.mcp.core import Core, check_greeting, error_answer
+from gateway.serve.mcp.core import McpCore, check_greeting, error_answer
 from gateway.serve.mcp.http import (
     EVENTS,
     HttpRequest,
@@ -28,7 +28,7 @@ from gateway.serve.mcp.http import (
     write_events,
 )
 from gateway.serve.mcp.http_session import CarriedStream, HttpSession, SessionLimits, read_post
-from gateway.serve.mcp.http_sessions import Listener
+from gateway.serve.mcp.http_sessions import GetWatch
 
 OLD_PATH: Final = "/sse"
 _VERSION: Final = "2024-11-05"
@@ -49,7 +49,7 @@ class OldSessions:
     """All sessions of this transport."""
 
     def __init__(
-        self, core: Core, limits: SessionLimits, dropped: Callable[[], None], name: Callable[[str], str]
+        self, core: McpCore, limits: SessionLimits, dropped: Callable[[], None], name: Callable[[str], str]
     ) -> None:
         """Start with no sessions. See `HttpSessions`, which shares the limits."""
         self._core = core
@@ -96,7 +96,7 @@ class OldSessions:
         session.listening()
         place = f"{quote(request.scope['path'])}?{_NAMED}={quote(session.session_id, '')}"
         carried = CarriedStream(session, session.standing)
-        watch = Listener(request, carried, self._deadlines)
+        watch = GetWatch(request, carried, self._deadlines)
         watch.look()
         try:
             await write_events(request.send, _Opened(carried, place))

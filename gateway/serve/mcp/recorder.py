@@ -16,7 +16,7 @@ from gateway.protocol.headers import NAMED_BY
 from gateway.protocol.messages import RequestId
 from gateway.proxy.results import CallOutcome
 from gateway.serve.mcp.servers import Servers
-from gateway.serve.mcp.sessions import Call
+from gateway.serve.mcp.sessions import ClientCall
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
@@ -33,12 +33,14 @@ class Recorder:
         self._audit = audit
         self._tracing = tracing
 
-    def begin(self, request_id: RequestId, method: str, params: Mapping[str, Any], call: Call) -> "CallRecord":
+    def begin(self, request_id: RequestId, method: str, params: Mapping[str, Any], call: ClientCall) -> "RequestRecord":
         """Begin the record of a request."""
         audit = self._audit if method in NAMED_BY else None
-        return CallRecord(request_id, method, params, call, self._server_of(method, params, call), audit, self._tracing)
+        return RequestRecord(
+            request_id, method, params, call, self._server_of(method, params, call), audit, self._tracing
+        )
 
-    def _server_of(self, method: str, params: Mapping[str, Any], call: Call) -> str | None:
+    def _server_of(self, method: str, params: Mapping[str, Any], call: ClientCall) -> str | None:
         name = params.get("name")
         return (
             self._servers.server_of(name, call.principal.view)
@@ -47,7 +49,7 @@ class Recorder:
         )
 
 
-class CallRecord:
+class RequestRecord:
     """The record of one request while it runs."""
 
     def __init__(
@@ -55,7 +57,7 @@ class CallRecord:
         request_id: RequestId,
         method: str,
         params: Mapping[str, Any],
-        call: Call,
+        call: ClientCall,
         server: str | None,
         audit: Audit | None,
         tracing: "Tracing | None",

@@ -95,7 +95,7 @@ class Asks:
                 future.set_exception(RpcError({"code": INTERNAL_ERROR, "message": "the client is gone"}))
 
 
-class Session:
+class McpSession:
     """A client of the handshake era."""
 
     def __init__(
@@ -145,14 +145,14 @@ class Session:
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class ClientCall:
     """One request of a client while it runs."""
 
     modern: bool
     capabilities: Mapping[str, Any]
     log_level: str | None
     principal: Principal
-    session: Session | None
+    session: McpSession | None
     token_map: TokenMap | None
     """The map whose ids its result is to carry; None: no ids."""
     stream: Stream
@@ -180,13 +180,13 @@ class Call:
 
 
 def session_call(
-    session: Session,
+    session: McpSession,
     stream: Stream,
     size: int,
     headers: Mapping[str, str] | None = None,
     token_map: TokenMap | None = None,
     principal: Principal | None = None,
-) -> Call:
+) -> ClientCall:
     """The call of a request in a session of the handshake era.
 
     Args:
@@ -195,7 +195,7 @@ def session_call(
     """
     is_modern = False
     # Arguments by position, here and below: by name the call takes twice the time.
-    return Call(
+    return ClientCall(
         is_modern,
         session.capabilities,
         session.log_level,
@@ -215,9 +215,11 @@ def enveloped_call(
     stream: Stream,
     size: int,
     headers: Mapping[str, str] | None = None,
-) -> Call:
+) -> ClientCall:
     """The call of a 2026-07-28 request whose envelope was checked. Its `_meta` describes the client."""
     meta = meta_of(params)
     level: object = meta.get(LOG_LEVEL_KEY)
     is_modern, log_level, session = True, level if isinstance(level, str) else None, None
-    return Call(is_modern, meta[CAPABILITIES_KEY], log_level, principal, session, token_map, stream, size, headers)
+    return ClientCall(
+        is_modern, meta[CAPABILITIES_KEY], log_level, principal, session, token_map, stream, size, headers
+    )

@@ -28,10 +28,10 @@ from gateway.protocol.messages import (
     parse_message,
 )
 from gateway.proxy.caller import ANYBODY
-from gateway.serve.mcp.core import OWN_NOTIFICATIONS, Core, check_greeting, error_answer
+from gateway.serve.mcp.core import OWN_NOTIFICATIONS, McpCore, check_greeting, error_answer
 from gateway.serve.mcp.outbox import HeldStream, Outbox
 from gateway.serve.mcp.pipe import Pipe
-from gateway.serve.mcp.sessions import Call, Session, enveloped_call, session_call
+from gateway.serve.mcp.sessions import ClientCall, McpSession, enveloped_call, session_call
 
 _RUNNING: Final = 1024
 _NOTES: Final = 256
@@ -43,7 +43,7 @@ _FULL: Final = 8 * 1024 * 1024
 class StdioClient:
     """The client at the other end of two descriptors."""
 
-    def __init__(self, core: Core, source: int, sink: int, *, line_bound: int, dropped: Callable[[], None]) -> None:
+    def __init__(self, core: McpCore, source: int, sink: int, *, line_bound: int, dropped: Callable[[], None]) -> None:
         """`dropped` is called for every notification that the client loses because it does not read."""
         self._core = core
         self._line_bound = line_bound
@@ -64,7 +64,7 @@ class StdioClient:
         self._flush_due = False
         self._running: dict[RequestId, asyncio.Task[None]] = {}
         self._notes: set[asyncio.Task[None]] = set()
-        self._session: Session | None = None
+        self._session: McpSession | None = None
         self._opening: asyncio.Task[None] | None = None
         self._opened = asyncio.Event()
         self.asked_or_left = asyncio.Event()
@@ -73,7 +73,7 @@ class StdioClient:
         """Whether the client has sent a request."""
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> McpSession | None:
         """The client's session of the handshake era; None before its `initialize` has been answered."""
         return self._session if self._opened.is_set() else None
 
@@ -206,12 +206,12 @@ class StdioClient:
             self._notes.add(task)
             task.add_done_callback(self._notes.discard)
 
-    def _start(self, message: Request, call: Call) -> None:
+    def _start(self, message: Request, call: ClientCall) -> None:
         task = self._running[message.id] = self._loop.create_task(self._run(message, call))
         # Not at the end of `_run`: a task that is cancelled in the turn in which it was created never starts.
         task.add_done_callback(lambda _: self._running.pop(message.id, None))
 
-    async def _run(self, message: Request, call: Call) -> None:
+    async def _run(self, message: Request, call: ClientCall) -> None:
         # A cancelled request gets no answer (MCP, "Cancellation"): nothing is written then.
         if not call.modern and not self._opened.is_set():
             await self._opened.wait()
@@ -231,14 +231,14 @@ class StdioClient:
         else:
             self._opening = self._loop.create_task(self._greet(message.id, self._session))
 
-    def _make(self, params: Mapping[str, Any]) -> Session:
+    def _make(self, params: Mapping[str, Any]) -> McpSession:
         version, capabilities = check_greeting(params)
         token_map = self._core.maps.choose(params, self._core.session_map)
-        return Session(
+        return McpSession(
             version=version, capabilities=capabilities, principal=ANYBODY, token_map=token_map, stream=self._standing
         )
 
-    async def _greet(self, request_id: RequestId, session: Session) -> None:
+    async def _greet(self, request_id: RequestId, session: McpSession) -> None:
         frame, _ = await self._core.greet(request_id, session, alone=True)
         self.put(frame)
         self._opened.set()

@@ -17,15 +17,15 @@ from gateway.escape import cut_text
 from gateway.proxy.stand_in import KINDS
 from gateway.serve.generation.echoed import EchoedAnswer
 
-Message = dict[str, Any]
-Block = Mapping[str, Any]
+ChatMessage = dict[str, Any]
+InputBlock = Mapping[str, Any]
 
 _SHOWN: Final = 100
 _READ: Final = frozenset({"text", "document", "tool_reference", "search_result"})
 """Types of blocks that are read; a flaw in one is reported."""
 
 
-def read_messages(system: object, messages: object) -> tuple[list[Message], tuple[str, ...]]:
+def read_messages(system: object, messages: object) -> tuple[list[ChatMessage], tuple[str, ...]]:
     """The conversation, and the types of its blocks that were left out.
 
     Raises `RequestInvalid` that names the place.
@@ -44,11 +44,11 @@ class _Reader:
     """Collects messages."""
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
+        self.messages: list[ChatMessage] = []
         self.left_out = LeftOut()
         self._counted = 0
 
-    def add(self, message: Message, calls: int = 0) -> None:
+    def add(self, message: ChatMessage, calls: int = 0) -> None:
         self._counted += 1 + calls
         if self._counted > MOST_MESSAGES:
             words = f"messages: more than {MOST_MESSAGES} messages, calls and results in all: shorten the conversation"
@@ -87,7 +87,7 @@ class _Reader:
 
     def _read_assistant(self, content: object, where: str) -> None:
         answer = EchoedAnswer(where)
-        ran: dict[str, Block] = {}
+        ran: dict[str, InputBlock] = {}
         calls = 0
         for block, place in _blocks([] if content is None else content, where):
             match block.get("type"):
@@ -112,7 +112,7 @@ class _Reader:
                     self.left_out.add(kind)
         self.add(answer.end(), calls)
 
-    def _question(self, block: Block, where: str) -> str | None:
+    def _question(self, block: InputBlock, where: str) -> str | None:
         """The text of a block of a question; None for a block of an unknown type, which is left out."""
         kind = block.get("type")
         if plain_text(block) is None and isinstance(kind, str) and kind not in {*KINDS, *_READ}:
@@ -120,13 +120,13 @@ class _Reader:
             return None
         return _text(block, where)
 
-    def _result(self, block: Block) -> str:
+    def _result(self, block: InputBlock) -> str:
         words = text_of_result(block.get("content"), self.left_out)
         # Chat templates have no other place for `is_error`.
         return f"Error: {words}" if block.get("is_error") is True else words
 
 
-def _blocks(content: object, where: str) -> Sequence[tuple[Block, str]]:
+def _blocks(content: object, where: str) -> Sequence[tuple[InputBlock, str]]:
     """The blocks of a message's content, with their places."""
     if isinstance(content, str):
         return [({"type": "text", "text": content}, where)]
@@ -138,7 +138,7 @@ def _texts(content: object, where: str) -> str:
     return "\n".join([_text(block, place) for block, place in _blocks(content, where)])
 
 
-def _text(block: Block, where: str) -> str:
+def _text(block: InputBlock, where: str) -> str:
     """The text of a block that holds text in some form."""
     if block.get("type") == "document":
         return _document(block, where)
@@ -147,7 +147,7 @@ def _text(block: Block, where: str) -> str:
     raise RequestInvalid(f"{where} {unread(block)}", param=where)
 
 
-def _document(block: Block, where: str) -> str:
+def _document(block: InputBlock, where: str) -> str:
     source = _object(block.get("source"), f"{where}.source")
     match source.get("type"):
         case "text":
@@ -159,30 +159,30 @@ def _document(block: Block, where: str) -> str:
             raise RequestInvalid(f"{where}.source {words}", param=f"{where}.source")
 
 
-def _call(block: Block, where: str) -> tuple[str, str, str]:
+def _call(block: InputBlock, where: str) -> tuple[str, str, str]:
     """The id, the name and the arguments of a call."""
     return _id(block, "id", where), _name(block, "name", where), arguments_text(block.get("input"))
 
 
-def _object(value: object, where: str) -> Block:
+def _object(value: object, where: str) -> InputBlock:
     if not isinstance(value, Mapping):
         raise RequestInvalid(f"{where}: expected an object; got {_shown(value)}", param=where)
-    return cast("Block", value)
+    return cast("InputBlock", value)
 
 
-def _string(fields: Block, key: str, where: str) -> str:
+def _string(fields: InputBlock, key: str, where: str) -> str:
     value: object = fields.get(key)
     if not isinstance(value, str):
         raise RequestInvalid(f"{where}.{key}: expected a string; got {_shown(value)}", param=f"{where}.{key}")
     return value
 
 
-def _id(fields: Block, key: str, where: str) -> str:
+def _id(fields: InputBlock, key: str, where: str) -> str:
     """The id of a call, which some servers leave empty and some clients leave out."""
     return "" if fields.get(key) is None else _string(fields, key, where)
 
 
-def _name(fields: Block, key: str, where: str) -> str:
+def _name(fields: InputBlock, key: str, where: str) -> str:
     if not (value := _string(fields, key, where)):
         raise RequestInvalid(f"{where}.{key} is empty", param=f"{where}.{key}")
     return value

@@ -25,7 +25,7 @@ from gateway.serve.generation.answers import Answering, ApiForm, Chunk, Streamed
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.http.errors import new_request_id, speaks_anthropic
 from gateway.serve.messages.message_form import form_of
-from gateway.serve.messages.message_reply import MessagesReply, ReplyOptions, Thinking
+from gateway.serve.messages.message_reply import MessageOptions, MessagesReply, Thinking
 from gateway.serve.messages.message_request import MessagesRequest, PromptFields
 
 _MCP = "mcp-client"
@@ -79,7 +79,7 @@ class MessagesEndpoint:
         )
 
     def _answered(
-        self, asked: MessagesRequest, conversation: Conversation, form: ApiForm, options: ReplyOptions, named: str
+        self, asked: MessagesRequest, conversation: Conversation, form: ApiForm, options: MessageOptions, named: str
     ) -> Response:
         async def make(emit: Emit) -> Finished:
             return await self._agent.answer(conversation, asked.options(), emit)
@@ -146,11 +146,11 @@ class _VersionedRoute(Route):
         return super().matches(scope) if speaks_anthropic(scope) else (Match.NONE, {})
 
 
-def _reply_options(request: Request, asked: MessagesRequest, conversation: Conversation) -> ReplyOptions:
+def _reply_options(request: Request, asked: MessagesRequest, conversation: Conversation) -> MessageOptions:
     betas = ",".join(request.headers.getlist("anthropic-beta"))
     eager = asked.sorted_tools.eager
     every = _EAGER in betas
-    return ReplyOptions(
+    return MessageOptions(
         thinking=_thinking(asked),
         ran=_MCP in betas,
         marked=asked.marks_cache,

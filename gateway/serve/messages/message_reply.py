@@ -34,7 +34,7 @@ from gateway.toolcalls.stream.output_events import (
 
 
 @dataclass(slots=True)
-class Block:
+class ReplyBlock:
     """A block of the message, whose text arrives in pieces."""
 
     head: Chunk
@@ -50,15 +50,15 @@ class Block:
         return "".join(self.pieces)
 
 
-def text_block() -> Block:
+def text_block() -> ReplyBlock:
     """A block of text."""
-    return Block({"type": "text", "text": ""}, "text", "text_delta")
+    return ReplyBlock({"type": "text", "text": ""}, "text", "text_delta")
 
 
-def tool_block(kind: str, call_id: str, name: str) -> Block:
+def tool_block(kind: str, call_id: str, name: str) -> ReplyBlock:
     """A block of a call; its text is the input."""
     no_input: Chunk = {}
-    return Block({"type": kind, "id": call_id, "name": name, "input": no_input}, "input", "input_json_delta")
+    return ReplyBlock({"type": kind, "id": call_id, "name": name, "input": no_input}, "input", "input_json_delta")
 
 
 def signature_of(text: str) -> str:
@@ -107,7 +107,7 @@ _GATEWAY: Final = "codec-gateway"
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyOptions:
+class MessageOptions:
     """How a request wants its answer to be shown."""
 
     thinking: Thinking = "hidden"
@@ -130,7 +130,7 @@ class MessagesReply:
         self,
         model: str,
         prompt: int,
-        options: ReplyOptions,
+        options: MessageOptions,
         *,
         request_id: str = "",
         server_of: Callable[[str], str | None] = lambda name: None,
@@ -150,7 +150,7 @@ class MessagesReply:
         self._room = room
         self._account = Account(options.ignored)
         self._content: list[Chunk] = []
-        self._open: Block | None = None
+        self._open: ReplyBlock | None = None
         self._call: CallStarted | None = None
         """The call that is being written; None where there is none."""
         self._written: list[str] = []
@@ -221,7 +221,7 @@ class MessagesReply:
         if self._options.thinking == "hidden":
             return []
         head = {"type": "thinking", "thinking": "", "signature": ""}
-        return self._write(Block(head, "thinking", "thinking_delta"), text)
+        return self._write(ReplyBlock(head, "thinking", "thinking_delta"), text)
 
     def _begin_call(self, call: CallStarted) -> list[Chunk]:
         self._call, self._cut, self._written = call, None, []
@@ -264,18 +264,18 @@ class MessagesReply:
             "is_error": event.is_error,
             "content": said,
         }
-        return [*chunks, *self._start(Block(block, "", "")), *self._close()]
+        return [*chunks, *self._start(ReplyBlock(block, "", "")), *self._close()]
 
-    def _write(self, block: Block, text: str) -> list[Chunk]:
+    def _write(self, block: ReplyBlock, text: str) -> list[Chunk]:
         """Add text to the open block if it is of the same kind as `block`; start `block` otherwise."""
         self._cut = None
         begun = self._open is not None and self._open.delta == block.delta
         return [*([] if begun else self._start(block)), *self._add(text)]
 
-    def _whole(self, block: Block, text: str) -> list[Chunk]:
+    def _whole(self, block: ReplyBlock, text: str) -> list[Chunk]:
         return [*self._start(block), *self._add(text), *self._close()]
 
-    def _start(self, block: Block) -> list[Chunk]:
+    def _start(self, block: ReplyBlock) -> list[Chunk]:
         chunks = self._close()
         self._open = block
         return [*chunks, {"type": "content_block_start", "index": len(self._content), "content_block": block.head}]

@@ -25,11 +25,11 @@ from gateway.serve.generation.client_tools import read_choice
 from gateway.serve.generation.request_options import scope_of
 from gateway.serve.responses.input_history import Gathered, gather, kept
 from gateway.serve.responses.items import EXPIRED, ApprovedCalls, MadeCall
-from gateway.serve.responses.response_reply import ReplyOptions, ResponseReply
+from gateway.serve.responses.response_reply import ResponseOptions, ResponseReply
 from gateway.serve.responses.response_request import ResponsesRequest
 from gateway.serve.responses.response_store import Responses, Stored
 from gateway.serve.responses.response_tools import RequestTools, add_tools, read_tools
-from gateway.serve.responses.transcript import CallToApprove, Reader, Transcript
+from gateway.serve.responses.transcript import CallToApprove, Transcript, TranscriptReader
 from gateway.toolcalls.stream.output_events import CallClosed
 
 # Text that a client keeps for the gateway: the model's reasoning, where the client keeps the conversation itself.
@@ -90,7 +90,7 @@ class ResponsesState:
     replicas: Replicas
 
 
-class Exchange:
+class ResponseExchange:
     """One request and its answer."""
 
     conversation: Conversation
@@ -126,7 +126,7 @@ class Exchange:
         self._scope: ToolScope = scope_of(asked.gateway_tools, self._tools.servers)
         self._choice: ToolChoice = read_choice(asked.tool_choice, self._tools.names_in)
         unseal, sign = partial(state.seal.open, principal.name), partial(state.seal.sign, principal.name)
-        self._read: Transcript = Reader(self._tools, unseal, sign).read(self._items.placed)
+        self._read: Transcript = TranscriptReader(self._tools, unseal, sign).read(self._items.placed)
         self._made: list[MadeCall] = []
         self._called = 0
         """How many calls were made before the answer."""
@@ -209,7 +209,7 @@ class Exchange:
         def keep(response: dict[str, Any]) -> None:
             state.store.put(kept(response, asked.previous_response_id, items, owner, self._name))
 
-        options = ReplyOptions(
+        options = ResponseOptions(
             now=_now,
             summarized=asked.summarized,
             seal=partial(state.seal.close, owner) if asked.sealed else None,

@@ -23,7 +23,7 @@ ADDITIONAL_TOOLS: Final = "additional_tools"
 _SHOWN: Final = 64
 
 
-class Place:
+class ItemPlace:
     """The place of an item in the request, for error messages."""
 
     def __init__(self, where: str, left_out: LeftOut | None = None) -> None:
@@ -59,7 +59,7 @@ def clean_item(item: object, where: str, left_out: LeftOut) -> Item | None:
 
     `left_out`: takes the types of items and parts that the model does not read.
     """
-    place = Place(where, left_out)
+    place = ItemPlace(where, left_out)
     if isinstance(item, str):
         return user_message(item)
     if not isinstance(item, dict):
@@ -77,7 +77,7 @@ def clean_item(item: object, where: str, left_out: LeftOut) -> Item | None:
     return {**cleaned, "id": given} if isinstance(given, str) and given else cleaned
 
 
-def _read_message(item: Mapping[str, Any], place: Place) -> Item:
+def _read_message(item: Mapping[str, Any], place: ItemPlace) -> Item:
     role = item.get("role")
     if role not in ("user", "system", "developer", "assistant"):
         raise place.error(f"is {_repr(role)}; expected user, system, developer or assistant", "role")
@@ -97,7 +97,7 @@ def text_part(role: str, text: str) -> Item:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def _read_reasoning(item: Mapping[str, Any], place: Place) -> Item:
+def _read_reasoning(item: Mapping[str, Any], place: ItemPlace) -> Item:
     summary = place.texts(item.get("summary") or [], "summary")
     content = place.texts(item.get("content") or [], "content")
     sealed = item.get("encrypted_content")
@@ -109,23 +109,23 @@ def _read_reasoning(item: Mapping[str, Any], place: Place) -> Item:
     return {**cleaned, "encrypted_content": sealed} if sealed else cleaned
 
 
-def _read_call(item: Mapping[str, Any], place: Place) -> Item:
+def _read_call(item: Mapping[str, Any], place: ItemPlace) -> Item:
     names = {"call_id": place.call_id(item), "name": place.text(item, "name")}
     arguments = arguments_text(item.get("arguments"))
     return {**names, "arguments": arguments, **_namespace(item, place), "status": "completed"}
 
 
-def _read_custom(item: Mapping[str, Any], place: Place) -> Item:
+def _read_custom(item: Mapping[str, Any], place: ItemPlace) -> Item:
     names = {"call_id": place.call_id(item), "name": place.text(item, "name")}
     names["input"] = text_of_result(item.get("input"), place.left_out)
     return {**names, **_namespace(item, place), "status": "completed"}
 
 
-def _namespace(item: Mapping[str, Any], place: Place) -> Item:
+def _namespace(item: Mapping[str, Any], place: ItemPlace) -> Item:
     return {} if item.get("namespace") is None else {"namespace": place.text(item, "namespace")}
 
 
-def _read_output(item: Mapping[str, Any], place: Place) -> Item:
+def _read_output(item: Mapping[str, Any], place: ItemPlace) -> Item:
     output: object = item.get("output")
     if isinstance(output, list):
         parts = (text_of_result_part(part, place.left_out) for part in cast("list[object]", output))
@@ -135,11 +135,11 @@ def _read_output(item: Mapping[str, Any], place: Place) -> Item:
     return {"call_id": place.call_id(item), "output": output, "status": "completed"}
 
 
-def _read_reference(item: Mapping[str, Any], place: Place) -> Item:
+def _read_reference(item: Mapping[str, Any], place: ItemPlace) -> Item:
     return {"id": place.text(item, "id")}
 
 
-def _read_mcp(item: Mapping[str, Any], place: Place) -> Item:
+def _read_mcp(item: Mapping[str, Any], place: ItemPlace) -> Item:
     cleaned: Item = {name: place.text(item, name) for name in ("server_label", "name")}
     cleaned["arguments"] = arguments_text(item.get("arguments"))
     if item.get("output") is not None:
@@ -162,11 +162,11 @@ def _error_text(error: object) -> str:
     return message if isinstance(message, str) else "error: the call failed"
 
 
-def _read_request(item: Mapping[str, Any], place: Place) -> Item:
+def _read_request(item: Mapping[str, Any], place: ItemPlace) -> Item:
     return {name: place.text(item, name) for name in ("id", "server_label", "name", "arguments")}
 
 
-def _read_response(item: Mapping[str, Any], place: Place) -> Item:
+def _read_response(item: Mapping[str, Any], place: ItemPlace) -> Item:
     if not isinstance(item.get("approve"), bool):
         raise place.error("must be true or false", "approve")
     reason = {} if item.get("reason") is None else {"reason": place.text(item, "reason")}
@@ -174,13 +174,13 @@ def _read_response(item: Mapping[str, Any], place: Place) -> Item:
     return {"approval_request_id": asked, "approve": item["approve"], **reason}
 
 
-def _read_list(item: Mapping[str, Any], place: Place) -> Item:
+def _read_list(item: Mapping[str, Any], place: ItemPlace) -> Item:
     # It matters only that the client was shown the list; what tools there are, the client can't say.
     no_tools: list[Item] = []
     return {"server_label": place.text(item, "server_label"), "tools": no_tools}
 
 
-def _read_tools(item: Mapping[str, Any], place: Place) -> Item:
+def _read_tools(item: Mapping[str, Any], place: ItemPlace) -> Item:
     given: object = item.get("tools")
     tools = cast("list[object]", given) if isinstance(given, list) else []
     return {"role": "developer", "tools": [tool for tool in tools if isinstance(tool, dict)]}
@@ -190,7 +190,7 @@ def _repr(value: object) -> str:
     return cut_text(repr(value), _SHOWN)
 
 
-_READERS: Final[Mapping[str, Callable[[Mapping[str, Any], Place], Item]]] = {
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any], ItemPlace], Item]]] = {
     "message": _read_message,
     "reasoning": _read_reasoning,
     "function_call": _read_call,

@@ -11,7 +11,7 @@ from gateway.serve.generation.client_tools import input_of
 from gateway.serve.responses.items import Item, text_part, tool_error
 from gateway.serve.responses.response_tools import DeferredTool, UnapprovedCall
 
-Event = dict[str, Any]
+ResponseEvent = dict[str, Any]
 
 _TEXT_EVENTS: Final = {"message": "output_text", "summary": "reasoning_summary_text", "thought": "reasoning_text"}
 
@@ -28,17 +28,17 @@ class _Item:
         """Set the item's id, before its first event."""
         self.item["id"] = f"{self._prefix}_{name}"
 
-    def _tell(self, kind: str, **fields: Any) -> Event:
+    def _tell(self, kind: str, **fields: Any) -> ResponseEvent:
         return {"type": f"response.{kind}", "item_id": self.item["id"], "output_index": self.index, **fields}
 
-    def _added(self) -> Event:
+    def _added(self) -> ResponseEvent:
         return {"type": "response.output_item.added", "output_index": self.index, "item": dict(self.item)}
 
-    def _ended(self) -> Event:
+    def _ended(self) -> ResponseEvent:
         self.done = True
         return {"type": "response.output_item.done", "output_index": self.index, "item": self.item}
 
-    def break_off(self) -> list[Event]:
+    def break_off(self) -> list[ResponseEvent]:
         """End the item as incomplete: clients would wait forever for an item that has begun but never ends."""
         self.item["status"] = "incomplete"
         return [self._ended()]
@@ -61,11 +61,11 @@ class TextWriter(_Item):
         self._place = {"summary_index": 0} if kind == "summary" else {"content_index": 0}
         self._logprobs: list[Item] = []
 
-    def begin(self) -> list[Event]:
+    def begin(self) -> list[ResponseEvent]:
         """Begin the item and its only part."""
         return [self._added(), self._tell(f"{self._part_event}.added", **self._place, part=self._part(""))]
 
-    def add(self, piece: str, logprobs: Sequence[Item] = ()) -> list[Event]:
+    def add(self, piece: str, logprobs: Sequence[Item] = ()) -> list[ResponseEvent]:
         """Add a piece of text. `logprobs`: its ids with log probabilities, where the client wants them."""
         self._pieces.append(piece)
         self._logprobs += logprobs
@@ -74,7 +74,7 @@ class TextWriter(_Item):
     def _logprobs_field(self, logprobs: Sequence[Item]) -> Item:
         return {"logprobs": [*logprobs]} if self.kind == "message" else {}
 
-    def end(self, *, whole: bool, seal: Callable[[str], str] | None) -> list[Event]:
+    def end(self, *, whole: bool, seal: Callable[[str], str] | None) -> list[ResponseEvent]:
         """End the item. `whole`: no limit cut it; `seal`: seals reasoning, where the client keeps it."""
         text = "".join(self._pieces)
         part = {**self._part(text), **self._logprobs_field(self._logprobs)}
@@ -102,21 +102,21 @@ class CallWriter(_Item):
     def __init__(self, index: int, call_id: str, tool: DeferredTool) -> None:
         super().__init__(index, "fc", _client_call("function_call", call_id, tool, "arguments"))
 
-    def begin(self) -> list[Event]:
+    def begin(self) -> list[ResponseEvent]:
         """Begin the item."""
         return [self._added()]
 
-    def add(self, piece: str) -> list[Event]:
+    def add(self, piece: str) -> list[ResponseEvent]:
         """Add a piece of its arguments."""
         self._pieces.append(piece)
         return [self._tell("function_call_arguments.delta", delta=piece)]
 
-    def end(self, arguments: str) -> list[Event]:
+    def end(self, arguments: str) -> list[ResponseEvent]:
         """End the complete call."""
         self.item |= {"arguments": arguments, "status": "completed"}
         return [self._tell("function_call_arguments.done", arguments=arguments), self._ended()]
 
-    def break_off(self) -> list[Event]:
+    def break_off(self) -> list[ResponseEvent]:
         """End the incomplete call, with its arguments as far as they came."""
         self.item["arguments"] = "".join(self._pieces)
         return super().break_off()
@@ -128,15 +128,15 @@ class CustomWriter(_Item):
     def __init__(self, index: int, call_id: str, tool: DeferredTool) -> None:
         super().__init__(index, "ctc", _client_call("custom_tool_call", call_id, tool, "input"))
 
-    def begin(self) -> list[Event]:
+    def begin(self) -> list[ResponseEvent]:
         """Begin the item."""
         return [self._added()]
 
-    def add(self, piece: str) -> list[Event]:
+    def add(self, piece: str) -> list[ResponseEvent]:
         """Return no events: a piece is JSON that encodes the input, not the input itself."""
         return []
 
-    def end(self, arguments: str) -> list[Event]:
+    def end(self, arguments: str) -> list[ResponseEvent]:
         """End the complete call, with its input in one piece."""
         text = input_of(arguments)
         self.item |= {"input": text, "status": "completed"}
@@ -160,7 +160,7 @@ class ApprovalWriter(_Item):
         """Set the item's id."""
         self.item["id"] = self._ask(name, self.item)
 
-    def whole(self) -> list[Event]:
+    def whole(self) -> list[ResponseEvent]:
         """All events of the item."""
         return [self._added(), self._ended()]
 
@@ -173,28 +173,28 @@ class RunWriter(_Item):
         item |= {"approval_request_id": approval, "output": None, "error": None, "status": "in_progress"}
         super().__init__(index, "mcp", item)
 
-    def begin(self) -> list[Event]:
+    def begin(self) -> list[ResponseEvent]:
         """Begin the item."""
         return [self._added(), self._tell("mcp_call.in_progress")]
 
-    def add(self, piece: str) -> list[Event]:
+    def add(self, piece: str) -> list[ResponseEvent]:
         """Add a piece of its arguments."""
         self._pieces.append(piece)
         return [self._tell("mcp_call_arguments.delta", delta=piece)]
 
-    def end(self, arguments: str) -> list[Event]:
+    def end(self, arguments: str) -> list[ResponseEvent]:
         """End its arguments, which are complete."""
         self.item["arguments"] = arguments
         return [self._tell("mcp_call_arguments.done", arguments=arguments)]
 
-    def finish(self, text: str, *, is_error: bool) -> list[Event]:
+    def finish(self, text: str, *, is_error: bool) -> list[ResponseEvent]:
         """End the call that was run, with its result."""
         status = "failed" if is_error else "completed"
         self.item |= {"error": tool_error(text)} if is_error else {"output": text}
         self.item["status"] = status
         return [self._tell(f"mcp_call.{status}"), self._ended()]
 
-    def break_off(self) -> list[Event]:
+    def break_off(self) -> list[ResponseEvent]:
         """End a call that was not run, and that may be incomplete."""
         self.item["arguments"] = self.item["arguments"] or "".join(self._pieces)
         return [self._tell("mcp_call.failed"), *super().break_off()]
@@ -208,7 +208,7 @@ class ListWriter(_Item):
         super().__init__(index, "mcpl", {"type": "mcp_list_tools", "server_label": server, "tools": no_tools})
         self._tools = tools
 
-    def whole(self) -> list[Event]:
+    def whole(self) -> list[ResponseEvent]:
         """All events of the list."""
         begun = [self._added(), self._tell("mcp_list_tools.in_progress")]
         self.item["tools"] = self._tools

@@ -22,7 +22,7 @@ from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.http.replica_answer import ReplicaAnswer
-from gateway.serve.responses.exchange import Exchange, ResponsesState, Seal
+from gateway.serve.responses.exchange import ResponseExchange, ResponsesState, Seal
 from gateway.serve.responses.input_history import shown
 from gateway.serve.responses.items import ApprovedCalls, name_in, named_by
 from gateway.serve.responses.response_form import RESPONSES, NotStored, broken_off
@@ -82,7 +82,7 @@ class ResponsesEndpoint:
         try:
             principal = principal_of(request.scope)
             stored = await self._state.store.having(principal.name, asked.previous_response_id, referred)
-            exchange = Exchange(self._agent, asked, principal, self._state, stored, self._limits.body_bytes)
+            exchange = ResponseExchange(self._agent, asked, principal, self._state, stored, self._limits.body_bytes)
             if not await _opened(exchange, request):
                 self._metrics.chat_request("cancelled")
                 return Response(status_code=_CLIENT_LEFT)
@@ -147,7 +147,7 @@ class ResponsesEndpoint:
             return RESPONSES.refused(error)
 
 
-async def _opened(exchange: Exchange, request: Request) -> bool:
+async def _opened(exchange: ResponseExchange, request: Request) -> bool:
     """Open the exchange. False: the client disconnected, which cancels approved calls. Raises `GatewayError`."""
     if not exchange.approves:
         await exchange.open()

@@ -22,8 +22,8 @@ from gateway.serve.responses.output import (
     ApprovalWriter,
     CallWriter,
     CustomWriter,
-    Event,
     ListWriter,
+    ResponseEvent,
     RunWriter,
     TextWriter,
 )
@@ -40,13 +40,13 @@ from gateway.toolcalls.stream.output_events import (
 _RESULT_TEXT: Final = 100_000
 """Maximum characters of a tool's result that its item shows. What the model gets has its own limit, in ids."""
 
-Kind = Literal["message", "summary", "thought"]
+TextKind = Literal["message", "summary", "thought"]
 _Writer = TextWriter | CallWriter | CustomWriter | ApprovalWriter | RunWriter | ListWriter
 W = TypeVar("W", bound=_Writer)
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyOptions:
+class ResponseOptions:
     """How one answer is shown."""
 
     now: Callable[[], int]
@@ -74,7 +74,7 @@ class ResponseReply:
         self,
         head: dict[str, Any],
         tools: RequestTools,
-        options: ReplyOptions,
+        options: ResponseOptions,
         *,
         ignored: Sequence[str] = (),
         lists: Sequence[str] = (),
@@ -99,30 +99,30 @@ class ResponseReply:
         # Numbered now: events may be fed before `begin` is called, and the beginning has the first numbers.
         self._beginning = self._begin(lists, made)
 
-    def begin(self) -> list[Event]:
+    def begin(self) -> list[ResponseEvent]:
         """Events that come before those of the agent's first event."""
         return self._beginning
 
-    def feed(self, event: AgentEvent) -> list[Event]:
+    def feed(self, event: AgentEvent) -> list[ResponseEvent]:
         """Events to send for an event of the agent."""
         return self._numbered(self._told(event))
 
-    def completion(self) -> Event:
+    def completion(self) -> ResponseEvent:
         """The whole response. Call it after feeding `Finished`."""
         if self._response is None:
             raise RuntimeError("completion() before the answer was finished")
         return self._response
 
-    def fail(self, error: Exception) -> list[Event]:
+    def fail(self, error: Exception) -> list[ResponseEvent]:
         """The event that ends a stream after an error."""
         said = error_answer(error)[1]["error"]
         failure = {"code": "server_error", "message": said["message"]}
         response = {**self._now("failed"), "error": failure, "codec": self._account.codec()}
         return self._numbered([{"type": "response.failed", "response": response}])
 
-    def _begin(self, lists: Sequence[str], made: Sequence[MadeCall]) -> list[Event]:
+    def _begin(self, lists: Sequence[str], made: Sequence[MadeCall]) -> list[ResponseEvent]:
         response = self._now("in_progress")
-        events: list[Event] = [
+        events: list[ResponseEvent] = [
             {"type": f"response.{kind}", "response": response} for kind in ("created", "in_progress")
         ]
         for server in lists:
@@ -134,7 +134,7 @@ class ResponseReply:
             events += run.finish(call.text, is_error=call.is_error)
         return self._numbered(events)
 
-    def _told(self, event: AgentEvent) -> list[Event]:
+    def _told(self, event: AgentEvent) -> list[ResponseEvent]:
         match event:
             case Content(text):
                 return self._say("message", text)
@@ -161,9 +161,9 @@ class ResponseReply:
         elif isinstance(event, ContentSampled) and (spell := self._options.spell) is not None:
             self._logprobs += [logprob_entry(token, spell) for token in event.tokens]
 
-    def _say(self, kind: Literal["message", "thought"], text: str) -> list[Event]:
+    def _say(self, kind: Literal["message", "thought"], text: str) -> list[ResponseEvent]:
         """Continue a text, or begin one at its first non-blank character: leading blanks are held back until then."""
-        told: Kind = "summary" if kind == "thought" and self._options.summarized else kind
+        told: TextKind = "summary" if kind == "thought" and self._options.summarized else kind
         if self._text is not None and self._text.kind == told:
             return self._text.add(text, self._take_logprobs(kind))
         self._held[kind] += text
@@ -180,13 +180,13 @@ class ResponseReply:
         logprobs, self._logprobs = self._logprobs, []
         return logprobs
 
-    def _end_text(self, *, whole: bool = True) -> list[Event]:
+    def _end_text(self, *, whole: bool = True) -> list[ResponseEvent]:
         if (text := self._text) is None:
             return []
         self._text = None
         return text.end(whole=whole, seal=self._options.seal)
 
-    def _start(self, index: int, call_id: str, name: str) -> list[Event]:
+    def _start(self, index: int, call_id: str, name: str) -> list[ResponseEvent]:
         tool, place = self._tools.deferred.get(name), len(self._written)
         if tool is None and self._tools.may_ask(name):
             # It is shown when it is complete: then its arguments say what has to be approved, if anything.
@@ -201,7 +201,7 @@ class ResponseReply:
         self._calls[index] = self._new(writer)
         return writer.begin()
 
-    def _decide(self, call: CallClosed) -> list[Event]:
+    def _decide(self, call: CallClosed) -> list[ResponseEvent]:
         """Show a complete call: as an approval request, or as a call that the gateway runs."""
         call_id, unapproved = self._unknown.pop(call.index), self._tools.to_approve(call)
         if unapproved is not None:
@@ -215,16 +215,16 @@ class ResponseReply:
         self._options.ask(asked_as)
         return asked_as
 
-    def _ran(self, event: ToolFinished) -> list[Event]:
+    def _ran(self, event: ToolFinished) -> list[ResponseEvent]:
         self._account.add_result(event)
-        run, begun = self._runs.get(event.call_id), list[Event]()
+        run, begun = self._runs.get(event.call_id), list[ResponseEvent]()
         if run is None:
             # A call that `tool_choice` does not allow is not shown while it is written.
             run = self._new(RunWriter(len(self._written), *self._tools.origin(event.name)))
             begun = [*self._end_text(), *run.begin(), *run.add(event.arguments), *run.end(event.arguments)]
         return [*begun, *run.finish(cut_text(event.text, _RESULT_TEXT), is_error=event.is_error)]
 
-    def _finish(self, finished: Finished) -> list[Event]:
+    def _finish(self, finished: Finished) -> list[ResponseEvent]:
         whole = finished.reason != "length"
         events = self._end_text(whole=whole)
         for each in self._written:
@@ -247,7 +247,7 @@ class ResponseReply:
         self._written.append(writer)
         return writer
 
-    def _numbered(self, events: list[Event]) -> list[Event]:
+    def _numbered(self, events: list[ResponseEvent]) -> list[ResponseEvent]:
         for event, number in zip(events, self._numbers):  # noqa: B905 - numbers do not end
             event["sequence_number"] = number
         return events

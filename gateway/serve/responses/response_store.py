@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from gateway.config import LimitsConfig
 from gateway.errors import RequestInvalid
-from gateway.shared import Bounds, Record, Shared
+from gateway.shared import Shared, StoreBounds, StoreRecord
 from gateway.shared.store_records import packed, unpacked
 
 # Answers that clients may refer to by id: whole responses, and their items.
@@ -200,7 +200,7 @@ class Responses:
         """`store`: the responses of this replica."""
         self._store = store
         self._shared = shared
-        self._bounds = Bounds.of(limits.responses_bytes, limits.principal_share, limits.responses_ttl)
+        self._bounds = StoreBounds.of(limits.responses_bytes, limits.principal_share, limits.responses_ttl)
 
     def put(self, response: StoredResponse) -> None:
         """Keep a response, here and for the other replicas."""
@@ -240,7 +240,7 @@ class Responses:
         found = await asyncio.gather(*asked)
         return _Both(self._store, owner, [_response(owner, each) for records in found for each in records])
 
-    def _before(self, response: StoredResponse) -> list[Record]:
+    def _before(self, response: StoredResponse) -> list[StoreRecord]:
         if response.before is None:
             return []
         return [_record(each) for each in self._store.chain(response.owner, response.before) or ()]
@@ -272,12 +272,12 @@ class _Both:
         return None if response is None else response.item(place)
 
 
-def _record(response: StoredResponse) -> Record:
+def _record(response: StoredResponse) -> StoreRecord:
     parts = [response.head, response.input, response.output, response.item_ids]
-    return Record(response.id, response.before, packed(parts), tuple(each for each in response.item_ids if each))
+    return StoreRecord(response.id, response.before, packed(parts), tuple(each for each in response.item_ids if each))
 
 
-def _response(owner: str, record: Record) -> StoredResponse:
+def _response(owner: str, record: StoreRecord) -> StoredResponse:
     head, given, output, item_ids = unpacked(record.value)
     parts: Any = {"input": tuple(given), "output": tuple(output), "item_ids": tuple(item_ids)}
     return StoredResponse(owner=owner, id=record.id, before=record.before, head=head, **parts)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gateway.context.history.client_messages import checked_message, free_form_arguments
 from gateway.serve.generation.echoed import EchoedAnswer, Said
-from gateway.serve.responses.items import APPROVAL, Item, Place, Sign, approval_request_id, name_in
+from gateway.serve.responses.items import APPROVAL, Item, ItemPlace, Sign, approval_request_id, name_in
 from gateway.serve.responses.response_tools import RequestTools
 from gateway.toolcalls.stream.call_events import is_of_one_turn
 
@@ -51,7 +51,7 @@ class Transcript:
     ignored: list[str] = field(default_factory=list[str])
 
 
-class Reader:
+class TranscriptReader:
     """Reads one request's items, in order."""
 
     def __init__(self, tools: RequestTools, unseal: Callable[[str], str | None], sign: Sign) -> None:
@@ -87,11 +87,11 @@ class Reader:
                 continue
             if asked.place > last:
                 # Approved since the last answer.
-                self._approve(asked, Place(self._places[asked.place]))
+                self._approve(asked, ItemPlace(self._places[asked.place]))
             else:
                 messages[asked.place]["content"] = _LOST
 
-    def _approve(self, asked: CallToApprove, where: Place) -> None:
+    def _approve(self, asked: CallToApprove, where: ItemPlace) -> None:
         asked_as = asked.item["id"]
         if asked_as != approval_request_id(self._sign, asked.call_id, name_in(asked_as), asked.item):
             words = (
@@ -172,7 +172,7 @@ class Reader:
         asked = self._asked.get(item["approval_request_id"])
         if asked is None or asked.place is not None:
             words = "is not the id of an approval request of this conversation that is still unanswered"
-            raise Place(where).error(words, "approval_request_id")
+            raise ItemPlace(where).error(words, "approval_request_id")
         reason = f": {item['reason']}" if item.get("reason") else ""
         refused = f"error: the user did not approve this call{reason}"
         asked.place, asked.known = len(self._read.messages), not item["approve"]

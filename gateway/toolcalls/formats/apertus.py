@@ -4,10 +4,10 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json_nodes import KeyedCall
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.regions import CallNode, MarkedRegion
 from gateway.toolcalls.nodes.series import Array, OptionalMarker
 
-_TOOLS = Region("<|tools_prefix|>", Array(Call(KeyedCall())), OptionalMarker("<|tools_suffix|>"))
+_TOOLS = MarkedRegion("<|tools_prefix|>", Array(CallNode(KeyedCall())), OptionalMarker("<|tools_suffix|>"))
 
 APERTUS = Format(
     name="apertus",

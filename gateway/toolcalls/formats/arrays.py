@@ -9,7 +9,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Space
-from gateway.toolcalls.nodes.regions import Region
+from gateway.toolcalls.nodes.regions import MarkedRegion
 from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants
 
 _CALL = call_object()
@@ -19,10 +19,10 @@ _OPENER, _CLOSER = "<tool_calls>", OptionalMarker("</tool_calls>")
 _OBJECT = '{"name": "TOOL", "arguments": {"KEY": "VALUE"}}'
 _SHAPE = f"<tool_calls>[{_OBJECT}]</tool_calls>"
 
-_TOOLCALL = Region("<TOOLCALL>", _ARRAY, OptionalMarker("</TOOLCALL>"))
-_LIST = Region(_OPENER, _ARRAY, _CLOSER)
-_SPREAD = Region(_OPENER, Array(_CALL, "[\n    ", ",\n    ", "\n]"), _CLOSER)
-_LINES = Region(
+_TOOLCALL = MarkedRegion("<TOOLCALL>", _ARRAY, OptionalMarker("</TOOLCALL>"))
+_LIST = MarkedRegion(_OPENER, _ARRAY, _CLOSER)
+_SPREAD = MarkedRegion(_OPENER, Array(_CALL, "[\n    ", ",\n    ", "\n]"), _CLOSER)
+_LINES = MarkedRegion(
     _OPENER, Space("\n"), Variants(_ARRAY, writes=Series(_CALL, "\n")), OptionalMarker(_CLOSER.text, lead="\n")
 )
 

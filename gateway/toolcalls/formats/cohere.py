@@ -8,11 +8,11 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.regions import Region
+from gateway.toolcalls.nodes.regions import MarkedRegion
 from gateway.toolcalls.nodes.series import Array, OptionalMarker
 
 _CALL = call_object(name="tool_name", arguments="parameters", id_first="tool_call_id", id_shape="[0-9]{1,2}")
-_ACTION = Region("<|START_ACTION|>", Array(_CALL, "[\n    ", ",\n    ", "\n]"), OptionalMarker("<|END_ACTION|>"))
+_ACTION = MarkedRegion("<|START_ACTION|>", Array(_CALL, "[\n    ", ",\n    ", "\n]"), OptionalMarker("<|END_ACTION|>"))
 _ANSWER = ("<|START_RESPONSE|>", "<|START_TEXT|>")
 
 COMMAND_R7B = Format(

@@ -9,7 +9,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Marker, Space, Start
-from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.regions import CallNode, MarkedRegion
 from gateway.toolcalls.nodes.series import OptionalMarker, Series
 
 _BEGIN, _END = "<｜tool▁call▁begin｜>", OptionalMarker("<｜tool▁call▁end｜>")
@@ -25,7 +25,7 @@ _OTHER_OPENERS = (
 _THOUGHT = Thought("<think>", "</think>")
 _OBJECT = '{"KEY": "VALUE"}'
 
-_FENCED = Call(
+_FENCED = CallNode(
     Seq(
         OptionalMarker(_BEGIN),
         "function",
@@ -39,13 +39,13 @@ _FENCED = Call(
         _END,
     )
 )
-_FENCED_SECTION = Region(_OPENER, Series(_FENCED, "\n"), _CLOSER)
+_FENCED_SECTION = MarkedRegion(_OPENER, Series(_FENCED, "\n"), _CLOSER)
 
 DEEPSEEK_V3 = Format(
     name="deepseek_v3",
     body=Seq(
         _THOUGHT,
-        Prose(_FENCED_SECTION, *(Region(other, Series(_FENCED), _CLOSER) for other in (*_OTHER_OPENERS, _BEGIN))),
+        Prose(_FENCED_SECTION, *(MarkedRegion(other, Series(_FENCED), _CLOSER) for other in (*_OTHER_OPENERS, _BEGIN))),
     ),
     calls=_FENCED_SECTION,
     shape=f"{_OPENER}{_BEGIN}function{_SEPARATOR.text}TOOL\n```json\n{_OBJECT}\n```{_END.text}{_CLOSER.text}",
@@ -53,12 +53,12 @@ DEEPSEEK_V3 = Format(
 )
 
 _REST = Seq(Capture("name", _SEPARATOR.text), _SEPARATOR, Start(), Space(), Json(), _END)
-_PLAIN = Call(Seq(Marker(_BEGIN), _REST))
-_PLAIN_SECTION = Region(_OPENER, Series(_PLAIN), _CLOSER)
+_PLAIN = CallNode(Seq(Marker(_BEGIN), _REST))
+_PLAIN_SECTION = MarkedRegion(_OPENER, Series(_PLAIN), _CLOSER)
 
 DEEPSEEK_V31 = Format(
     name="deepseek_v31",
-    body=Seq(_THOUGHT, Prose(_PLAIN_SECTION, Region(_BEGIN, Call(_REST), _CLOSER))),
+    body=Seq(_THOUGHT, Prose(_PLAIN_SECTION, MarkedRegion(_BEGIN, CallNode(_REST), _CLOSER))),
     calls=_PLAIN_SECTION,
     shape=f"{_OPENER}{_BEGIN}TOOL{_SEPARATOR.text}{_OBJECT}{_END.text}{_CLOSER.text}",
     template_has=("<｜tool▁sep｜>",),

@@ -12,10 +12,10 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json_nodes import JsonObject
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Space, Start
-from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region
+from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.series import Closer, OptionalMarker, Variants
 from gateway.toolcalls.nodes.tagged import Parameters, TagName
-from gateway.toolcalls.nodes.typed import Ending
+from gateway.toolcalls.nodes.typed import RawEnding
 from gateway.toolcalls.schema.kinds import ALL
 
 _SECTIONS = ("function_calls", "tool_calls", "toolcalls", "calls", " calls", "tool")
@@ -24,14 +24,14 @@ _NAME = r"""(?P<quote>["']?)(?P<key>.*?)(?P=quote)(?P<closed>\s*/)?"""
 _HEAD = r"""(?P<quote>["']?)(?P<key>.*?)(?P=quote)(?:\s+string=["']?(?P<string>true|false)["']?)?"""
 
 
-def _call(gap: str, closers: tuple[str, ...]) -> tuple[str, Call]:
+def _call(gap: str, closers: tuple[str, ...]) -> tuple[str, CallNode]:
     """Return the beginning of a call's tag, and the call; its tags have a `gap` before their names."""
     invoke, parameter = f"｜DSML｜{gap}invoke", f"｜DSML｜{gap}parameter"
     behind = (f"<{parameter}", f"</{parameter}>", _PLAIN, _PLAIN_END, f"</{invoke}>", *closers)
     plain = Parameters(
         opener=f"{_PLAIN} name=",
         head=_HEAD,
-        ending=Ending(_PLAIN_END, followers=behind, stops=(f"</{parameter}>",)),
+        ending=RawEnding(_PLAIN_END, followers=behind, stops=(f"</{parameter}>",)),
         ends=(),
         written=("", ""),
         unknown=ALL,
@@ -39,7 +39,7 @@ def _call(gap: str, closers: tuple[str, ...]) -> tuple[str, Call]:
     parameters = Parameters(
         opener=f"<{parameter} name=",
         head=_HEAD,
-        ending=Ending(
+        ending=RawEnding(
             f"</{parameter}>",
             followers=behind,
             stops=(f"\n<{parameter} name=", f"{_PLAIN_END}\n</{invoke}>", f"{_PLAIN_END}\n<{parameter} name="),
@@ -55,7 +55,7 @@ def _call(gap: str, closers: tuple[str, ...]) -> tuple[str, Call]:
     # Some models write the arguments as one object, and a call without any as a self-closing tag.
     body = Variants(Seq(Start(), JsonObject()), parameters, writes=parameters)
     name = TagName(written='"{name}">', head=_NAME)
-    return head, Call(Seq(head, name, Space("\n"), body, OptionalMarker(f"</{invoke}>")))
+    return head, CallNode(Seq(head, name, Space("\n"), body, OptionalMarker(f"</{invoke}>")))
 
 
 def _family(name: str, section: str, lacks: tuple[str, ...] = ()) -> Format:
@@ -64,7 +64,7 @@ def _family(name: str, section: str, lacks: tuple[str, ...] = ()) -> Format:
     (head, plain), (spaced_head, spaced) = (_call(gap, closers) for gap in ("", " "))
     any_call = Variants(plain, spaced, writes=plain)
     ending = Closer(closers[0], closers[1:])
-    regions = [Region(opener, Space("\n"), Calls(Seq(any_call, Space("\n"))), ending) for opener in openers]
+    regions = [MarkedRegion(opener, Space("\n"), Calls(Seq(any_call, Space("\n"))), ending) for opener in openers]
     # The section's opening may be missing; its end is markup anyway.
     bare = [
         Bare(head, Calls(Seq(call, Space())), *map(OptionalMarker, closers))

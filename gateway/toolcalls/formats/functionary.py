@@ -8,11 +8,11 @@ from gateway.toolcalls.nodes.combinators import Choice, Seq
 from gateway.toolcalls.nodes.json_nodes import Json, JsonObject
 from gateway.toolcalls.nodes.passages import Prose
 from gateway.toolcalls.nodes.readers import Capture, Lit, Space, Start
-from gateway.toolcalls.nodes.regions import Bare, Beginning, Call, Calls, Region
+from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, LeadingRegion, MarkedRegion
 from gateway.toolcalls.nodes.series import OptionalMarker, Series, Variants, unwritten
 
-_TAGGED = Region(
-    "<function=", Call(Seq(Capture("name", ">"), ">", Start(), Space(), Json())), OptionalMarker("</function>")
+_TAGGED = MarkedRegion(
+    "<function=", CallNode(Seq(Capture("name", ">"), ">", Start(), Space(), Json())), OptionalMarker("</function>")
 )
 
 FUNCTIONARY_31 = Format(
@@ -24,12 +24,12 @@ FUNCTIONARY_31 = Format(
     template_lacks=("<parameter=", "<tool_call>", ">>>"),
 )
 
-_CALL = Call(Seq(Capture("name", "\n"), "\n", Space(), Choice(Seq(Start(), JsonObject()))))
+_CALL = CallNode(Seq(Capture("name", "\n"), "\n", Space(), Choice(Seq(Start(), JsonObject()))))
 _RECIPIENT = Variants(Lit("all\n"), _CALL, writes=_CALL)
 
 FUNCTIONARY_32 = Format(
     name="functionary_32",
-    body=Seq(Beginning(Bare("", unwritten(Lit(">>>")), _RECIPIENT)), Prose(Region(">>>", _RECIPIENT))),
+    body=Seq(LeadingRegion(Bare("", unwritten(Lit(">>>")), _RECIPIENT)), Prose(MarkedRegion(">>>", _RECIPIENT))),
     calls=Series(_CALL, ">>>"),
     shape='TOOL\n{"KEY": "VALUE"}',
     answer="all\n",

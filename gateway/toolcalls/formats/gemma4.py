@@ -20,7 +20,7 @@ from gateway.toolcalls.nodes.json_nodes import surroundings
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Aside, Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, First, Lit, Marker, Node, Space, Steps
-from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.series import Array, Closer, Variants
 from gateway.toolcalls.nodes.typed import read_literal
 from gateway.toolcalls.schema.kinds import mapping_of
@@ -28,7 +28,7 @@ from gateway.toolcalls.schema.merge import Schema, listed
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 from gateway.toolcalls.values.atoms import FUNCTION_GEMMA as ESCAPED
-from gateway.toolcalls.values.atoms import GEMMA, Dialect
+from gateway.toolcalls.values.atoms import GEMMA, ValueDialect
 
 # A call's arguments as Gemma 4 and FunctionGemma write them: `{city:<|"|>Paris<|"|>,days:3}`, read into JSON.
 #
@@ -39,7 +39,7 @@ from gateway.toolcalls.values.atoms import GEMMA, Dialect
 class GemmaObject(Node):
     """The arguments object; the call is reported where it begins. The dialect's first quote marks strings."""
 
-    dialect: Dialect = GEMMA
+    dialect: ValueDialect = GEMMA
 
     def first(self, spelling: Spelling) -> First:
         """Return the opening brace, and what models write instead."""
@@ -140,14 +140,14 @@ class _Rules(NestedRules):
 _CALLED = Variants(Lit("call:"), Lit(":"), writes=Lit("call:"))
 
 
-def _region(opener: str, arguments: GemmaObject, closer: str) -> Region:
+def _region(opener: str, arguments: GemmaObject, closer: str) -> MarkedRegion:
     optional = Variants(arguments, Seq(), writes=arguments)
     also = ("(", "[", closer)
     named = Seq(_CALLED, Capture("name", "{", also=also))
     name = Variants(named, Capture("name", "{", also=also, known=True), writes=named)
-    call = Call(Seq(name, optional))
+    call = CallNode(Seq(name, optional))
     called = Variants(Array(call_object()), call, writes=call)
-    return Region(opener, Space(), called, Space(), Closer(closer))
+    return MarkedRegion(opener, Space(), called, Space(), Closer(closer))
 
 
 _REGION = _region("<|tool_call>", GemmaObject(), "<tool_call|>")

@@ -11,10 +11,10 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Space
-from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.series import Array, Closer, Variants
 from gateway.toolcalls.nodes.tagged import Parameters
-from gateway.toolcalls.nodes.typed import Ending
+from gateway.toolcalls.nodes.typed import RawEnding
 from gateway.toolcalls.schema.kinds import ALL
 
 
@@ -24,7 +24,7 @@ def _family(name: str, gap: str, has: tuple[str, ...] = (), lacks: tuple[str, ..
         head="(?P<key>.+)",
         head_end="</arg_key>",
         bridge="<arg_value>",
-        ending=Ending(
+        ending=RawEnding(
             "</arg_value>", followers=("<arg_key>", "</tool_call>"), finals=("\n</tool_call>", "</tool_call>")
         ),
         ends=("</tool_call>",),
@@ -33,9 +33,9 @@ def _family(name: str, gap: str, has: tuple[str, ...] = (), lacks: tuple[str, ..
         resumes=True,
     )
     named = Capture("name", "\n", also=("<arg_key>", "</tool_call>"))
-    call = Call(Seq(named, Space(gap), parameters))
+    call = CallNode(Seq(named, Space(gap), parameters))
     called = Variants(Array(call_object()), call, writes=call)
-    region = Region("<tool_call>", Space(), called, Closer("</tool_call>"))
+    region = MarkedRegion("<tool_call>", Space(), called, Closer("</tool_call>"))
     return Format(
         name=name,
         body=Seq(Thought("<think>", "</think>", ("<tool_call>",)), Prose(region, mutes=("<|role_end|>",))),

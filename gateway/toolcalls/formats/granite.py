@@ -7,11 +7,11 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.regions import Region
+from gateway.toolcalls.nodes.regions import MarkedRegion
 from gateway.toolcalls.nodes.series import Array, OptionalMarker
 
 _ARRAY = Array(call_object())
-_REGION = Region("<|tool_call|>", _ARRAY)
+_REGION = MarkedRegion("<|tool_call|>", _ARRAY)
 
 GRANITE_3 = Format(
     name="granite_3",
@@ -20,7 +20,9 @@ GRANITE_3 = Format(
         Thought("Here is my thought process:", "Here is my response:"),
         Thought("Here's my thought process:", "Here's my response:"),
         Prose(
-            _REGION, Region("<tool_call>", _ARRAY, OptionalMarker("</tool_call>")), mutes=("<response>", "</response>")
+            _REGION,
+            MarkedRegion("<tool_call>", _ARRAY, OptionalMarker("</tool_call>")),
+            mutes=("<response>", "</response>"),
         ),
     ),
     calls=_REGION,

@@ -8,13 +8,13 @@ offers such a tool or the message is a JSON object.
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.channels import Harmony, HarmonyCall
-from gateway.toolcalls.nodes.regions import Call
+from gateway.toolcalls.nodes.regions import CallNode
 from gateway.toolcalls.nodes.series import Series
 
 HARMONY = Format(
     name="harmony",
     body=Harmony(),
-    calls=Series(Call(HarmonyCall()), "<|end|><|start|>assistant"),
+    calls=Series(CallNode(HarmonyCall()), "<|end|><|start|>assistant"),
     shape='<|channel|>commentary to=functions.TOOL <|constrain|>json<|message|>{"KEY": "VALUE"}<|call|>',
     answer="<|channel|>final<|message|>",
     template_has=("<|channel|>", "<|message|>"),

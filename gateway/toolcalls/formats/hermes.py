@@ -12,7 +12,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Space
-from gateway.toolcalls.nodes.regions import Calls, Region
+from gateway.toolcalls.nodes.regions import Calls, MarkedRegion
 from gateway.toolcalls.nodes.series import Array, Nothing, OptionalMarker, Variants
 
 _CALL = call_object()
@@ -20,7 +20,7 @@ _END = OptionalMarker("</tool_call>", lead="\n")
 _OBJECTS = Array(_CALL)
 _FENCED = Seq("```json", Space(), _OBJECTS, Space(), OptionalMarker("```"))
 _CALLED = Variants(_OBJECTS, Nothing(_END.text), FUNCTION_CALL, _FENCED, writes=_CALL)
-HERMES_REGION = Region("<tool_call>", Space("\n"), _CALLED, _END)
+HERMES_REGION = MarkedRegion("<tool_call>", Space("\n"), _CALLED, _END)
 _BODY = Seq(Thought("<think>", "</think>", regions=(HERMES_REGION,)), Prose(HERMES_REGION))
 _CALLS = Calls(HERMES_REGION, Space("\n"))
 _SHAPE = '<tool_call>\n{"name": "TOOL", "arguments": {"KEY": "VALUE"}}\n</tool_call>'

@@ -8,16 +8,16 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Space
-from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.series import OptionalMarker
 from gateway.toolcalls.nodes.tagged import Parameters
-from gateway.toolcalls.nodes.typed import Ending
+from gateway.toolcalls.nodes.typed import RawEnding
 from gateway.toolcalls.schema.kinds import ALL
 
 _SUFFIX = ":opensource"
 
 
-def _section(suffix: str) -> Region:
+def _section(suffix: str) -> MarkedRegion:
     call_end, calls_end = f"</tool_call{suffix}>", f"</tool_calls{suffix}>"
     key, value, value_end = f"<arg_key{suffix}>", f"<arg_value{suffix}>", f"</arg_value{suffix}>"
     key_end, separator = f"</arg_key{suffix}>", f"<tool_sep{suffix}>"
@@ -26,14 +26,14 @@ def _section(suffix: str) -> Region:
         head="(?P<key>.+)",
         head_end=key_end,
         bridge=value,
-        ending=Ending(value_end, followers=(key, call_end)),
+        ending=RawEnding(value_end, followers=(key, call_end)),
         ends=(call_end, calls_end),
         written=(f"{key}{{key}}{key_end}\n{value}", f"{value_end}\n"),
         unknown=ALL,
     )
     head = Seq(f"<tool_call{suffix}>", Space(), Capture("name", separator), separator, Space("\n"))
-    call = Call(Seq(head, parameters, OptionalMarker(call_end)))
-    return Region(f"<tool_calls{suffix}>", Space("\n"), Calls(Seq(call, Space("\n"))), OptionalMarker(calls_end))
+    call = CallNode(Seq(head, parameters, OptionalMarker(call_end)))
+    return MarkedRegion(f"<tool_calls{suffix}>", Space("\n"), Calls(Seq(call, Space("\n"))), OptionalMarker(calls_end))
 
 
 _SECTIONS = tuple(map(_section, (_SUFFIX, "")))

@@ -13,7 +13,7 @@ from gateway.toolcalls.nodes.combinators import Seq, pick
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Passage
 from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Space, Steps
-from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.series import OptionalMarker
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 
@@ -30,9 +30,9 @@ _KINDS = (_THINKING, INVOKE, *_TEXTS)
 _ENDS = (END, "<|content_model_end_sampling|>")
 _STOPS = (*_ENDS, MODEL, *_KINDS)
 _OBJECT = call_object(arguments="args")
-_CALL = Region(INVOKE, Space(), _OBJECT, OptionalMarker(END))
+_CALL = MarkedRegion(INVOKE, Space(), _OBJECT, OptionalMarker(END))
 
-NAMED_CALL = Call(Seq(Header(f"{{name}}{INVOKE}"), _OBJECT.node, Marker(END)))
+NAMED_CALL = CallNode(Seq(Header(f"{{name}}{INVOKE}"), _OBJECT.node, Marker(END)))
 """A call with the tool's name before it, as the grammar writes it."""
 
 

@@ -13,7 +13,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Start, Steps, is_name, read_until
-from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.regions import CallNode, MarkedRegion
 from gateway.toolcalls.nodes.series import OptionalMarker, Series
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
@@ -64,12 +64,12 @@ _BEGIN, _END = Marker("<|tool_call_begin|>"), OptionalMarker("<|tool_call_end|>"
 _ARGUMENTS = Marker("<|tool_call_argument_begin|>")
 _OPENER, _CLOSER = "<|tool_calls_section_begin|>", OptionalMarker("<|tool_calls_section_end|>")
 _REST = Seq(NumberedName(_ARGUMENTS.text), _ARGUMENTS, Start(), Space(), Json(), _END)
-_CALLS = Series(Call(Seq(_BEGIN, _REST)))
-_SECTION = Region(_OPENER, _CALLS, _CLOSER)
+_CALLS = Series(CallNode(Seq(_BEGIN, _REST)))
+_SECTION = MarkedRegion(_OPENER, _CALLS, _CLOSER)
 _REGIONS = (
     _SECTION,
-    Region("<|tool_call_section_begin|>", _CALLS, _CLOSER, OptionalMarker("<|tool_call_section_end|>")),
-    Region(_BEGIN.text, Call(_REST), _CLOSER),
+    MarkedRegion("<|tool_call_section_begin|>", _CALLS, _CLOSER, OptionalMarker("<|tool_call_section_end|>")),
+    MarkedRegion(_BEGIN.text, CallNode(_REST), _CLOSER),
 )
 
 KIMI_K2 = Format(

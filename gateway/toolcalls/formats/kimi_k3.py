@@ -7,10 +7,10 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Space
-from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.series import OptionalMarker
 from gateway.toolcalls.nodes.tagged import Parameters, TagName
-from gateway.toolcalls.nodes.typed import Ending
+from gateway.toolcalls.nodes.typed import RawEnding
 from gateway.toolcalls.schema.kinds import ALL
 
 _SEP = "<|sep|>"
@@ -22,14 +22,14 @@ _PARAMETERS = Parameters(
     opener="<|open|>argument key=",
     head=r'"(?P<key>.*?)"(?:\s+type="(?P<type>\w+)")?',
     head_end=_SEP,
-    ending=Ending(_VALUE_END, followers=("<|open|>argument", _CALL_END, _TOOLS_END)),
+    ending=RawEnding(_VALUE_END, followers=("<|open|>argument", _CALL_END, _TOOLS_END)),
     ends=(_CALL_END, _TOOLS_END),
     written=('<|open|>argument key="{key}" type="{type}"<|sep|>', _VALUE_END),
     unknown=ALL,
 )
 _NAME = TagName(end=_SEP, written='"{name}" index="1"<|sep|>', head=r'"(?P<key>.*?)"(?:\s.*)?')
-_CALL = Call(Seq("<|open|>call tool=", _NAME, _PARAMETERS, OptionalMarker(_CALL_END)))
-_SECTION = Region(_TOOLS, Space(), Calls(Seq(_CALL, Space())), OptionalMarker(_TOOLS_END))
+_CALL = CallNode(Seq("<|open|>call tool=", _NAME, _PARAMETERS, OptionalMarker(_CALL_END)))
+_SECTION = MarkedRegion(_TOOLS, Space(), Calls(Seq(_CALL, Space())), OptionalMarker(_TOOLS_END))
 
 KIMI_K3 = Format(
     name="kimi_k3",

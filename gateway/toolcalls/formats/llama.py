@@ -12,20 +12,20 @@ from gateway.toolcalls.nodes.objects import bare_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.python_call import PythonCall
 from gateway.toolcalls.nodes.readers import Space
-from gateway.toolcalls.nodes.regions import Bare, Beginning, Call, Region
+from gateway.toolcalls.nodes.regions import Bare, CallNode, LeadingRegion, MarkedRegion
 from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants
 
 _ANY = bare_object()
 _OBJECTS = Bare("{", Series(_ANY, "; "))
-_TAGGED = Series(Variants(_ANY, Call(PythonCall(suffix=".call")), writes=_ANY), "; ")
-_LISTED = Seq("[", Series(Call(PythonCall()), ", "), "]")
-_MARKED = Region(
+_TAGGED = Series(Variants(_ANY, CallNode(PythonCall(suffix=".call")), writes=_ANY), "; ")
+_LISTED = Seq("[", Series(CallNode(PythonCall()), ", "), "]")
+_MARKED = MarkedRegion(
     "<|python_start|>", Space(), Variants(_LISTED, _TAGGED, writes=_TAGGED), OptionalMarker("<|python_end|>")
 )
 
 LLAMA_3 = Format(
     name="llama_3",
-    body=Seq(Beginning(_OBJECTS), Prose(Region("<|python_tag|>", _TAGGED), _MARKED)),
+    body=Seq(LeadingRegion(_OBJECTS), Prose(MarkedRegion("<|python_tag|>", _TAGGED), _MARKED)),
     calls=_OBJECTS,
     shape='{"name": "TOOL", "parameters": {"KEY": "VALUE"}}',
     template_has=("<|start_header_id|>", '"parameters":'),
@@ -40,10 +40,11 @@ JSON = Format(
     name="json",
     body=Seq(
         Thought("<think>", "</think>"),
-        Beginning(_ARRAY),
-        Beginning(Bare("{", Series(_CALL, ","))),
+        LeadingRegion(_ARRAY),
+        LeadingRegion(Bare("{", Series(_CALL, ","))),
         Prose(
-            Region("[TOOL_CALLS]", Array(_CALL)), Region("<tool_call>", Array(_CALL), OptionalMarker("</tool_call>"))
+            MarkedRegion("[TOOL_CALLS]", Array(_CALL)),
+            MarkedRegion("<tool_call>", Array(_CALL), OptionalMarker("</tool_call>")),
         ),
     ),
     calls=_ARRAY,

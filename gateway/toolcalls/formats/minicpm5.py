@@ -9,17 +9,17 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Space
-from gateway.toolcalls.nodes.regions import Bare, Call, Calls
+from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls
 from gateway.toolcalls.nodes.series import OptionalMarker
 from gateway.toolcalls.nodes.tagged import Parameters, TagName
-from gateway.toolcalls.nodes.typed import Ending
+from gateway.toolcalls.nodes.typed import RawEnding
 
 _NAMED = r"""[\sĠ]*name=(?P<quote>["'])(?P<key>.*)(?P=quote)"""
 _VALUE_END, _FUNCTION_END = "</param>", "</function>"
 _PARAMETERS = Parameters(
     opener="<param",
     head=_NAMED,
-    ending=Ending(_VALUE_END, followers=("<param", _VALUE_END, _FUNCTION_END, "<function")),
+    ending=RawEnding(_VALUE_END, followers=("<param", _VALUE_END, _FUNCTION_END, "<function")),
     ends=(_FUNCTION_END, "<function"),
     written=('<param name="{key}">', _VALUE_END),
     strays=(_VALUE_END,),
@@ -28,7 +28,7 @@ _PARAMETERS = Parameters(
 )
 _NAME = TagName(written=' name="{name}">', head=_NAMED)
 # The word is common in code: without a name in the tag this is not a call.
-_FUNCTION = Bare("<function", Call(Seq("<function", _NAME, Space(), _PARAMETERS, OptionalMarker(_FUNCTION_END))))
+_FUNCTION = Bare("<function", CallNode(Seq("<function", _NAME, Space(), _PARAMETERS, OptionalMarker(_FUNCTION_END))))
 
 MINICPM_5 = Format(
     name="minicpm5",

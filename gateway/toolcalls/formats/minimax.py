@@ -18,10 +18,10 @@ from gateway.toolcalls.nodes.combinators import Seq, lacks_rest, maybe, pick
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Space, Steps
-from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region
+from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.series import Array, Closer, OptionalMarker, Variants
 from gateway.toolcalls.nodes.tagged import TagName, invoke_call, invoke_shape, read_head
-from gateway.toolcalls.nodes.typed import Ending, as_json, read_text, read_value
+from gateway.toolcalls.nodes.typed import RawEnding, as_json, read_text, read_value
 from gateway.toolcalls.schema.kinds import ALL, STRING, Kinds, every_option, kinds_of, mapping_of
 from gateway.toolcalls.schema.merge import Schema
 from gateway.toolcalls.stream.cursor import Cursor
@@ -161,7 +161,7 @@ class _Reader:
             yield from closer.run(at)
             tell("[]" if "array" in kinds else "{}" if "object" in kinds else '""')
             return True
-        ending = Ending(closer.text, stops=self._ends)
+        ending = RawEnding(closer.text, stops=self._ends)
         return (yield from self._text(STRING if unknown else kinds, ending, tell))
 
     def _cut_before(self, options: tuple[Lit, ...]) -> bool:
@@ -215,7 +215,7 @@ class _Reader:
         tell("]")
         return True
 
-    def _text(self, kinds: Kinds, ending: Ending, tell: Callable[[str], None]) -> Steps:
+    def _text(self, kinds: Kinds, ending: RawEnding, tell: Callable[[str], None]) -> Steps:
         if tell == self._at.calls.argue:
             return (yield from read_value(self._at, kinds, ending))
         held: list[str] = []
@@ -229,7 +229,7 @@ class _Reader:
 
 _BLOCK_END = "</minimax:tool_call>"
 _CALLED = Calls(Seq(invoke_call(_BLOCK_END), Space("\n")))
-_BLOCK = Region(
+_BLOCK = MarkedRegion(
     "<minimax:tool_call>",
     Space("\n"),
     Variants(Array(call_object()), _CALLED, writes=_CALLED),
@@ -237,7 +237,7 @@ _BLOCK = Region(
 )
 _DOTS_END = "</dots_function_call>"
 _INVOKES = Calls(Seq(invoke_call(_DOTS_END), Space("\n")))
-_DOTS = Region(
+_DOTS = MarkedRegion(
     "<dots_function_call>",
     Space("\n"),
     Variants(Array(call_object()), _INVOKES, writes=_INVOKES),
@@ -270,8 +270,8 @@ _MARK = "]<]minimax[>["
 _OPENER_3, _CLOSER_3, _INVOKE_END = f"{_MARK}<tool_call>", f"{_MARK}</tool_call>", f"{_MARK}</invoke>"
 _HEAD = f"{_MARK}<invoke name="
 _ELEMENTS = Elements(_MARK, (_INVOKE_END, _CLOSER_3, _HEAD))
-_INVOKE = Call(Seq(_HEAD, TagName(written='"{name}">'), _ELEMENTS, OptionalMarker(_INVOKE_END)))
-_BLOCK_3 = Region(_OPENER_3, Space("\n"), Calls(Seq(_INVOKE, Space("\n"))), OptionalMarker(_CLOSER_3))
+_INVOKE = CallNode(Seq(_HEAD, TagName(written='"{name}">'), _ELEMENTS, OptionalMarker(_INVOKE_END)))
+_BLOCK_3 = MarkedRegion(_OPENER_3, Space("\n"), Calls(Seq(_INVOKE, Space("\n"))), OptionalMarker(_CLOSER_3))
 
 MINIMAX_M3 = Format(
     name="minimax_m3",

@@ -10,17 +10,17 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, IgnoredWord, Space, Start
-from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.regions import CallNode, MarkedRegion
 from gateway.toolcalls.nodes.series import OptionalMarker, Series
 
 _SERVER, _SERVER_END, _TOOL, _TOOL_END = "<server_name>", "</server_name>", "<tool_name>", "</tool_name>"
-_CALL = Call(
+_CALL = CallNode(
     Seq(
         *(_SERVER, IgnoredWord(_SERVER_END), _SERVER_END, Space("\n"), _TOOL, Capture("name", _TOOL_END), _TOOL_END),
         *(Start(), Space("\n"), "<arguments>", Space("\n"), Json(), OptionalMarker("</arguments>", lead="\n")),
     )
 )
-_REGION = Region("<use_mcp_tool>", Space("\n"), Series(_CALL, "\n"), OptionalMarker("</use_mcp_tool>", lead="\n"))
+_REGION = MarkedRegion("<use_mcp_tool>", Space("\n"), Series(_CALL, "\n"), OptionalMarker("</use_mcp_tool>", lead="\n"))
 
 MIRO_THINKER = Format(
     name="miro_thinker",

@@ -10,7 +10,7 @@ from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start
-from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.series import Array, MaybeMissing, OptionalMarker, Variants, unwritten
 
 _OPENER, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", Marker("[CALL_ID]")
@@ -18,16 +18,16 @@ _NINE = "[a-zA-Z0-9]{9}"
 _GIVEN_ID = Seq(_ID, Capture("id", _ARGS, shape=_NINE, also=("{",)))
 _TAIL = Seq(Start(), OptionalMarker(_ARGS), Space(), MaybeMissing(Json(), _OPENER))
 _ARRAY = Array(call_object(id_last="id", id_shape=_NINE))
-_NAMED = Call(Seq(Capture("name", _ARGS, also=(_ID.text, "{")), unwritten(_GIVEN_ID), _TAIL))
-_NAMED_WITH_ID = Call(Seq(Capture("name", _ID.text), _GIVEN_ID, _TAIL))
+_NAMED = CallNode(Seq(Capture("name", _ARGS, also=(_ID.text, "{")), unwritten(_GIVEN_ID), _TAIL))
+_NAMED_WITH_ID = CallNode(Seq(Capture("name", _ID.text), _GIVEN_ID, _TAIL))
 _THOUGHTS = Seq(Thought("[THINK]", "[/THINK]"), Thought("<think>", "</think>"))
 
 
-def _region(writes: Node) -> Region:
-    return Region(_OPENER, Space(), Variants(_ARRAY, _NAMED, writes=writes), unwritten(Lit("[/TOOL_CALLS]")))
+def _region(writes: Node) -> MarkedRegion:
+    return MarkedRegion(_OPENER, Space(), Variants(_ARRAY, _NAMED, writes=writes), unwritten(Lit("[/TOOL_CALLS]")))
 
 
-def _body(region: Region) -> Seq:
+def _body(region: MarkedRegion) -> Seq:
     return Seq(_THOUGHTS, Prose(region))
 
 

@@ -3,7 +3,7 @@
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose
-from gateway.toolcalls.nodes.regions import Bare, Region
+from gateway.toolcalls.nodes.regions import Bare, MarkedRegion
 from gateway.toolcalls.nodes.series import Array, OptionalMarker, Variants
 
 _ARRAY = Array(call_object())
@@ -13,7 +13,7 @@ _FUNCTOOLS = Bare("functools", "functools", _LIST)
 
 PHI_4_MINI = Format(
     name="phi_4_mini",
-    body=Prose(_FUNCTOOLS, Region("<|tool_call|>", _ARRAY, OptionalMarker("<|/tool_call|>"))),
+    body=Prose(_FUNCTOOLS, MarkedRegion("<|tool_call|>", _ARRAY, OptionalMarker("<|/tool_call|>"))),
     calls=_FUNCTOOLS,
     shape='functools[{"name": "TOOL", "arguments": {"KEY": "VALUE"}}]',
     template_has=("<|/tool|>",),

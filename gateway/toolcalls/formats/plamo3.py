@@ -8,7 +8,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Space, Start
-from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.regions import CallNode, MarkedRegion
 from gateway.toolcalls.nodes.series import OptionalMarker, Series, Variants
 
 
@@ -25,7 +25,7 @@ _JSON = Lit(f"<|plamo:constrain|>json{_MESSAGE}")
 _HEAD = (Marker(_begin("tool_request")), Space(), Marker(_begin("tool_name")))
 _NAME = Capture("name", _end("tool_name"))
 _ARGUMENTS = Seq(_begin("tool_arguments"), Variants(_JSON, Lit(_MESSAGE), Seq(), writes=_JSON), Space(), Json())
-_CALL = Call(
+_CALL = CallNode(
     Seq(
         *_HEAD,
         _NAME,
@@ -37,7 +37,7 @@ _CALL = Call(
         OptionalMarker(_end("tool_request")),
     )
 )
-_SECTION = Region(_begin("tool_requests"), Series(_CALL), OptionalMarker(_end("tool_requests")))
+_SECTION = MarkedRegion(_begin("tool_requests"), Series(_CALL), OptionalMarker(_end("tool_requests")))
 
 PLAMO_3 = Format(
     name="plamo3",

@@ -13,19 +13,19 @@ from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.python_call import CallList, FinalList, PythonCall
 from gateway.toolcalls.nodes.readers import Space
-from gateway.toolcalls.nodes.regions import Bare, Beginning, Call, Region
+from gateway.toolcalls.nodes.regions import Bare, CallNode, LeadingRegion, MarkedRegion
 from gateway.toolcalls.nodes.series import Array, Closer, OptionalMarker, Series, Variants
 
-_CALLS = Series(Call(PythonCall()), ", ")
+_CALLS = Series(CallNode(PythonCall()), ", ")
 _ANY = CallList(_CALLS)
-_KNOWN = CallList(Series(Call(PythonCall(known=True)), ", "))
+_KNOWN = CallList(Series(CallNode(PythonCall(known=True)), ", "))
 _PYTHON_END, _LFM2_END = OptionalMarker("<|python_end|>"), OptionalMarker("<|tool_call_end|>")
 
 PYTHONIC = Format(
     name="pythonic",
     body=Seq(
-        Beginning(Bare("[", _ANY, _PYTHON_END)),
-        Prose(Region("<|python_start|>", Space(), _ANY, _PYTHON_END), FinalList(_KNOWN, _PYTHON_END)),
+        LeadingRegion(Bare("[", _ANY, _PYTHON_END)),
+        Prose(MarkedRegion("<|python_start|>", Space(), _ANY, _PYTHON_END), FinalList(_KNOWN, _PYTHON_END)),
     ),
     calls=_ANY,
     shape="[TOOL(KEY='VALUE')]",
@@ -33,12 +33,12 @@ PYTHONIC = Format(
 )
 
 _LFM2_LIST = Seq(Space(), Variants(CallList(_CALLS), Array(call_object()), writes=CallList(_CALLS)))
-_LFM2 = Region("<|tool_call_start|>", _LFM2_LIST, _LFM2_END)
+_LFM2 = MarkedRegion("<|tool_call_start|>", _LFM2_LIST, _LFM2_END)
 LFM2 = Format(
     name="lfm2",
     body=Seq(
         Thought("<think>", "</think>"),
-        Beginning(Bare("[", _KNOWN, _LFM2_END)),
+        LeadingRegion(Bare("[", _KNOWN, _LFM2_END)),
         Prose(_LFM2, FinalList(_KNOWN, _LFM2_END)),
     ),
     calls=_LFM2,
@@ -47,7 +47,7 @@ LFM2 = Format(
     template_lacks=("<tool_call>", "[func_name1("),
 )
 
-_OLMO = Region("<function_calls>", Series(Call(PythonCall()), "\n"), Closer("</function_calls>"))
+_OLMO = MarkedRegion("<function_calls>", Series(CallNode(PythonCall()), "\n"), Closer("</function_calls>"))
 OLMO_3 = Format(
     name="olmo_3",
     body=Seq(Thought("<think>", "</think>", ("<function_calls>",)), Prose(_OLMO)),

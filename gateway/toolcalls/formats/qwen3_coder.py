@@ -13,10 +13,10 @@ from gateway.toolcalls.nodes.json_nodes import JsonObject
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Marker, Space, Start
-from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region
+from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.series import Array, Closer, Nothing, OptionalMarker, Variants
 from gateway.toolcalls.nodes.tagged import Parameters, TagName
-from gateway.toolcalls.nodes.typed import Ending
+from gateway.toolcalls.nodes.typed import RawEnding
 
 _OBJECTS = Array(call_object())
 """What models write here if they were also trained on Hermes' form."""
@@ -24,10 +24,10 @@ _OBJECTS = Array(call_object())
 _WRITTEN = ("<parameter={key}>\n", "\n</parameter>\n")
 
 
-def _function(closer: str, gap: str, newline: Literal["always", "pair"], written: tuple[str, str]) -> Call:
+def _function(closer: str, gap: str, newline: Literal["always", "pair"], written: tuple[str, str]) -> CallNode:
     parameters = Parameters(
         opener="<parameter=",
-        ending=Ending(
+        ending=RawEnding(
             "</parameter>",
             followers=("<parameter=", "</parameter>", "</function>", closer),
             stops=("\n<parameter=", f"\n</function>\n{closer}"),
@@ -38,7 +38,7 @@ def _function(closer: str, gap: str, newline: Literal["always", "pair"], written
         strays=("</parameter>",),
     )
     body = Variants(Seq(Start(), JsonObject()), parameters, writes=parameters)
-    return Call(Seq("<function=", TagName(), Space(gap), body, OptionalMarker("</function>"), Space(gap)))
+    return CallNode(Seq("<function=", TagName(), Space(gap), body, OptionalMarker("</function>"), Space(gap)))
 
 
 FUNCTION_CALL = _function("</tool_call>", "\n", "always", _WRITTEN)
@@ -57,7 +57,7 @@ def _family(
     opener, closer = f"<{prefix}tool_call>", f"</{prefix}tool_call>"
     call = _function(closer, gap, newline, written)
     called = Variants(call, _OBJECTS, Nothing(closer), writes=call)
-    region = Region(opener, Space(gap), called, Closer(closer))
+    region = MarkedRegion(opener, Space(gap), called, Closer(closer))
     bare = Bare("<function=", call, maybe(Marker(closer)))
     return Format(
         name=name,

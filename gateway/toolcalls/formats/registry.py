@@ -50,7 +50,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import bare_object, call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Space
-from gateway.toolcalls.nodes.regions import Bare, Calls, Region
+from gateway.toolcalls.nodes.regions import Bare, Calls, MarkedRegion
 from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants
 from gateway.toolcalls.schema.spec import ToolSpec
 
@@ -99,7 +99,7 @@ def _shape(arguments: str, *, listed: bool) -> str:
 def _between(opener: str, closer: str, arguments: str, *, listed: bool) -> Format:
     call = call_object(arguments=arguments)
     array = Array(call)
-    region = Region(
+    region = MarkedRegion(
         opener, Space("\n"), Variants(array, writes=array if listed else call), OptionalMarker(closer, lead="\n")
     )
     return Format(

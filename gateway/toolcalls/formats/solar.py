@@ -8,7 +8,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Marker, Space, Start
-from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.regions import CallNode, MarkedRegion
 from gateway.toolcalls.nodes.series import OptionalMarker, Series
 
 _BEGIN, _NAME, _ARGS = (Marker(f"<|tool_call:{part}|>") for part in ("begin", "name", "args"))
@@ -23,8 +23,8 @@ _REST = Seq(
     Json(),
     _END,
 )
-_CALLS = Region("<|tool_calls|>", Series(Call(Seq(_BEGIN, _REST))), OptionalMarker("<|calls|>"))
-_ALONE = Region(_BEGIN.text, Call(_REST), OptionalMarker("<|calls|>"))
+_CALLS = MarkedRegion("<|tool_calls|>", Series(CallNode(Seq(_BEGIN, _REST))), OptionalMarker("<|calls|>"))
+_ALONE = MarkedRegion(_BEGIN.text, CallNode(_REST), OptionalMarker("<|calls|>"))
 
 SOLAR_OPEN = Format(
     name="solar_open",

@@ -9,7 +9,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Lit, Marker, Space
-from gateway.toolcalls.nodes.regions import Bare, Calls, Region
+from gateway.toolcalls.nodes.regions import Bare, Calls, MarkedRegion
 from gateway.toolcalls.nodes.series import Array, OptionalMarker, Variants
 
 _CALL = call_object()
@@ -17,7 +17,9 @@ _ONE_OR_MORE = Variants(Array(_CALL), writes=_CALL)
 _OBJECT = '{"name": "TOOL", "arguments": {"KEY": "VALUE"}}'
 _PARAMETERS = '{"name": "TOOL", "parameters": {"KEY": "VALUE"}}'
 
-_LONGCAT = Region("<longcat_tool_call>", Space("\n"), _ONE_OR_MORE, OptionalMarker("</longcat_tool_call>", lead="\n"))
+_LONGCAT = MarkedRegion(
+    "<longcat_tool_call>", Space("\n"), _ONE_OR_MORE, OptionalMarker("</longcat_tool_call>", lead="\n")
+)
 
 LONGCAT = Format(
     name="longcat",
@@ -27,7 +29,7 @@ LONGCAT = Format(
     template_has=("<longcat_tool_call>",),
 )
 
-_ERNIE = Region("<tool_call>", Space("\n"), _ONE_OR_MORE, OptionalMarker("</tool_call>", lead="\n"))
+_ERNIE = MarkedRegion("<tool_call>", Space("\n"), _ONE_OR_MORE, OptionalMarker("</tool_call>", lead="\n"))
 
 ERNIE_45 = Format(
     name="ernie45",
@@ -38,7 +40,7 @@ ERNIE_45 = Format(
     template_lacks=("<|start_of_role|>", "<function=", "<arg_key>", "<parameter", "<invoke"),
 )
 
-_PLUGIN = Region(
+_PLUGIN = MarkedRegion(
     "<|action_start|>",
     Space(),
     Marker("<|plugin|>"),
@@ -56,8 +58,8 @@ INTERNLM_2 = Format(
 )
 
 _ROLE = "<|role_sep|>"
-_MESSAGE = Region("<|message_sep|>", Space("\n\n"), "function call", Marker(_ROLE), Space("\n"), _CALL)
-_MARKED = Region("<|function_call|>", Space(), _CALL)
+_MESSAGE = MarkedRegion("<|message_sep|>", Space("\n\n"), "function call", Marker(_ROLE), Space("\n"), _CALL)
+_MARKED = MarkedRegion("<|function_call|>", Space(), _CALL)
 
 GIGACHAT_3 = Format(
     name="gigachat3",
@@ -76,7 +78,7 @@ GIGACHAT_31 = Format(
     template_has=("<|function_call|>", _ROLE),
 )
 
-_FUNCTION = Region("<function_call>", Space(" "), _CALL)
+_FUNCTION = MarkedRegion("<function_call>", Space(" "), _CALL)
 
 GRANITE_20B = Format(
     name="granite_20b",
@@ -86,7 +88,7 @@ GRANITE_20B = Format(
     template_has=("<function_call>", "<|function_call_library|>"),
 )
 
-_TOOLCALL = Region("<toolcall>", Space(" "), _ONE_OR_MORE, OptionalMarker("</toolcall>", lead=" "))
+_TOOLCALL = MarkedRegion("<toolcall>", Space(" "), _ONE_OR_MORE, OptionalMarker("</toolcall>", lead=" "))
 
 NEMOTRON_MINI = Format(
     name="nemotron_mini",

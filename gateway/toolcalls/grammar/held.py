@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, Never
 
 from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.grammar.numbers import Bounds, integer_bounds, number_rules
+from gateway.toolcalls.grammar.numbers import NumberBounds, integer_bounds, number_rules
 from gateway.toolcalls.grammar.schema_walk import MAX_KEYS, bounds, kinds
 from gateway.toolcalls.grammar.schemas import MAX_NEEDED, schema_rules
 from gateway.toolcalls.schema.kinds import Kinds, mapping_of
@@ -152,10 +152,10 @@ def _check_number(schema: Schema, known: Kinds) -> None:
     if "integer" in known and low is not None and high is not None and low > high:
         refuse("no integer is within the bounds")
     if "number" in known:
-        bounds = Bounds.of(schema)
+        bounds = NumberBounds.of(schema)
         if bounds is None:
             refuse("a bound of a number has more than 15 digits")
-        if bounds != Bounds() and not number_rules(Grammar((), parallel=False, schemas=schema_rules), bounds):
+        if bounds != NumberBounds() and not number_rules(Grammar((), parallel=False, schemas=schema_rules), bounds):
             refuse("no number is within the bounds")
 
 

@@ -92,7 +92,7 @@ _MAX_FRACTION_BOUND = 10**15
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class NumberBounds:
     """The range of a number; None: unbounded. `above`, `below`: the bound itself is excluded."""
 
     low: Decimal | None = None
@@ -101,7 +101,7 @@ class Bounds:
     below: bool = False
 
     @classmethod
-    def of(cls, schema: Schema) -> "Bounds | None":
+    def of(cls, schema: Schema) -> "NumberBounds | None":
         """Return the bounds of a schema; None where one is too large, or has too many decimals, to be written."""
         least = [(_decimal(schema[key]), key != "minimum") for key in ("minimum", "exclusiveMinimum") if key in schema]
         most = [(_decimal(schema[key]), key != "maximum") for key in ("maximum", "exclusiveMaximum") if key in schema]
@@ -112,18 +112,18 @@ class Bounds:
         return cls(*low, high[0], not high[1])
 
 
-def number_rules(g: Grammar, bounds: Bounds) -> str:
+def number_rules(g: Grammar, bounds: NumberBounds) -> str:
     """Return the expression for the numbers within bounds; "" where there are none."""
     low, high = bounds.low, bounds.high
     parts: list[str] = []
     if low is None or low < 0:
         # The negative part, mirrored.
         least, open_ = (-high, bounds.below) if high is not None and high < 0 else (Decimal(0), True)
-        below = _unsigned(g, Bounds(least, open_, None if low is None else -low, bounds.above))
+        below = _unsigned(g, NumberBounds(least, open_, None if low is None else -low, bounds.above))
         parts.append(f'"-" {below}' if below else "")
     if high is None or high >= 0:
         least, open_ = (low, bounds.above) if low is not None and low >= 0 else (Decimal(0), False)
-        parts.append(_unsigned(g, Bounds(least, open_, high, bounds.below)))
+        parts.append(_unsigned(g, NumberBounds(least, open_, high, bounds.below)))
     return g.either(filter(None, parts))
 
 
@@ -140,7 +140,7 @@ def _decimals(value: Decimal) -> int:
     return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
-def _unsigned(g: Grammar, bounds: Bounds) -> str:
+def _unsigned(g: Grammar, bounds: NumberBounds) -> str:
     """Return the expression for the numbers within bounds that are not below zero."""
     low, high = bounds.low or Decimal(0), bounds.high
     fine = max(_decimals(low), 0 if high is None else _decimals(high))
@@ -155,7 +155,7 @@ def _unsigned(g: Grammar, bounds: Bounds) -> str:
     return g.either(filter(None, parts))
 
 
-def _whole(bounds: Bounds, size: int) -> tuple[int, int | None]:
+def _whole(bounds: NumberBounds, size: int) -> tuple[int, int | None]:
     """Return the bounds as whole numbers, in units of the last of `size` decimals."""
     low, high = (bounds.low or Decimal(0)) * 10**size, bounds.high
     least = math.floor(low) + 1 if bounds.above else math.ceil(low)

@@ -1,7 +1,7 @@
 """A schema's `pattern` to GBNF, where it is a simple one: characters, classes, groups, alternatives, counts.
 
 Lookarounds, backreferences and word boundaries are not simple, nor is the repetition of a text that may be empty: then
-there is no expression, and the text is free. No pattern is run: it is only read, once. The `Place` decides how a
+there is no expression, and the text is free. No pattern is run: it is only read, once. The `TextPlace` decides how a
 character is spelled. Source: ECMA-262.
 """
 
@@ -43,7 +43,7 @@ class Chars:
         return bool(left) if others.negated else sum(map(_size, left)) < sum(map(_size, listed.ranges))
 
 
-class Place(Protocol):
+class TextPlace(Protocol):
     """The place of a text, which decides how its characters are spelled."""
 
     def spell(self, g: Grammar, chars: Chars) -> str:
@@ -124,7 +124,7 @@ _LINES = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
 _QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
-def pattern_rules(g: Grammar, pattern: str, place: Place) -> str | None:
+def pattern_rules(g: Grammar, pattern: str, place: TextPlace) -> str | None:
     """Return the expression for the texts in which a pattern matches; None where it is not simple."""
     if len(pattern) > MAX_PATTERN or not g.takes_pattern(len(pattern), MAX_PATTERNS):
         return None
@@ -137,7 +137,7 @@ def pattern_rules(g: Grammar, pattern: str, place: Place) -> str | None:
 class _Reader:
     """Reads one pattern. Reading a part returns its expression, and whether its text may be empty."""
 
-    def __init__(self, g: Grammar, pattern: str, place: Place) -> None:
+    def __init__(self, g: Grammar, pattern: str, place: TextPlace) -> None:
         self._g = g
         self._text = pattern
         self._place = place

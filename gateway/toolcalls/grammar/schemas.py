@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from gateway.toolcalls.grammar.gbnf import Grammar, one_of
-from gateway.toolcalls.grammar.numbers import Bounds, integer_bounds, integer_rules, number_rules
+from gateway.toolcalls.grammar.numbers import NumberBounds, integer_bounds, integer_rules, number_rules
 from gateway.toolcalls.grammar.patterns import JsonText, pattern_rules
 from gateway.toolcalls.grammar.schema_walk import MAX_KEYS, SchemaWalk, bounds, kinds, length_bounds, unnamed
 from gateway.toolcalls.schema.kinds import ALL, mapping_of
@@ -229,8 +229,8 @@ class JsonRules(SchemaWalk):
     def _number(self, schema: Schema) -> str:
         if not NUMBER_BOUNDS & schema.keys():
             return shared(self.g, "number")
-        bounds = Bounds.of(schema)
-        if bounds == Bounds(Decimal(0)):
+        bounds = NumberBounds.of(schema)
+        if bounds == NumberBounds(Decimal(0)):
             return shared(self.g, "amount")
         # A range without numbers in it is treated as for integers.
         written = self.g.once(("number", bounds), lambda: number_rules(self.g, bounds)) if bounds is not None else ""

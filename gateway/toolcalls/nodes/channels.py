@@ -9,9 +9,9 @@ from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
 from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Passage
 from gateway.toolcalls.nodes.readers import MAX_WORD, Lit, Marker, Node, Reasoned, Space, Steps, skip_until
-from gateway.toolcalls.nodes.regions import Bare, Call
+from gateway.toolcalls.nodes.regions import Bare, CallNode
 from gateway.toolcalls.nodes.series import unwritten
-from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor
+from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor, TextChannel
 
 # Nodes for messages that begin with a header, which names a recipient and says what the text after it is.
 
@@ -93,7 +93,7 @@ class Head:
     """
 
     tool: str
-    channel: Channel
+    channel: TextChannel
     sure: bool
 
     @property
@@ -194,7 +194,7 @@ class Harmony(Node):
                 at.calls.content("\n")
             yield from Passage(head.channel, (), "", ends=_STOPS).run(at)
         elif head.sure or head.tool in at.tools or (yield from _brings_object(at, length)):
-            yield from Bare(_START, Call(HarmonyCall(head.tool, length)), _END).run_after("", at)
+            yield from Bare(_START, CallNode(HarmonyCall(head.tool, length)), _END).run_after("", at)
             return
         else:
             at.take(at.position + length)

@@ -19,7 +19,7 @@ from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 from gateway.toolcalls.values.json_scanner import JsonScanner, Scan
 from gateway.toolcalls.values.mended import MendingScanner, mended
-from gateway.toolcalls.values.string_end import Place, Surroundings
+from gateway.toolcalls.values.string_end import PathStep, Surroundings
 
 # Strings in a call's JSON that are held until they are whole: keys, and the tool's name.
 
@@ -151,7 +151,7 @@ def surroundings(at: Cursor) -> Surroundings:
 
     inside = KindsInside(root)
 
-    def is_text(path: Sequence[Place]) -> bool:
+    def is_text(path: Sequence[PathStep]) -> bool:
         kinds = inside.at(path)
         return "string" in kinds and not kinds & NUMBERS
 

@@ -20,7 +20,7 @@ from gateway.toolcalls.nodes.json_nodes import (
     surroundings,
 )
 from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Node, Steps, read_space
-from gateway.toolcalls.nodes.regions import Call
+from gateway.toolcalls.nodes.regions import CallNode
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 
@@ -43,7 +43,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Record(Node):
+class RecordNode(Node):
     """A JSON object with known fields in any order, each at most once; other keys are ignored.
 
     The last brace may be missing: what follows then shows whether the object was whole. With `strict`, for places where
@@ -170,7 +170,7 @@ def _read_value(at: Cursor, field: Field | None, *, argues: bool) -> Steps:
 
 def call_object(
     name: str = "name", arguments: str = "arguments", id_first: str = "", id_last: str = "", id_shape: str = ""
-) -> Call:
+) -> CallNode:
     """Return a call that is an object with a name and arguments, and with an id where the family writes one.
 
     `id_first` or `id_last` is the key of the id, which the grammar writes before or after the others, in the shape
@@ -183,13 +183,13 @@ def call_object(
         Field(tuple(dict.fromkeys((name, "name"))), named, required=False),
         Field((arguments, *others), Json(), required=False),
     )
-    nested = Field(("function",), Record(fields), required=False, written=False)
+    nested = Field(("function",), RecordNode(fields), required=False, written=False)
     call_id = Field((id_first or id_last,), QuotedId(id_shape), required=False)
     before, behind = ((call_id,) if key else () for key in (id_first, id_last))
-    return Call(Record((*before, *fields, *behind, nested), beside=True))
+    return CallNode(RecordNode((*before, *fields, *behind, nested), beside=True))
 
 
-def bare_object(arguments: str = "parameters") -> Call:
+def bare_object(arguments: str = "parameters") -> CallNode:
     """Return a call that is an object without a marker: it counts only with a name and arguments and no other keys."""
     named = QuotedName(after="arguments")
     others = tuple(key for key in ("parameters", "arguments") if key != arguments)
@@ -198,5 +198,5 @@ def bare_object(arguments: str = "parameters") -> Call:
         Field((arguments, *others), JsonObject(starts=True), required=False),
     )
     kind = Field(("type",), Lit('"function"'), required=False, written=False)
-    nested = Field(("function",), Record(fields, strict=True), required=False, written=False)
-    return Call(Record((kind, *fields, nested), strict=True), name_suffices=False)
+    nested = Field(("function",), RecordNode(fields, strict=True), required=False, written=False)
+    return CallNode(RecordNode((kind, *fields, nested), strict=True), name_suffices=False)

@@ -11,8 +11,8 @@ from gateway.toolcalls.grammar.gbnf import Grammar, text_without
 from gateway.toolcalls.nodes.combinators import Seq, maybe, pick
 from gateway.toolcalls.nodes.lookalikes import MAX_TRIED, OPENERS, read_lookalike
 from gateway.toolcalls.nodes.readers import MAX_WORD, Marker, Node, Reasoned, Space, Steps, Until, read_space
-from gateway.toolcalls.nodes.regions import Bare, Region
-from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor
+from gateway.toolcalls.nodes.regions import Bare, MarkedRegion
+from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor, TextChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Passage:
     `once` also ends after its first whole region.
     """
 
-    channel: Channel
-    regions: tuple[Region, ...]
+    channel: TextChannel
+    regions: tuple[MarkedRegion, ...]
     lead: str
     mutes: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
@@ -109,11 +109,11 @@ class Prose(Node):
     two texts; other whitespace is content. `mutes` are markers that frame content but are not part of it.
     """
 
-    regions: tuple[Region, ...]
+    regions: tuple[MarkedRegion, ...]
     lead: str
     mutes: tuple[str, ...]
 
-    def __init__(self, *regions: Region, lead: str = "\n", mutes: tuple[str, ...] = ()) -> None:
+    def __init__(self, *regions: MarkedRegion, lead: str = "\n", mutes: tuple[str, ...] = ()) -> None:
         object.__setattr__(self, "regions", regions)
         object.__setattr__(self, "lead", lead)
         object.__setattr__(self, "mutes", mutes)
@@ -148,7 +148,7 @@ class Thought(Node):
     opener: str
     closer: str
     ends: tuple[str, ...] = ()
-    regions: tuple[Region, ...] = ()
+    regions: tuple[MarkedRegion, ...] = ()
     goes_on: bool = False
     title: str = ""
 
@@ -205,7 +205,7 @@ class Thought(Node):
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Aside(Region):
+class Aside(MarkedRegion):
     """Reasoning between two markers amid content. It can't break: if the stream ends inside it, it is still reasoning.
 
     The whitespace around it is content, which separates the text before it from the text after it.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gateway.toolcalls.grammar.gbnf import Grammar, text_without
-from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor, Sight
+from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor, Sight, TextChannel
 from gateway.toolcalls.stream.spelling import Spelling
 
 Steps = Generator[None, None, bool]
@@ -139,7 +139,7 @@ class Until(Node):
     Without a delimiter, everything up to the end of the stream. Only text that may begin a delimiter is held back.
     """
 
-    channel: Channel
+    channel: TextChannel
     delimiters: tuple[str, ...]
 
     @property

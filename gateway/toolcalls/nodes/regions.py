@@ -20,7 +20,7 @@ class RegionTooLong(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Node):
+class CallNode(Node):
     """One call. Under a grammar, one alternative for each tool.
 
     With `name_suffices`, a call that waited in vain for more than its name is reported at its end.
@@ -56,7 +56,7 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Calls(Node):
-    """One call or more, each a `Call` or a region; the grammar allows more than one only where the request does."""
+    """One call or more, each a `CallNode` or a region; the grammar allows more than one only where the request does."""
 
     node: Node
     separator: Node | None = None
@@ -80,7 +80,7 @@ class Calls(Node):
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Region(Node):
+class MarkedRegion(Node):
     """An opening marker and what belongs to it, up to and including its closing marker."""
 
     opener: Marker
@@ -156,7 +156,7 @@ class Region(Node):
         return (self.opener, self.body)
 
 
-class Bare(Region):
+class Bare(MarkedRegion):
     """A region without markers, recognised by how its body begins; it is no error if it turns out not to be a call."""
 
     __slots__ = ()
@@ -186,7 +186,7 @@ class Bare(Region):
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning(Node):
+class LeadingRegion(Node):
     """A bare region that may stand at the beginning of a message, or after its reasoning; whitespace may come first."""
 
     region: Bare

@@ -15,9 +15,9 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.raw import arguments_in_order, raw_value
 from gateway.toolcalls.nodes.combinators import Seq, lacks_rest, pick
 from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Node, Space, Steps, is_name
-from gateway.toolcalls.nodes.regions import Call
+from gateway.toolcalls.nodes.regions import CallNode
 from gateway.toolcalls.nodes.series import OptionalMarker
-from gateway.toolcalls.nodes.typed import Ending, as_json, read_text, read_value, unbroken
+from gateway.toolcalls.nodes.typed import RawEnding, as_json, read_text, read_value, unbroken
 from gateway.toolcalls.schema.kinds import ALL, STRING, Kinds, kinds_of, mapping_of
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
@@ -65,7 +65,7 @@ class Parameters(Node):
     """
 
     opener: str
-    ending: Ending
+    ending: RawEnding
     ends: tuple[str, ...]
     written: tuple[str, str]
     head: str = QUOTED
@@ -135,7 +135,7 @@ class Parameters(Node):
         at.calls.argue(f"{_glue(at)}{json.dumps(key, ensure_ascii=False)}: ")
         return (yield from read_value(at, self._kinds(at, key, found.groupdict()), ending))
 
-    def _ending(self, at: Cursor) -> Generator[None, None, Ending | None]:
+    def _ending(self, at: Cursor) -> Generator[None, None, RawEnding | None]:
         """Return how the value that begins here ends, and read the quote with which it begins, if it has one.
 
         None where the stream ends with text that may be either the quote or the value.
@@ -145,11 +145,11 @@ class Parameters(Node):
         opener, closer = self.quotes
         if (yield from pick(at, (quote := Lit(opener),))) is not None:
             yield from quote.run(at)
-            return Ending(f"{closer}{self.ending.closer}", followers=self.ending.followers)
+            return RawEnding(f"{closer}{self.ending.closer}", followers=self.ending.followers)
         rest = unbroken(at.buffer[at.position :], ended=at.ended)
         return None if at.ended and rest and at.spelling.spell(opener).startswith(rest) else self.ending
 
-    def _read_wrapped(self, at: Cursor, key: str, ending: Ending) -> Steps:
+    def _read_wrapped(self, at: Cursor, key: str, ending: RawEnding) -> Steps:
         """Read a value that holds all arguments as one object; if it is not an object, it is an ordinary argument."""
         held: list[str] = []
         if not (yield from read_text(at, ending, False, held.append)):
@@ -252,12 +252,12 @@ def _inside(at: Cursor, stop: int, end: str, keys: tuple[str, ...]) -> bool | No
 # unquoted; values are raw text, typed by the tool's schema.
 
 
-def invoke_call(block_end: str, prefix: str = "", *before: Node | str) -> Call:
+def invoke_call(block_end: str, prefix: str = "", *before: Node | str) -> CallNode:
     """Return a call inside a block that ends with `block_end`; `before` are nodes of the call before its tag."""
     tag_end, value_end = f"</{prefix}invoke>", f"</{prefix}parameter>"
     parameters = Parameters(
         opener=f"<{prefix}parameter name=",
-        ending=Ending(
+        ending=RawEnding(
             value_end,
             followers=(f"<{prefix}parameter", value_end, tag_end, block_end),
             stops=(f"{tag_end}\n{block_end}", f"\n<{prefix}parameter name="),
@@ -268,7 +268,7 @@ def invoke_call(block_end: str, prefix: str = "", *before: Node | str) -> Call:
         strays=(value_end,),
     )
     head = (f"<{prefix}invoke name=", TagName(written='"{name}">'))
-    return Call(Seq(*before, *head, Space("\n"), parameters, OptionalMarker(tag_end)))
+    return CallNode(Seq(*before, *head, Space("\n"), parameters, OptionalMarker(tag_end)))
 
 
 def invoke_shape(prefix: str = "") -> str:

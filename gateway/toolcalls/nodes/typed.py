@@ -13,7 +13,7 @@ from typing import Literal
 from gateway.toolcalls.nodes.readers import MAX_WORD, Steps, read_space
 from gateway.toolcalls.schema.kinds import STRING, Kinds
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
-from gateway.toolcalls.values.atoms import PYTHON, Dialect, json_string
+from gateway.toolcalls.values.atoms import PYTHON, ValueDialect, json_string
 from gateway.toolcalls.values.json_scanner import Scan
 from gateway.toolcalls.values.literal import LiteralScanner
 from gateway.toolcalls.values.string_end import NOTHING_KNOWN, Surroundings
@@ -39,7 +39,7 @@ _WORDS = {"true": "true", "false": "false", "null": "null", "1": "true", "0": "f
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RawEnding:
     """How a value ends: with `closer`, followed (after whitespace) by one of `followers`, if there are any.
 
     A closer followed by anything else is part of the value. `stops` end the value too and are not read: models forget
@@ -54,7 +54,7 @@ class Ending:
     newline: Literal["always", "never", "pair"] = "never"
 
 
-def read_value(at: Cursor, kinds: Kinds, ending: Ending) -> Steps:
+def read_value(at: Cursor, kinds: Kinds, ending: RawEnding) -> Steps:
     """Read a value and its end, and emit it as a piece of the arguments. False where it has no end, or is no value."""
     while not (at.unread or at.ended):
         yield
@@ -107,7 +107,7 @@ def _kinds_of_json(value: str) -> tuple[str, ...]:
     return () if found == ("string",) else found
 
 
-def _read_string(at: Cursor, ending: Ending, paired: bool, lead: str) -> Steps:
+def _read_string(at: Cursor, ending: RawEnding, paired: bool, lead: str) -> Steps:
     at.calls.argue(f'"{json_string(lead)}')
     whole = yield from read_text(at, ending, paired, lambda text: at.calls.argue(json_string(text)))
     if whole:
@@ -115,7 +115,7 @@ def _read_string(at: Cursor, ending: Ending, paired: bool, lead: str) -> Steps:
     return whole
 
 
-def _read_container(at: Cursor, ending: Ending) -> Steps:
+def _read_container(at: Cursor, ending: RawEnding) -> Steps:
     if not (yield from read_literal(at, PYTHON)):
         return False
     rest: list[str] = []
@@ -123,7 +123,7 @@ def _read_container(at: Cursor, ending: Ending) -> Steps:
     return whole and not "".join(rest).strip(WHITESPACE)
 
 
-def read_literal(at: Cursor, dialect: Dialect, around: Surroundings = NOTHING_KNOWN) -> Steps:
+def read_literal(at: Cursor, dialect: ValueDialect, around: Surroundings = NOTHING_KNOWN) -> Steps:
     """Read one value in a dialect and emit it as JSON as it arrives. It ends by itself, a number at what follows."""
     scanner = LiteralScanner(dialect, tuple(map(at.spelling.spell, dialect.quotes)), at.spelling.plain, around)
     while True:
@@ -138,7 +138,7 @@ def read_literal(at: Cursor, dialect: Dialect, around: Surroundings = NOTHING_KN
         yield
 
 
-def read_text(at: Cursor, ending: Ending, paired: bool, tell: Callable[[str], None]) -> Steps:
+def read_text(at: Cursor, ending: RawEnding, paired: bool, tell: Callable[[str], None]) -> Steps:
     """Pass text to `tell` up to the value's end, and read the end. Text that may begin the end is held back."""
     loose = ending.newline == "always" or (ending.newline == "pair" and paired)
     closers = (f"\n{ending.closer}", ending.closer) if loose else (ending.closer,)

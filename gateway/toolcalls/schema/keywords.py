@@ -84,7 +84,7 @@ def _inside(value: object) -> Iterable[object]:
 # `items`.
 
 Takes = Callable[[object], bool]
-Part = tuple[tuple[str, ...], Mapping[str, Any]]
+InnerSchema = tuple[tuple[str, ...], Mapping[str, Any]]
 """A schema inside another, with the keys and indexes that lead to it."""
 
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
@@ -111,9 +111,9 @@ def misfit(
     return None
 
 
-def parts(schema: Mapping[str, Any]) -> Iterator[Part]:
+def parts(schema: Mapping[str, Any]) -> Iterator[InnerSchema]:
     """Yield a schema and all schemas inside it, each after the one that holds it."""
-    waiting: list[Part] = [((), schema)]
+    waiting: list[InnerSchema] = [((), schema)]
     while waiting:
         path, part = waiting.pop()
         yield path, part

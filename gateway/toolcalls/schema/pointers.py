@@ -20,7 +20,7 @@ _MAX_PARTS: Final = 500
 _MAX_REFERENCES: Final = 10_000
 _VALUES: Final = 10
 """Values that are looked at for each part that may be found: lists may be wide."""
-Names = Mapping[str, Mapping[str, Any]]
+SchemaNames = Mapping[str, Mapping[str, Any]]
 _PERCENT: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
@@ -84,7 +84,7 @@ def _pointed(pointer: str, found: object) -> object:
     return found
 
 
-def _identified(address: str, root: Mapping[str, Any], names: Names) -> object:
+def _identified(address: str, root: Mapping[str, Any], names: SchemaNames) -> object:
     """The part whose `$id` is this address, which may be relative to that of the schema."""
     own = root.get("$id")
     whole = f"{own.rpartition('/')[0]}/{address}" if isinstance(own, str) and "/" in own else address
@@ -106,7 +106,7 @@ class _Same:
 
 # A schema may have thousands of references, and each search takes a millisecond.
 @lru_cache(maxsize=16)
-def _names(base: _Same) -> Names:
+def _names(base: _Same) -> SchemaNames:
     """The parts of a schema by their `$id`, and by `#` and their anchors; the first of each name."""
     found = dict[str, Mapping[str, Any]]()
     for part in _parts(base.part):

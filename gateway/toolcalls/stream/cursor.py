@@ -20,7 +20,7 @@ MAX_STRAY = 250
 """Most markers in a row that bring no call: a model that repeats one without end writes text, and each costs as much as
 100 characters of text. An answer that explains the markers has tens."""
 
-Channel = Literal["content", "reasoning"]
+TextChannel = Literal["content", "reasoning"]
 
 
 class Sight(Enum):
@@ -64,7 +64,7 @@ class Cursor:
         self.ended = False
         self.whole = False
         self.idle = False
-        self.channel: Channel = "content"
+        self.channel: TextChannel = "content"
         self.strays: tuple[str, ...] = ()
         self.stops: tuple[str, ...] = ()
         self.lookalikes = lookalikes

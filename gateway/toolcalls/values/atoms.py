@@ -103,7 +103,7 @@ def string_ends(text: str, behind: int, *, inside: bool, ended: bool) -> bool | 
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class ValueDialect:
     """How values are spelled. If one quote begins with another, the longer one comes first in `quotes`."""
 
     quotes: tuple[str, ...]
@@ -115,10 +115,10 @@ class Dialect:
     """Whether a string may contain its own quotes unescaped (`atoms.string_ends`)."""
 
 
-PYTHON = Dialect(('"""', "'''", '"', "'"))
-PYTHON_CALL = Dialect(PYTHON.quotes, loose=True)
-GEMMA = Dialect(('<|"|>', *PYTHON.quotes, "`"), escapes=False, bare=True, loose=True)
-FUNCTION_GEMMA = Dialect(("<escape>", *PYTHON.quotes, "`"), escapes=False, bare=True, loose=True)
+PYTHON = ValueDialect(('"""', "'''", '"', "'"))
+PYTHON_CALL = ValueDialect(PYTHON.quotes, loose=True)
+GEMMA = ValueDialect(('<|"|>', *PYTHON.quotes, "`"), escapes=False, bare=True, loose=True)
+FUNCTION_GEMMA = ValueDialect(("<escape>", *PYTHON.quotes, "`"), escapes=False, bare=True, loose=True)
 
 
 # What models write between the tokens of JSON, and JSON does not allow: comments, escaped line ends, odd blanks.

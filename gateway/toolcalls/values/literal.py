@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from gateway.toolcalls.stream.spelling import delimiters
-from gateway.toolcalls.values.atoms import MAX_BLANK, WORDS, Dialect, escape, json_string, number, string_ends
+from gateway.toolcalls.values.atoms import MAX_BLANK, WORDS, ValueDialect, escape, json_string, number, string_ends
 from gateway.toolcalls.values.json_scanner import MAX_ATOM, MAX_DEPTH, Scan
 from gateway.toolcalls.values.string_end import NOTHING_KNOWN, Surroundings, brackets_behind, key_behind, stops_at
 
@@ -60,7 +60,7 @@ class LiteralScanner:
 
     def __init__(
         self,
-        dialect: Dialect,
+        dialect: ValueDialect,
         quotes: tuple[str, ...],
         plain: Callable[[str], str] = str,
         around: Surroundings = NOTHING_KNOWN,

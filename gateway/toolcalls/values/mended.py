@@ -25,7 +25,7 @@ from gateway.toolcalls.values.json_scanner import (
 from gateway.toolcalls.values.string_end import (
     ITEM,
     KEPT,
-    Place,
+    PathStep,
     Surroundings,
     last_key,
     open_places,
@@ -300,7 +300,7 @@ class MendingScanner:
         path = [place for place in (*self._places, self._place()) if place is not None]
         return number(atom) is not None and bool(path) and self._around.is_text(path)
 
-    def _place(self) -> Place | None:
+    def _place(self) -> PathStep | None:
         """Where the next value stands in what is around it."""
         if self._closers and self._closers[-1] == "]":
             return ITEM

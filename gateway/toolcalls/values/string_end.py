@@ -13,7 +13,7 @@ from gateway.toolcalls.values.atoms import CLOSING_QUOTES, WORDS, skip_gap
 # Turns the text before a value into its path, by which a schema says what the value may be. An item of a list is
 # `ITEM`, whichever it is.
 
-Place = str | int
+PathStep = str | int
 """A step of a path: the key of an object's member, or `ITEM`."""
 ITEM: Final = 0
 
@@ -47,9 +47,9 @@ def recent(pieces: Sequence[str], before: str) -> str:
     return (before + kept)[-KEPT:]
 
 
-def open_places(text: str) -> list[Place | None]:
+def open_places(text: str) -> list[PathStep | None]:
     """Return where each bracket stands that a beginning of JSON leaves open; None for the outermost."""
-    places: list[Place | None] = []
+    places: list[PathStep | None] = []
     brackets: list[str] = []
     word = '""'
     for found in _TOKEN.finditer(text):
@@ -97,7 +97,7 @@ class Surroundings:
 
     keys: Collection[str] = ()
     stops: tuple[str, ...] = ()
-    is_text: Callable[[Sequence[Place]], bool] = lambda path: False
+    is_text: Callable[[Sequence[PathStep]], bool] = lambda path: False
 
 
 NOTHING_KNOWN = Surroundings()

@@ -16,10 +16,10 @@ from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, spli
 from gateway.protocol.messages import (
     Failure,
     Malformed,
-    Message,
     Notification,
     Request,
     Response,
+    RpcMessage,
     encode_notification,
     encode_request,
     encode_response,
@@ -202,7 +202,7 @@ class Switch:
             return self._to_any(STRANGE + data) if data else []
         return self._said(data, message)
 
-    def _said(self, data: bytes, message: Message) -> list[To]:
+    def _said(self, data: bytes, message: RpcMessage) -> list[To]:
         if isinstance(message, Notification):
             return self._pushes.notified(data, message)
         if isinstance(message, Request):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import exit_codes, probe
 from gateway.cli.app import build_app
-from gateway.cli.probe import Answer, admin_url, ask
+from gateway.cli.probe import ProbeResult, admin_url, ask
 
 
 @contextmanager
@@ -45,15 +45,15 @@ def answering(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
 
 def test_ready_gateway_is_zero_and_asked_for_readiness() -> None:
     with answering(200, b'{"ready": true, "reasons": []}') as (url, asked):
-        assert ask(url) == Answer(0, "ready")
-        assert ask(f"{url}/health") == Answer(0, "ready")
+        assert ask(url) == ProbeResult(0, "ready")
+        assert ask(f"{url}/health") == ProbeResult(0, "ready")
 
     assert asked == ["/healthz/ready", "/health"]
 
 
 def test_gateway_that_is_not_ready_says_why() -> None:
     with answering(503, json.dumps({"reasons": ["engine: away", "draining"]}).encode()) as (url, _):
-        assert ask(url) == Answer(1, "not ready: engine: away; draining")
+        assert ask(url) == ProbeResult(1, "not ready: engine: away; draining")
 
 
 @pytest.mark.parametrize("status", [200, 404, 502])
@@ -68,7 +68,7 @@ def test_answer_of_another_service_is_no_readiness_and_is_not_shown(status: int,
 
 def test_other_path_is_judged_by_its_status_alone() -> None:
     with answering(502, b"<p>") as (url, _):
-        assert ask(f"{url}/health") == Answer(1, "not ready: status 502")
+        assert ask(f"{url}/health") == ProbeResult(1, "not ready: status 502")
 
 
 def test_nobody_there_is_unreachable() -> None:

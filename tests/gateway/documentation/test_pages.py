@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from gateway.documentation import pages
-from gateway.documentation.command_spelling import ANYWHERE, Spelling, _spelling
+from gateway.documentation.command_spelling import ANYWHERE, CommandSpelling, _spelling
 from gateway.documentation.pages import PATTERNS, html_form, open_pages, paths_of_pages, print_form
 from gateway.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
-PIP = Spelling("", "/home/ada/env/bin", "python")
+PIP = CommandSpelling("", "/home/ada/env/bin", "python")
 PAGES = open_pages()
 MARKDOWN = [name for name, path in PAGES.files.items() if path.endswith(".md")]
 
@@ -158,11 +158,11 @@ def test_link_to_a_file_outside_the_package_leads_to_the_repository(
     ("spelling", "typed"),
     [
         (PIP, "codec-gateway | /home/ada/env/bin/codec-gateway | python | /home/ada/env/bin"),
-        (Spelling("b/", "/c/b", "b/python"), "b/codec-gateway | /c/b/codec-gateway | b/python | /c/b"),
+        (CommandSpelling("b/", "/c/b", "b/python"), "b/codec-gateway | /c/b/codec-gateway | b/python | /c/b"),
         (ANYWHERE, "codec-gateway | /path/to/bin/codec-gateway | python | /path/to/bin"),
     ],
 )
-def test_page_names_programs_as_the_reader_types_them(spelling: Spelling, typed: str) -> None:
+def test_page_names_programs_as_the_reader_types_them(spelling: CommandSpelling, typed: str) -> None:
     bin_folder = "/path/to/clone/.venv/bin"
 
     text = f".venv/bin/codec-gateway | {bin_folder}/codec-gateway | .venv/bin/python | {bin_folder}"
@@ -171,7 +171,7 @@ def test_page_names_programs_as_the_reader_types_them(spelling: Spelling, typed:
 
 def test_message_names_commands_as_the_reader_types_them() -> None:
     text = "start it with codec-gateway serve; codec-gateway is an MCP gateway; see codec-gateway pins show"
-    spelling = Spelling("bin/", "/x/bin", "python")
+    spelling = CommandSpelling("bin/", "/x/bin", "python")
 
     assert PIP.message(text) == text
     assert spelling.message(text) == (

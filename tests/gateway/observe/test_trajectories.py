@@ -10,16 +10,16 @@ import pytest
 from gateway.errors import ConfigError
 from gateway.observe.line_log import WEIGHT_BOUND
 from gateway.observe.metrics import Metrics
-from gateway.observe.trajectories import Answer, Sampled, Span, TrajectoryLog
+from gateway.observe.trajectories import Sampled, Span, TrajectoryAnswer, TrajectoryLog
 from leaf_sdk.trajectories import read_trajectories
 
 SPANS = (Span("template", 1), Span("shim", 1, "paint \x1b[31m s3cret", "up\n"), Span("model", 2))
 
 
-def answer(name: str, **changed: Any) -> Answer:
+def answer(name: str, **changed: Any) -> TrajectoryAnswer:
     sampled = (Sampled(2, 2, 9, guessed=False, logprobs=(-0.1234567, None, float("-inf"))),)
     fields = {"before": None, "principal": "a", "map_id": "sha256:m", "model": "m", "ended": "stop", "kept": 0}
-    return Answer(name, **{**fields, "ids": (1, 2, 3, 4), "spans": SPANS, "sampled": sampled, **changed})
+    return TrajectoryAnswer(name, **{**fields, "ids": (1, 2, 3, 4), "spans": SPANS, "sampled": sampled, **changed})
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

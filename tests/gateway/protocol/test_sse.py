@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocol.lines import Event, EventParser, LongEvent, LongLine, encode_event
+from gateway.protocol.lines import EventParser, LongEvent, LongLine, SseEvent, encode_event
 
 BOUND = 40
 
 
-def parse(*pieces: bytes, bound: int = BOUND) -> list[Event | LongEvent]:
+def parse(*pieces: bytes, bound: int = BOUND) -> list[SseEvent | LongEvent]:
     parser = EventParser(bound)
     return [event for piece in pieces for event in parser.feed(piece)]
 
@@ -46,34 +46,37 @@ PLACES = st.lists(st.integers(0, 5000), max_size=20)
 
 
 def test_data_lines_of_one_event_are_joined_by_line_feeds():
-    assert parse(b"data: a\ndata:b\ndata:  c\n\n") == [Event(b"a\nb\n c")]
+    assert parse(b"data: a\ndata:b\ndata:  c\n\n") == [SseEvent(b"a\nb\n c")]
 
 
 def test_event_names_its_kind_and_the_next_one_is_a_message_again():
-    assert parse(b"event: ping\ndata: a\n\ndata: b\n\n") == [Event(b"a", "ping"), Event(b"b", "message")]
+    assert parse(b"event: ping\ndata: a\n\ndata: b\n\n") == [SseEvent(b"a", "ping"), SseEvent(b"b", "message")]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_each_of_the_three_line_ends_ends_a_line(end):
-    assert parse(b"data: a" + end + b"data: b" + end + end + b"data: c" + end + end) == [Event(b"a\nb"), Event(b"c")]
+    assert parse(b"data: a" + end + b"data: b" + end + end + b"data: c" + end + end) == [
+        SseEvent(b"a\nb"),
+        SseEvent(b"c"),
+    ]
 
 
 def test_pair_of_line_ends_cut_in_the_middle_is_one_end():
-    assert parse(b"data: a\r", b"\ndata: b\r", b"\n\r", b"\n") == [Event(b"a\nb")]
+    assert parse(b"data: a\r", b"\ndata: b\r", b"\n\r", b"\n") == [SseEvent(b"a\nb")]
 
 
 def test_comments_unknown_fields_and_lines_without_colon_say_nothing():
-    assert parse(b": keep-alive\nfoo: bar\nnonsense\ndata: a\n\n") == [Event(b"a")]
+    assert parse(b": keep-alive\nfoo: bar\nnonsense\ndata: a\n\n") == [SseEvent(b"a")]
 
 
 def test_byte_order_mark_before_the_stream_is_no_part_of_it():
-    assert parse(b"\xef\xbb\xbfdata: a\n\ndata: \xef\xbb\xbf\n\n") == [Event(b"a"), Event(b"\xef\xbb\xbf")]
+    assert parse(b"\xef\xbb\xbfdata: a\n\ndata: \xef\xbb\xbf\n\n") == [SseEvent(b"a"), SseEvent(b"\xef\xbb\xbf")]
 
 
 def test_event_that_the_end_of_the_stream_cuts_off_is_none():
     parser = EventParser(BOUND)
 
-    assert parser.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n") == [Event(b"a")]
+    assert parser.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n") == [SseEvent(b"a")]
     assert parser.last_id == "1"
 
 
@@ -111,10 +114,10 @@ def test_pause_that_is_no_plain_number_is_passed_over(bad):
 
 
 def test_data_of_exactly_the_bound_is_kept_and_one_more_byte_is_not():
-    assert parse(b"data: " + b"x" * BOUND + b"\n\n") == [Event(b"x" * BOUND)]
+    assert parse(b"data: " + b"x" * BOUND + b"\n\n") == [SseEvent(b"x" * BOUND)]
     assert parse(b"data: " + b"x" * (BOUND + 1) + b"\n\ndata: y\n\n") == [
         LongEvent(LongLine(b"x" * 41, b"x" * 41, 41)),
-        Event(b"y"),
+        SseEvent(b"y"),
     ]
 
 
@@ -154,7 +157,7 @@ def test_any_cut_of_the_bytes_gives_the_same_events_id_and_pause(data, places):
 @given(st.binary(max_size=300), PLACES)
 def test_garbage_gives_events_and_no_exception(data, places):
     for event in parse(*cut(data, places)):
-        assert isinstance(event, Event | LongEvent)
+        assert isinstance(event, SseEvent | LongEvent)
 
 
 @given(
@@ -165,7 +168,7 @@ def test_events_that_were_written_are_read_back(bodies, places):
     wanted = [body for body in bodies if body.strip(b"\n")]
     stream = b"".join(encode_event(body, event_id=str(n), kind="message") for n, body in enumerate(wanted))
 
-    assert parse(*cut(stream, places), bound=10_000) == [Event(body) for body in wanted]
+    assert parse(*cut(stream, places), bound=10_000) == [SseEvent(body) for body in wanted]
 
 
 def test_written_event_has_its_fields_before_its_data():
@@ -200,4 +203,4 @@ def test_event_of_many_lines_is_seen_to_be_over_the_bound_between_them():
 
 
 def test_long_comment_in_an_event_costs_the_event_nothing():
-    assert parse(b":" + b"x" * 1000 + b"\ndata: a\n\n") == [Event(b"a")]
+    assert parse(b":" + b"x" * 1000 + b"\ndata: a\n\n") == [SseEvent(b"a")]

@@ -23,7 +23,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, NOBODY
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.server_lists import ListCache
-from gateway.proxy.upstream.session.clock import Clock, TimedCaller
+from gateway.proxy.upstream.session.clock import CallClock, TimedCaller
 from tests.odd_servers.clients import arguments_of
 
 pytestmark = pytest.mark.anyio
@@ -229,7 +229,7 @@ PROGRESS = (
 
 @pytest.mark.parametrize("report", PROGRESS, ids=json.dumps)
 async def test_every_report_of_progress_extends_the_time_of_its_call(client, report):
-    with Clock(Deadlines(), 3600, 7200) as clock:
+    with CallClock(Deadlines(), 3600, 7200) as clock:
         caller = TimedCaller(client(), clock)
         before = clock.left
         while clock.left == before:

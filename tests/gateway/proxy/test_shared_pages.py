@@ -18,7 +18,7 @@ from gateway.proxy.transport.oauth.code_flow import NotOurs
 from gateway.proxy.transport.oauth.grants import Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns, state_of
 from gateway.proxy.transport.server_link import NoAnswer
-from gateway.shared import Bounds
+from gateway.shared import StoreBounds
 from tests.gateway.proxy.standin_accounts import Accounts, standin_accounts
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import SECRET, Direct, shared_in_memory
@@ -154,7 +154,7 @@ async def test_sign_in_that_has_begun_ends_after_a_while(world, monkeypatch):
 
 
 async def test_sign_ins_that_one_owner_has_begun_are_bounded_at_all_replicas_together(world, monkeypatch):
-    monkeypatch.setattr(user_sign_ins, "_BOUNDS", Bounds(10**6, 5000, user_sign_ins.LIFE))
+    monkeypatch.setattr(user_sign_ins, "_BOUNDS", StoreBounds(10**6, 5000, user_sign_ins.LIFE))
     bob = await world.begin(world.one, "key:b", "bob")
     begun = [await world.begin(at, "key:a", "ann") for _ in range(4) for at in (world.one, world.two)]
 

@@ -7,14 +7,14 @@ import pytest
 
 from gateway.observe.metrics import Metrics
 from gateway.serve.mcp.http_sessions import LeftEvents
-from gateway.shared import Bounds, Record
+from gateway.shared import StoreBounds, StoreRecord
 from gateway.shared.scripts import ABSENT, PRESENT
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import Direct, shared_in_memory
 
 pytestmark = pytest.mark.anyio
 
-BOUNDS = Bounds(10**7, 10**7, 60.0)
+BOUNDS = StoreBounds(10**7, 10**7, 60.0)
 LIES: list[Any] = [
     *(-1, 0, 1, 10**30, b"", b"OK", b"nan", b"inf", b"-1e300", b"\xff\xfe", "text", 1.5, True, {}, {b"a": b"b"}),
     *([], [b"x"], [b"x", b"y"], [None, None], [b"x", 1], [[b"x", b"y"]], [b"x", b"\x02" + bytes(60)] * 3, [[]] * 1000),
@@ -48,8 +48,8 @@ async def test_what_no_script_gives_is_no_answer(lie: Any) -> None:
                 await LeftEvents(shared, 1.0, 60.0).after("ann", "session", 1, 0),
             ]
             waits = [await shared.take("rate", "ann", 2, 0.1), await shared.wait("tries", "ann", 2, 0.1)]
-            before = Record("1", None, b"one")
-            await shared.keep("memory", "ann", Record("2", "1", b"two"), BOUNDS, lambda: [before])
+            before = StoreRecord("1", None, b"one")
+            await shared.keep("memory", "ann", StoreRecord("2", "1", b"two"), BOUNDS, lambda: [before])
             await shared.keep_last("event", "ann", before, BOUNDS)
             dropped = await shared.drop("response", "ann", "1")
 

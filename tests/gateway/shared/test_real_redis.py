@@ -7,13 +7,13 @@ import pytest
 
 from bench.processes import free_port
 from gateway.observe.metrics import Metrics
-from gateway.shared import Bounds, Record
+from gateway.shared import StoreBounds, StoreRecord
 from tests.gateway.shared.conftest import asked, open_store, until_up
 from tests.standins.stores import running_store
 
 pytestmark = pytest.mark.anyio
 
-SMALL = Bounds(3000, 3000, 60.0)
+SMALL = StoreBounds(3000, 3000, 60.0)
 PAGE = (Path(__file__).parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
 
 
@@ -28,9 +28,9 @@ async def test_user_with_the_rights_that_the_page_names_is_enough(tmp_path: Path
     with running_store("--aclfile", str(tmp_path / "users")) as store:
         async with open_store(f"redis://gw:word@127.0.0.1:{store.port}/0", metrics) as shared:
             answers = [await shared.take("rate", "ann", 1, 0.01), await shared.wait("rate", "ann", 1, 0.01)]
-            await shared.keep("memory", "ann", Record("1", None, b"one", ("a",)), SMALL)
-            await shared.keep("memory", "ann", Record("2", "1", bytes(900)), SMALL)
-            await shared.keep("memory", "bob", Record("3", None, bytes(900)), SMALL)
+            await shared.keep("memory", "ann", StoreRecord("1", None, b"one", ("a",)), SMALL)
+            await shared.keep("memory", "ann", StoreRecord("2", "1", bytes(900)), SMALL)
+            await shared.keep("memory", "bob", StoreRecord("3", None, bytes(900)), SMALL)
             found = await shared.find_alias("memory", "ann", ["a"], SMALL)
             await shared.drop("memory", "ann", "1")
             stored = [

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.observe.metrics import Metrics
-from gateway.shared import Bounds, Record
+from gateway.shared import StoreBounds, StoreRecord
 from gateway.shared.scripts import DROP, FIND, KEEP
 from gateway.shared.store_interface import WHOLE
 from tests.gateway.shared.conftest import asked, open_store
@@ -21,7 +21,7 @@ from tests.standins.stores import Store
 
 pytestmark = pytest.mark.anyio
 
-LARGE = Bounds(1_000_000, 500_000, 60.0)
+LARGE = StoreBounds(1_000_000, 500_000, 60.0)
 KIND = "kind:"
 SIZE = 300
 
@@ -190,8 +190,8 @@ def test_accounts_are_those_of_the_records_and_never_over_the_bounds(
 
 async def test_other_replica_finds_what_one_kept(store: Store) -> None:
     async with open_store(store.url, prefix="ra:") as here, open_store(store.url, prefix="ra:") as there:
-        first = Record("1", None, b"one", ("x", "y"))
-        second = Record("2", "1", b"two \xff", ("y",))
+        first = StoreRecord("1", None, b"one", ("x", "y"))
+        second = StoreRecord("2", "1", b"two \xff", ("y",))
         await here.keep("response", "ann", first, LARGE)
         await here.keep("response", "ann", second, LARGE)
 
@@ -211,7 +211,7 @@ async def test_other_replica_finds_what_one_kept(store: Store) -> None:
 
 async def test_beginning_that_the_store_has_lost_is_written_again(store: Store) -> None:
     async with open_store(store.url, prefix="rb:") as shared:
-        chain = [Record(f"{n}", f"{n - 1}" if n else None, b"%d" % n) for n in range(4)]
+        chain = [StoreRecord(f"{n}", f"{n - 1}" if n else None, b"%d" % n) for n in range(4)]
         await shared.keep("memory", "ann", chain[-1], LARGE, lambda: chain[:-1])
 
         assert len(await shared.find("memory", "ann", "3", LARGE)) == 4
@@ -219,7 +219,7 @@ async def test_beginning_that_the_store_has_lost_is_written_again(store: Store) 
 
 async def test_secret_that_was_exchanged_leaves_conversations_whole(store: Store) -> None:
     old, new = os.urandom(32), os.urandom(32)
-    first, second = Record("1", None, b"one"), Record("2", "1", b"two")
+    first, second = StoreRecord("1", None, b"one"), StoreRecord("2", "1", b"two")
     async with (
         open_store(store.url, secrets=(old,), prefix="rc:") as before,
         open_store(store.url, secrets=(new, old), prefix="rc:") as both,
@@ -237,9 +237,9 @@ async def test_what_somebody_else_wrote_is_not_there_and_is_counted(store: Store
     metrics = Metrics()
     async with open_store(store.url, metrics, prefix=f"rd{change}:") as shared:
         client = shared._store._client
-        await shared.keep("response", "ann", Record("1", None, b"one"), LARGE)
-        await shared.keep("response", "ann", Record("0", None, b"zero"), LARGE)
-        await shared.keep("response", "ann", Record("2", "1", b"two"), LARGE)
+        await shared.keep("response", "ann", StoreRecord("1", None, b"one"), LARGE)
+        await shared.keep("response", "ann", StoreRecord("0", None, b"zero"), LARGE)
+        await shared.keep("response", "ann", StoreRecord("2", "1", b"two"), LARGE)
         one, zero, two = (shared._keys.names("response", "record", "ann", each)[0] for each in "102")
         value: bytes = await client.execute_command("HGET", two, "value")
         forged = {"cut": value[:-1], "forged": value[:-1] + bytes([value[-1] ^ 1]), "older": b"\x00" + value[1:]}
@@ -257,8 +257,8 @@ async def test_what_somebody_else_wrote_is_not_there_and_is_counted(store: Store
 
 async def test_end_that_somebody_cut_off_its_beginning_is_not_there(store: Store) -> None:
     async with open_store(store.url, prefix="re:") as shared:
-        await shared.keep("response", "ann", Record("1", None, b"one"), LARGE)
-        await shared.keep("response", "ann", Record("2", "1", b"two"), LARGE)
+        await shared.keep("response", "ann", StoreRecord("1", None, b"one"), LARGE)
+        await shared.keep("response", "ann", StoreRecord("2", "1", b"two"), LARGE)
         two = shared._keys.names("response", "record", "ann", "2")[0]
         await shared._store._client.execute_command("HSET", two, "before", "")
 
@@ -267,7 +267,7 @@ async def test_end_that_somebody_cut_off_its_beginning_is_not_there(store: Store
 
 async def test_circle_that_somebody_made_ends(store: Store) -> None:
     async with open_store(store.url, prefix="rf:") as shared:
-        await shared.keep("response", "ann", Record("1", None, b"one"), LARGE)
+        await shared.keep("response", "ann", StoreRecord("1", None, b"one"), LARGE)
         one = shared._keys.names("response", "record", "ann", "1")[0]
         await shared._store._client.execute_command("HSET", one, "before", one)
 
@@ -276,12 +276,16 @@ async def test_circle_that_somebody_made_ends(store: Store) -> None:
 
 async def test_what_is_too_large_or_too_much_is_dropped_and_counted(store: Store) -> None:
     metrics = Metrics()
-    small = Bounds(1000, 500, 60.0)
+    small = StoreBounds(1000, 500, 60.0)
     async with open_store(store.url, metrics, prefix="rg:") as shared:
-        await shared.keep("response", "ann", Record("1", None, bytes(501)), small)
-        await shared.keep("response", "ann", Record("2", None, bytes(5 * 1024 * 1024)), Bounds(10**9, 10**9, 60.0))
+        await shared.keep("response", "ann", StoreRecord("1", None, bytes(501)), small)
+        await shared.keep(
+            "response", "ann", StoreRecord("2", None, bytes(5 * 1024 * 1024)), StoreBounds(10**9, 10**9, 60.0)
+        )
         many = [
-            shared.keep("response", "ann", Record(f"m{n}", None, bytes(4_000_000)), Bounds(10**9, 10**9, 60.0))
+            shared.keep(
+                "response", "ann", StoreRecord(f"m{n}", None, bytes(4_000_000)), StoreBounds(10**9, 10**9, 60.0)
+            )
             for n in range(12)
         ]
         for each in many:
@@ -294,7 +298,7 @@ async def test_store_that_is_away_keeps_nothing_and_is_not_waited_for() -> None:
     metrics = Metrics()
     async with open_store("redis://127.0.0.1:1", metrics, up=False) as shared:
         with anyio.fail_after(5):
-            await shared.keep("response", "ann", Record("1", None, b""), LARGE)
+            await shared.keep("response", "ann", StoreRecord("1", None, b""), LARGE)
             assert await shared.find("response", "ann", "1", LARGE) == []
             assert await shared.drop("response", "ann", "1") is None
 
@@ -312,6 +316,6 @@ async def test_work_that_does_not_end_holds_nobody_up_at_the_end(store: Store) -
 
 async def test_writes_that_are_on_their_way_are_finished_at_the_end(store: Store) -> None:
     async with open_store(store.url, prefix="rh:") as shared:
-        shared.keep("response", "ann", Record("1", None, b"one"), LARGE)
+        shared.keep("response", "ann", StoreRecord("1", None, b"one"), LARGE)
     async with open_store(store.url, prefix="rh:") as shared:
         assert len(await shared.find("response", "ann", "1", LARGE)) == 1

@@ -14,7 +14,7 @@ from bench.processes import free_port
 from gateway.config.replicas import SharedConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
-from gateway.shared import Bounds, Record
+from gateway.shared import StoreBounds, StoreRecord
 from gateway.shared.redis_store import RedisStore
 from gateway.shared.shared_store import SharedStore, store_of
 from gateway.shared.store_records import StoreKeys
@@ -25,7 +25,7 @@ from tests.standins.stores import Store, running_store
 
 pytestmark = pytest.mark.anyio
 
-BOUNDS = Bounds(10**8, 10**8, 60.0)
+BOUNDS = StoreBounds(10**8, 10**8, 60.0)
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Tell = Callable[[asyncio.StreamWriter, bytes], Awaitable[None]]
 
@@ -219,10 +219,10 @@ async def test_store_that_falls_silent_costs_one_wait_and_no_second() -> None:
     assert after == 0
 
 
-LARGE = Record("1", None, bytes(1_000_000))
+LARGE = StoreRecord("1", None, bytes(1_000_000))
 
 
-async def kept(store: Store, prefix: str, record: Record = LARGE) -> None:
+async def kept(store: Store, prefix: str, record: StoreRecord = LARGE) -> None:
     async with open_store(store.url, prefix=prefix) as shared:
         await shared.keep("memory", "ann", record, BOUNDS)
 
@@ -298,7 +298,7 @@ async def test_answer_that_comes_late_is_never_taken_for_that_of_another_questio
 
     async with open_store(store.url, prefix="l:") as before:
         for number in range(20):
-            await before.keep("memory", "ann", Record(f"{number}", None, f"value {number}".encode()), BOUNDS)
+            await before.keep("memory", "ann", StoreRecord(f"{number}", None, f"value {number}".encode()), BOUNDS)
     async with (
         served(passing(store, late)) as url,
         open_store(url, metrics, prefix="l:", timeout=0.1, up=False) as shared,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import Message, parse, stream
+from gateway.toolcalls.message import AssistantMessage, parse, stream
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.stream.output_events import CallArguments, CallStarted, Content, Event, Reasoning
 from tests.gateway.toolcalls.fakes import (
@@ -39,7 +39,7 @@ messages = families.flatmap(told_by)
 cuts = st.lists(st.integers(0, 10_000), max_size=12)
 
 
-def read(told: Told) -> Message:
+def read(told: Told) -> AssistantMessage:
     return parse(told.family.format, told.text, (), new_id=Numbered())
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.errors import RequestInvalid
-from gateway.toolcalls.message import Message, parse
+from gateway.toolcalls.message import AssistantMessage, parse
 from gateway.toolcalls.schema.spec import ToolSpec, read_tools
 from tests.gateway.toolcalls.fakes import TIME, WEATHER, Numbered
 
@@ -20,7 +20,7 @@ OPENAI = {
 }
 
 
-def told(text: str = TEXT) -> Message:
+def told(text: str = TEXT) -> AssistantMessage:
     return parse("hermes", text, None, new_id=Numbered())
 
 
@@ -60,7 +60,7 @@ def test_diagnostics_are_no_part_of_the_json_and_count_in_comparisons() -> None:
     cut = told('<tool_call>{"name": "f"')
     assert cut.diagnostics
     assert "diagnostics" not in cut
-    assert cut != Message(cut.content, cut.reasoning_content, cut.tool_calls, ())
+    assert cut != AssistantMessage(cut.content, cut.reasoning_content, cut.tool_calls, ())
 
 
 def test_tools_are_read_from_openai_s_shape_from_mcp_s_and_from_ours() -> None:

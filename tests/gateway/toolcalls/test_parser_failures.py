@@ -13,7 +13,7 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, First, Lit, Node, Start, Steps
-from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.regions import CallNode, MarkedRegion
 from gateway.toolcalls.parser import Machine, parser_for
 from gateway.toolcalls.stream.call_events import CallEvents, new_call_ids
 from gateway.toolcalls.stream.cursor import Cursor, Sight
@@ -90,7 +90,9 @@ class Counted(Node):
         return ""
 
 
-BROKEN = replace(format_named("hermes"), name="broken", body=Prose(Region("<f>", Call(Seq(Json(), Broken())))))
+BROKEN = replace(
+    format_named("hermes"), name="broken", body=Prose(MarkedRegion("<f>", CallNode(Seq(Json(), Broken()))))
+)
 
 
 @pytest.mark.parametrize("cuts", [None, []])
@@ -106,8 +108,10 @@ def test_what_follows_a_fault_is_content_and_the_stream_ends_in_order(cuts: list
 
 
 def test_a_call_that_was_told_before_the_fault_stays_open() -> None:
-    call = Call(Seq(Capture("name", "["), "[", Start(), Json(), Broken()))
-    events = run(PLAIN.spell('<f>get_time[{"a": 1} and more'), fmt=replace(BROKEN, body=Prose(Region("<f>", call))))
+    call = CallNode(Seq(Capture("name", "["), "[", Start(), Json(), Broken()))
+    events = run(
+        PLAIN.spell('<f>get_time[{"a": 1} and more'), fmt=replace(BROKEN, body=Prose(MarkedRegion("<f>", call)))
+    )
     assert [call.name for call in started(events)] == ["get_time"]
     assert "".join(e.fragment for e in events if isinstance(e, CallArguments)) == '{"a": 1}'
     assert closed(events) == []
@@ -117,7 +121,7 @@ def test_a_call_that_was_told_before_the_fault_stays_open() -> None:
 
 def test_a_fault_in_reasoning_makes_what_follows_content() -> None:
     thinks = replace(
-        BROKEN, body=Seq(Thought("<think>", "</think>", regions=(Region("<f>", Call(Broken())),)), Lit(""))
+        BROKEN, body=Seq(Thought("<think>", "</think>", regions=(MarkedRegion("<f>", CallNode(Broken())),)), Lit(""))
     )
     events = run(PLAIN.spell("<think>I will <f>go</think>"), fmt=thinks)
     assert texts(events, Reasoning) == "I will <f>"

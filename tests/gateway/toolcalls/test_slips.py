@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls.formats.registry import format_named
-from gateway.toolcalls.message import Message, join_events
+from gateway.toolcalls.message import AssistantMessage, join_events
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import read_tools
 from tests.gateway.toolcalls.fakes import PLAIN
@@ -25,7 +25,7 @@ TOOLS = read_tools(
 )
 
 
-def read(name: str, text: str, *, cut: int | None = None, whole: bool = True) -> Message:
+def read(name: str, text: str, *, cut: int | None = None, whole: bool = True) -> AssistantMessage:
     parser = parser_for(format_named(name), PLAIN, TOOLS)
     ids = PLAIN.spell(text)
     pieces = [ids] if cut is None else [ids[:cut], ids[cut:]]

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import Message, join_events
+from gateway.toolcalls.message import AssistantMessage, join_events
 from gateway.toolcalls.parser import parser_for
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS
 from tests.gateway.toolcalls.families import Written
 from tests.gateway.toolcalls.test_laws import ALL
 
 
-def ended(name: str, text: str, *, whole: bool = True) -> Message:
+def ended(name: str, text: str, *, whole: bool = True) -> AssistantMessage:
     parser = parser_for(format_named(name), PLAIN, TOOLS)
     return join_events(parser.feed(PLAIN.spell(text)) + parser.close(whole=whole))
 

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.app.options import ServeOptions
 from gateway.errors import GatewayError
-from gateway.workers.minder import LoopbackPorts, Plan, started
+from gateway.workers.minder import LoopbackPorts, WorkerPlan, started
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ async def test_start_without_room_for_its_sockets_leaves_none_open(
         return both
 
     with NoRoom(1) as ports, socket.socket() as listener:
-        plan = Plan(ServeOptions(None, {}, None, "info"), 1, tmp_path, listener, ports.addresses, ports, b"k")
+        plan = WorkerPlan(ServeOptions(None, {}, None, "info"), 1, tmp_path, listener, ports.addresses, ports, b"k")
         monkeypatch.setattr("socket.socketpair", pair)
         with pytest.raises(GatewayError, match="Too many open files"):
             async with started(plan, 0):

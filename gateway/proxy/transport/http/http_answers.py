@@ -15,7 +15,7 @@ from gateway.http1.connection import Connection
 from gateway.http1.origin import Address
 from gateway.protocol.lines import LongEvent
 from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, read_batch
-from gateway.protocol.messages import Failure, Malformed, Message, Response, parse_message
+from gateway.protocol.messages import Failure, Malformed, Response, RpcMessage, parse_message
 from gateway.protocol.raw_answers import parse_answer
 from gateway.proxy.transport.server_link import (
     LinkLost,
@@ -140,7 +140,7 @@ async def read_json(connection: Connection, number: int, bound: int, version: st
     raise NoAnswer("its answer is not a response to this request")
 
 
-def read_messages(data: bytes, version: str) -> list[Message | BrokenAnswer | Malformed]:
+def read_messages(data: bytes, version: str) -> list[RpcMessage | BrokenAnswer | Malformed]:
     """Read one message, or those of a batch, as far as they can be read."""
     message = parse_answer(data)
     if not isinstance(message, Malformed):

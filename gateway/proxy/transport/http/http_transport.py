@@ -20,9 +20,17 @@ from gateway.escape import escape_text
 from gateway.http1.connection import Connection, header_lines
 from gateway.http1.origin import read_url
 from gateway.protocol.headers import routing_headers
-from gateway.protocol.lines import Event, LongEvent
+from gateway.protocol.lines import LongEvent, SseEvent
 from gateway.protocol.mending import BrokenAnswer, number_of
-from gateway.protocol.messages import Failure, Malformed, Message, Notification, Request, Response, encode_notification
+from gateway.protocol.messages import (
+    Failure,
+    Malformed,
+    Notification,
+    Request,
+    Response,
+    RpcMessage,
+    encode_notification,
+)
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.http.channel import Channel, open_session
@@ -47,7 +55,7 @@ from gateway.proxy.transport.server_link import (
     Transport,
     encode_or_refuse,
 )
-from gateway.proxy.transport.server_messages import Questions, ServerLog
+from gateway.proxy.transport.server_messages import ServerLog, ServerQuestions
 
 __all__ = ["HttpClient", "open_http", "open_http_client"]
 
@@ -70,7 +78,7 @@ class HttpTransport:
         self._pushes = pushes
         self._bound = bound
         self._server_log = ServerLog(log)
-        self._questions = Questions(self._answer, self._server_log)
+        self._questions = ServerQuestions(self._answer, self._server_log)
         self._tasks: set[asyncio.Future[Any]] = set()
         self._sent = 0
         self._old: OldStream | None = None
@@ -217,7 +225,7 @@ class HttpTransport:
             raise
         return kind
 
-    def _take(self, event: Event | LongEvent, number: int | None, exchange: Exchange) -> dict[str, Any] | None:
+    def _take(self, event: SseEvent | LongEvent, number: int | None, exchange: Exchange) -> dict[str, Any] | None:
         """Deliver what an event contains. Return the result if it is the one of request `number`.
 
         Raises:
@@ -240,7 +248,7 @@ class HttpTransport:
         return result
 
     def _take_message(
-        self, message: Message | BrokenAnswer | Malformed, number: int | None, exchange: Exchange
+        self, message: RpcMessage | BrokenAnswer | Malformed, number: int | None, exchange: Exchange
     ) -> dict[str, Any] | None:
         """Like `_take`, for one message."""
         if number is None and isinstance(message, Response | Failure | BrokenAnswer):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.escape import escape_text
 from gateway.http1.connection import Connection
-from gateway.protocol.lines import Event, LongEvent
+from gateway.protocol.lines import LongEvent, SseEvent
 from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Malformed, Notification, Request, Response
 from gateway.proxy.transport.http.channel import Channel
@@ -110,7 +110,7 @@ class OldStream:
                     answer.set_exception(lost)
         ended(lost)
 
-    def _take(self, event: Event | LongEvent) -> None:
+    def _take(self, event: SseEvent | LongEvent) -> None:
         if isinstance(event, LongEvent):
             answer = self._waiting.get(event.data.answered_id() or 0)
             if answer is None:

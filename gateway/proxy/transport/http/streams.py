@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import anyio
 
 from gateway.http1.connection import Connection
-from gateway.protocol.lines import Event, EventParser, LongEvent, portions
+from gateway.protocol.lines import EventParser, LongEvent, SseEvent, portions
 from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Response, is_json
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError
@@ -26,10 +26,10 @@ _LONGEST_ASKED: Final = 300.0
 _FAILURES: Final = 5
 """Connections in a row that may fail before a request is given up, or the events that a stream missed."""
 
-Take = Callable[[Event | LongEvent], dict[str, Any] | None]
+Take = Callable[[SseEvent | LongEvent], dict[str, Any] | None]
 
 
-class Source(Protocol):
+class StreamSource(Protocol):
     """What streams are opened from."""
 
     @property
@@ -76,7 +76,7 @@ class Position:
                         # So that a stream of many short lines does not hold up everything else.
                         await anyio.lowlevel.checkpoint()
             # Some servers leave out the last blank line, by which the standard tells whole events from broken ones.
-            whole = (event for event in parser.close() if isinstance(event, Event) and is_json(event.data))
+            whole = (event for event in parser.close() if isinstance(event, SseEvent) and is_json(event.data))
             return next((found for event in whole if (found := take(event)) is not None), None)
         finally:
             self.last_id = parser.last_id
@@ -129,7 +129,9 @@ class Position:
             await closed.wait()
 
 
-async def follow(source: Source, connection: Connection, take: Take, bound: int, *, resumable: bool) -> dict[str, Any]:
+async def follow(
+    source: StreamSource, connection: Connection, take: Take, bound: int, *, resumable: bool
+) -> dict[str, Any]:
     """Return the outcome of one request's stream, over as many connections as it needs. Releases `connection`.
 
     Raises:
@@ -157,7 +159,7 @@ async def follow(source: Source, connection: Connection, take: Take, bound: int,
         current = await _resume(source, position)
 
 
-async def _resume(source: Source, position: Position) -> Connection | None:
+async def _resume(source: StreamSource, position: Position) -> Connection | None:
     await position.pause(source.closed)
     try:
         connection = await source.open_stream(position.last_id)
@@ -170,7 +172,7 @@ async def _resume(source: Source, position: Position) -> Connection | None:
     return connection
 
 
-async def listen(source: Source, take: Take, bound: int, failing: Callable[[Exception], None]) -> None:
+async def listen(source: StreamSource, take: Take, bound: int, failing: Callable[[Exception], None]) -> None:
     """Read the stream of what belongs to no request until the source is closed, in spite of failures.
 
     Args:
@@ -205,17 +207,17 @@ async def listen(source: Source, take: Take, bound: int, failing: Callable[[Exce
 
 _KEPT: Final = 16
 
-Answer = Response | Failure | BrokenAnswer
+StreamAnswer = Response | Failure | BrokenAnswer
 
 
 class StreamAnswers:
     """The answers on the stream of one session."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
-        self._early: dict[int, Answer] = {}
+        self._waiting: dict[int, asyncio.Future[StreamAnswer]] = {}
+        self._early: dict[int, StreamAnswer] = {}
 
-    def take(self, message: Answer) -> None:
+    def take(self, message: StreamAnswer) -> None:
         """Give an answer to whoever awaits it, or keep it for a moment."""
         number = number_of(message.id)
         if number is None:

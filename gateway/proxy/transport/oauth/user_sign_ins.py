@@ -25,7 +25,7 @@ from gateway.proxy.transport.oauth.registration import Client
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
 from gateway.proxy.transport.oauth.tokens import Refused
 from gateway.proxy.transport.server_link import NoAnswer
-from gateway.shared import Bounds, Record
+from gateway.shared import StoreBounds, StoreRecord
 from gateway.shared.store_records import packed, unpacked
 
 # Sign-ins of users that have begun: kept until their browser comes back, for a quarter of an hour, and used once.
@@ -40,7 +40,7 @@ _PURPOSE: Final = "begun"
 _KIND: Final = "pending"
 _MOST: Final = 8
 """Sign-ins that one owner may have begun on one machine; one more ends the oldest."""
-_BOUNDS: Final = Bounds(8 * 1024 * 1024, 32 * 1024, LIFE)
+_BOUNDS: Final = StoreBounds(8 * 1024 * 1024, 32 * 1024, LIFE)
 """Those in the shared store: 2 KB each, so about as many for each owner."""
 
 
@@ -74,7 +74,7 @@ class PendingSignIns:
         owner, state = begun.key.owner, begun.flow.state
         plain = packed([self._now(), astuple(begun.key), begun.secret, astuple(begun.flow)])
         if (shared := self._store.shared) is not None:
-            await shared.keep(_KIND, _whose(owner), Record(state, None, plain), _BOUNDS)
+            await shared.keep(_KIND, _whose(owner), StoreRecord(state, None, plain), _BOUNDS)
             if await shared.find(_KIND, _whose(owner), state, _BOUNDS):
                 return
         self._make_room(owner)

@@ -21,7 +21,7 @@ from gateway.proxy.caller import Exchange
 from gateway.proxy.transport.server_link import LinkLost, Transport
 from gateway.proxy.transport.stdio import host_protocol
 from gateway.proxy.transport.stdio.host_protocol import Wanted
-from gateway.proxy.transport.stdio.server_process import Gathered
+from gateway.proxy.transport.stdio.server_process import GatheredBytes
 from gateway.proxy.transport.stdio.stdio_transport import StdioTransport
 
 _ENDING: Final = 20.0
@@ -45,7 +45,7 @@ class HostedPipe(asyncio.Protocol):
         """Set when nothing more comes. If the process was this worker's alone, nothing is left of it then."""
         self._transport = transport
         self._splitter = LineSplitter(line_bound + _NOTICE)
-        self._unsent = Gathered(self._send)
+        self._unsent = GatheredBytes(self._send)
         self._ended = False
         self._not_reading: set[str] = set()
         """Which of `process` and `parent` do not read at the moment."""

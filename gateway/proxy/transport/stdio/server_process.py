@@ -31,7 +31,7 @@ _MOST: Final = 64 * 1024
 """Bytes that may be gathered before they are written: few enough to notice soon that nobody reads."""
 
 
-class Gathered:
+class GatheredBytes:
     """The bytes that were handed over in this iteration of the loop."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
@@ -62,7 +62,7 @@ class Gathered:
 # the pipe is not read meanwhile. Bytes of few lines are passed on at once. It does not know what lines mean.
 
 
-class Output:
+class PipeOutput:
     """The reading side of one pipe."""
 
     def __init__(self, hear: Callable[[bytes], None]) -> None:
@@ -145,13 +145,13 @@ class Child(asyncio.SubprocessProtocol):
         self.full = False
         """Whether `room` is clear; cheap enough to check for every call."""
         self.exited = asyncio.Event()
-        self._outputs = {_STDOUT: Output(on_output), _STDERR: Output(server_log.stderr)}
+        self._outputs = {_STDOUT: PipeOutput(on_output), _STDERR: PipeOutput(server_log.stderr)}
         self._on_end = on_end
         self._log = log
         self._server_log = server_log
         self._ended = False
         self._gone = asyncio.Event()
-        self._unsent = Gathered(self._send)
+        self._unsent = GatheredBytes(self._send)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport of the process, which runs now."""

@@ -21,11 +21,11 @@ from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, read
 from gateway.protocol.messages import (
     Failure,
     Malformed,
-    Message,
     Notification,
     Request,
     RequestId,
     Response,
+    RpcMessage,
     encode_notification,
     is_json,
     parse_message,
@@ -45,7 +45,7 @@ from gateway.proxy.transport.server_link import (
     encode_or_refuse,
     too_long,
 )
-from gateway.proxy.transport.server_messages import Questions, ServerLog
+from gateway.proxy.transport.server_messages import ServerLog, ServerQuestions
 from gateway.proxy.transport.stdio.server_process import Child, run_child
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 
@@ -57,7 +57,7 @@ _LATE: Final = 1024
 """Abandoned requests whose late answers are still recognised, at most."""
 
 
-class Pipe(Protocol):
+class ProcessPipe(Protocol):
     """What lines for a process are written to."""
 
     @property
@@ -81,13 +81,13 @@ class StdioTransport:
     def __init__(self, pushes: Exchange, *, line_bound: int, log: FilteringBoundLogger) -> None:
         """`talk_over` must be called before anything is sent."""
         self.closed = asyncio.Event()
-        self.pipe: Pipe
+        self.pipe: ProcessPipe
         self.first_number = 0
         """See `Transport.first_number`; requests are numbered from there as well."""
         self.server_log = ServerLog(log)
         self._pushes = pushes
         self._bound = line_bound
-        self._questions = Questions(self._send, self.server_log)
+        self._questions = ServerQuestions(self._send, self.server_log)
         self._waiting: dict[RequestId, asyncio.Future[dict[str, Any]]] = {}
         self._given_up: dict[RequestId, Pending] = {}
         self._sent = 0
@@ -100,7 +100,7 @@ class StdioTransport:
         """Whether a notification was sent since the last answer, so that an error without an id may be about it."""
         self._unread_cancellations = 0
 
-    def talk_over(self, pipe: Pipe) -> None:
+    def talk_over(self, pipe: ProcessPipe) -> None:
         """Write to this pipe from now on."""
         self._loop = asyncio.get_running_loop()
         self.pipe = pipe
@@ -225,7 +225,7 @@ class StdioTransport:
         params = {"requestId": number, "reason": "nobody waits for the answer any more"}
         self.pipe.write(encode_notification(CANCELLED, params) + b"\n")
 
-    def _take_other(self, message: Message) -> None:
+    def _take_other(self, message: RpcMessage) -> None:
         if isinstance(message, Notification):
             if message.method == CANCELLED:
                 self._questions.take_back(message.params.get("requestId"))

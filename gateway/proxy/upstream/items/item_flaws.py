@@ -35,7 +35,7 @@ class Flaw:
     """Whether the whole item is left out."""
 
 
-Reader = Callable[[object, str, list[Flaw]], object]
+FieldReader = Callable[[object, str, list[Flaw]], object]
 
 
 def dropped(value: object, at: str, expected: str, flaws: list[Flaw]) -> object:
@@ -85,7 +85,9 @@ def list_in(value: object) -> list[object] | None:
     return cast("list[object]", value) if isinstance(value, list) else None
 
 
-def read_fields(found: dict[str, Any], readers: Mapping[str, Reader], at: str, flaws: list[Flaw]) -> dict[str, Any]:
+def read_fields(
+    found: dict[str, Any], readers: Mapping[str, FieldReader], at: str, flaws: list[Flaw]
+) -> dict[str, Any]:
     """The object with each known field as its reader returns it; the same object if nothing is to be changed."""
     result = found
     for name, read in readers.items():
@@ -103,7 +105,7 @@ def read_fields(found: dict[str, Any], readers: Mapping[str, Reader], at: str, f
     return result
 
 
-def read_items(found: list[object], read: Reader, at: str, flaws: list[Flaw]) -> list[object]:
+def read_items(found: list[object], read: FieldReader, at: str, flaws: list[Flaw]) -> list[object]:
     """The list with each item as its reader returns it; the same list if nothing is to be changed."""
     result = [read(each, f"{at}[{number}]", flaws) for number, each in enumerate(found)]
     if all(new is old for new, old in zip(result, found, strict=True)):
@@ -126,7 +128,7 @@ def required_text(value: object, at: str, flaws: list[Flaw]) -> object:
     return value if isinstance(value, str) else unusable(value, at, "a string", flaws)
 
 
-def fields(readers: Mapping[str, Reader]) -> Reader:
+def fields(readers: Mapping[str, FieldReader]) -> FieldReader:
     """A reader of an optional object with these fields."""
 
     def read(value: object, at: str, flaws: list[Flaw]) -> object:
@@ -252,7 +254,7 @@ _OBJECT: Final = "object"
 
 
 def read_input_schema(value: object, at: str, flaws: list[Flaw]) -> object:
-    """Read the schema of a tool's arguments (`Reader`)."""
+    """Read the schema of a tool's arguments (`FieldReader`)."""
     if value is GONE or value is None or value is True or value == []:
         return mended(value, at, "an object", flaws, {"type": _OBJECT})
     if (found := object_in(value)) is None:
@@ -262,7 +264,7 @@ def read_input_schema(value: object, at: str, flaws: list[Flaw]) -> object:
     return read_fields(schema, _TOP, at, flaws)
 
 
-def read_output_schema(*, any_type: bool) -> Reader:
+def read_output_schema(*, any_type: bool) -> FieldReader:
     """A reader of the schema of a tool's results. `any_type`: they may be other than objects."""
 
     def read(value: object, at: str, flaws: list[Flaw]) -> object:
@@ -326,4 +328,4 @@ def _required(value: object, at: str, flaws: list[Flaw]) -> object:
     return names if len(texts) == len(names) else mended(names, at, "a list of names", flaws, texts)
 
 
-_TOP: Final[Mapping[str, Reader]] = {"$schema": text, "properties": _properties, "required": _required}
+_TOP: Final[Mapping[str, FieldReader]] = {"$schema": text, "properties": _properties, "required": _required}

@@ -19,8 +19,8 @@ from gateway.observe.logs import get_logger
 from gateway.protocol.headers import invalid_annotation
 from gateway.proxy.upstream.items.item_flaws import (
     GONE,
+    FieldReader,
     Flaw,
-    Reader,
     dropped,
     fields,
     flag,
@@ -80,8 +80,13 @@ class ListWarnings(Generic[Subject]):
 # object where PHP means one, and an item that can't be mended is left out. An item that is fine is returned as it is.
 # Sources: the schemas of MCP 2025-11-25 and 2026-07-28, the types of the TypeScript SDK 1.32 and the Python SDK.
 
-Kind = Literal["tools", "prompts", "resources", "templates"]
-KEYS: Final[Mapping[Kind, str]] = {"tools": "name", "prompts": "name", "resources": "uri", "templates": "uriTemplate"}
+ItemKind = Literal["tools", "prompts", "resources", "templates"]
+KEYS: Final[Mapping[ItemKind, str]] = {
+    "tools": "name",
+    "prompts": "name",
+    "resources": "uri",
+    "templates": "uriTemplate",
+}
 """The field that names an item."""
 _FLAWS: Final = 8
 """Flaws of one item that are told, at most."""
@@ -93,7 +98,7 @@ _MOMENT: Final = re.compile(
 )
 
 
-def read_item(kind: Kind, item: object, flaws: list[Flaw], *, modern: bool) -> dict[str, Any] | None:
+def read_item(kind: ItemKind, item: object, flaws: list[Flaw], *, modern: bool) -> dict[str, Any] | None:
     """Return the item in a form that clients accept; None if it is left out. Add what is wrong with it to `flaws`.
 
     `modern`: it was listed in the modern era, whose output schemas may describe any JSON value.
@@ -139,7 +144,7 @@ def _text_list(value: object, at: str, flaws: list[Flaw]) -> object:
     return texts
 
 
-def _one_of(*words: str) -> Reader:
+def _one_of(*words: str) -> FieldReader:
     def read(value: object, at: str, flaws: list[Flaw]) -> object:
         return value if value in words else dropped(value, at, f"one of {', '.join(words)}", flaws)
 
@@ -209,34 +214,34 @@ def _argument(value: object, at: str, flaws: list[Flaw]) -> object:
     return read_fields(argument, _ARGUMENT, at, flaws)
 
 
-_WORDS: Final[Mapping[str, Reader]] = {"title": text, "description": text, "icons": _icons, "_meta": fields({})}
-_ICON: Final[Mapping[str, Reader]] = {"mimeType": text, "sizes": _text_list, "theme": _one_of("light", "dark")}
-_ARGUMENT: Final[Mapping[str, Reader]] = {"title": text, "description": text, "required": flag}
-_HINTS: Final[Mapping[str, Reader]] = {
+_WORDS: Final[Mapping[str, FieldReader]] = {"title": text, "description": text, "icons": _icons, "_meta": fields({})}
+_ICON: Final[Mapping[str, FieldReader]] = {"mimeType": text, "sizes": _text_list, "theme": _one_of("light", "dark")}
+_ARGUMENT: Final[Mapping[str, FieldReader]] = {"title": text, "description": text, "required": flag}
+_HINTS: Final[Mapping[str, FieldReader]] = {
     "title": text,
     **dict.fromkeys(("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"), flag),
 }
-_DATA: Final[Mapping[str, Reader]] = {
+_DATA: Final[Mapping[str, FieldReader]] = {
     **_WORDS,
     "name": required_text,
     "mimeType": text,
     "annotations": fields({"audience": _audience, "priority": _priority, "lastModified": _moment}),
 }
-_TOOL: Final[Mapping[str, Reader]] = {
+_TOOL: Final[Mapping[str, FieldReader]] = {
     **_WORDS,
     "name": required_text,
     "inputSchema": read_input_schema,
     "annotations": fields(_HINTS),
     "execution": fields({"taskSupport": _one_of("required", "optional", "forbidden")}),
 }
-_MODERN_TOOL: Final[Mapping[str, Reader]] = {**_TOOL, "outputSchema": read_output_schema(any_type=True)}
-_READERS: Final[Mapping[Kind, Mapping[str, Reader]]] = {
+_MODERN_TOOL: Final[Mapping[str, FieldReader]] = {**_TOOL, "outputSchema": read_output_schema(any_type=True)}
+_READERS: Final[Mapping[ItemKind, Mapping[str, FieldReader]]] = {
     "tools": {**_TOOL, "outputSchema": read_output_schema(any_type=False)},
     "prompts": {**_WORDS, "name": required_text, "arguments": _arguments},
     "resources": {**_DATA, "uri": _uri, "size": _size},
     "templates": {**_DATA, "uriTemplate": required_text},
 }
-_REQUIRED: Final[Mapping[Kind, tuple[str, ...]]] = {
+_REQUIRED: Final[Mapping[ItemKind, tuple[str, ...]]] = {
     "tools": ("name", "inputSchema"),
     "prompts": ("name",),
     "resources": ("uri", "name"),
@@ -248,14 +253,14 @@ _NAME: Final = 128
 _REASON: Final = 300
 _FOUND: Final = 1000
 """Malformed items that are kept, at most: each session may list others."""
-_NONE: Final[Mapping[tuple[Kind, str], tuple[Flaw, ...]]] = MappingProxyType({})
+_NONE: Final[Mapping[tuple[ItemKind, str], tuple[Flaw, ...]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class MalformedField:
     """One field of one item that clients could not read as it came."""
 
-    kind: Kind
+    kind: ItemKind
     item: str
     """The item's name or URI; its place in the list if it has none."""
     field: str
@@ -279,7 +284,7 @@ class ItemReader:
         """What is wrong with the items listed last."""
         return tuple(_told(kind, label, flaw) for (kind, label), flaws in self._found.items() for flaw in flaws)
 
-    def why_left_out(self, kind: Kind) -> dict[str, str]:
+    def why_left_out(self, kind: ItemKind) -> dict[str, str]:
         """The items that are left out of a list, and why."""
         return {
             label: f"{flaw.field or 'the item'}: {flaw.reason}"
@@ -288,11 +293,11 @@ class ItemReader:
             if of == kind and flaw.left_out
         }
 
-    def read(self, kind: Kind, items: Sequence[object], *, modern: bool) -> list[dict[str, Any]]:
+    def read(self, kind: ItemKind, items: Sequence[object], *, modern: bool) -> list[dict[str, Any]]:
         """Return the items that clients can read, each as it came if nothing is wrong with it."""
         read: list[dict[str, Any]] = []
-        found: dict[tuple[Kind, str], tuple[Flaw, ...]] = {}
-        listed: set[tuple[Kind, str]] = set()
+        found: dict[tuple[ItemKind, str], tuple[Flaw, ...]] = {}
+        listed: set[tuple[ItemKind, str]] = set()
         for number, item in enumerate(items, start=1):
             flaws: list[Flaw] = []
             result = read_item(kind, item, flaws, modern=modern)
@@ -311,7 +316,7 @@ class ItemReader:
         self._warnings.warn([_told(*key, flaw) for key, flaws in found.items() for flaw in flaws], _shown)
         return read
 
-    def read_page(self, kind: Kind, field: str, page: Mapping[str, Any]) -> list[object]:
+    def read_page(self, kind: ItemKind, field: str, page: Mapping[str, Any]) -> list[object]:
         """Return the items in one page of a list; none if the page holds no list."""
         value: object = page.get(field, GONE)
         if (items := list_in(value)) is not None:
@@ -320,7 +325,7 @@ class ItemReader:
         self._warn_of_list(kind, field, reason)
         return []
 
-    def read_cursor(self, kind: Kind, cursor: object, seen: Collection[str]) -> str | None:
+    def read_cursor(self, kind: ItemKind, cursor: object, seen: Collection[str]) -> str | None:
         """Return the cursor of the next page; None if this page is the last. `seen`: the cursors before it."""
         is_known = isinstance(cursor, str) and cursor in seen
         if isinstance(cursor, str) and cursor and not is_known:
@@ -330,11 +335,11 @@ class ItemReader:
             self._warn_of_list(kind, "nextCursor", f"{why}; the list is taken to end here")
         return None
 
-    def _warn_of_list(self, kind: Kind, field: str, reason: str) -> None:
+    def _warn_of_list(self, kind: ItemKind, field: str, reason: str) -> None:
         self._warnings.warn([MalformedField(kind, "the list", field, reason, left_out=False)], _shown)
 
 
-def _label(kind: Kind, item: object, number: int) -> str:
+def _label(kind: ItemKind, item: object, number: int) -> str:
     name: object = (object_in(item) or {}).get(KEYS[kind])
     return cut_text(name, _NAME) if isinstance(name, str) else _place(number)
 
@@ -343,7 +348,7 @@ def _place(number: int) -> str:
     return f"number {number} in the list"
 
 
-def _told(kind: Kind, label: str, flaw: Flaw) -> MalformedField:
+def _told(kind: ItemKind, label: str, flaw: Flaw) -> MalformedField:
     return MalformedField(kind, label, flaw.field, flaw.reason, flaw.left_out)
 
 

@@ -72,7 +72,7 @@ Digests = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PinChange:
     """A tool whose definition differs from the pinned one."""
 
     server: str
@@ -157,10 +157,10 @@ class PinFile:
             except OSError as error:
                 raise self._unwritten(error) from None
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[PinChange]:
         """Return the tools that differ from their pins. Raises `ConfigError`."""
         return [
-            Change(key.split(" ")[0], name, digests["pinned"], digests["seen"])
+            PinChange(key.split(" ")[0], name, digests["pinned"], digests["seen"])
             for key, tools in sorted(self.read().items())
             for name, digests in sorted(tools.items())
             if digests["seen"] != digests["pinned"]

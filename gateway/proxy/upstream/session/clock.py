@@ -15,7 +15,7 @@ from gateway.proxy.caller import Caller, ForwardingCaller
 # Like `asyncio.timeout`, at a fraction of the cost (`gateway.deadlines`). It can be paused, and extended up to a cap.
 
 
-class Clock(Deadline):
+class CallClock(Deadline):
     """A context in which its task may spend only a limited time. Enter it once."""
 
     __slots__ = (
@@ -114,7 +114,7 @@ class TimedCaller(ForwardingCaller):
 
     __slots__ = ("_asking", "_clock")
 
-    def __init__(self, caller: Caller, clock: Clock) -> None:
+    def __init__(self, caller: Caller, clock: CallClock) -> None:
         """`clock`: the running clock of the call."""
         super().__init__(caller)
         self._clock = clock

@@ -105,7 +105,7 @@ _USE: Final = 0.1
 """Seconds that a server gets to use an answer: some look at the folders first, and answer pings meanwhile."""
 
 
-class Questions:
+class FirstQuestions:
     """The questions of a server, outside of any call, that are not answered yet."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class Questions:
 class Asking(Protocol):
     """A session, as far as is needed here."""
 
-    questions: Questions
+    questions: FirstQuestions
 
     async def ping(self) -> None:
         """Send a ping and wait for its answer. Raises as `Transport.request` does."""

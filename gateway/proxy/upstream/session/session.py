@@ -32,7 +32,7 @@ from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.server_link import Transport
 from gateway.proxy.upstream.session.clock import all_paused
-from gateway.proxy.upstream.session.in_flight import Questions, Requests, Running
+from gateway.proxy.upstream.session.in_flight import FirstQuestions, Requests, Running
 from gateway.proxy.upstream.session.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
 from leaf_sdk.leaf.packing import announce_packing
 
@@ -141,7 +141,7 @@ class Session:
         self.told_roots = False
         """Whether the server has asked for roots outside of any request: those that it knows are one client's."""
         self.main = main
-        self.questions = Questions()
+        self.questions = FirstQuestions()
         self.transport: Transport | None = None
         self.version = ""
         self.modern = False

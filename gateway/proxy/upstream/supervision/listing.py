@@ -15,18 +15,18 @@ import anyio
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller
 from gateway.proxy.results import exceeds
-from gateway.proxy.upstream.items.item_reader import KEYS, ItemReader, Kind
+from gateway.proxy.upstream.items.item_reader import KEYS, ItemKind, ItemReader
 from gateway.proxy.upstream.session.session import ListKind, Session
 from gateway.proxy.uris import fits
 
-KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
-METHODS: Final[dict[Kind, str]] = {
+KINDS: Final[tuple[ItemKind, ...]] = ("tools", "prompts", "resources", "templates")
+METHODS: Final[dict[ItemKind, str]] = {
     "tools": "tools/list",
     "prompts": "prompts/list",
     "resources": "resources/list",
     "templates": "resources/templates/list",
 }
-FIELDS: Final[dict[Kind, str]] = {
+FIELDS: Final[dict[ItemKind, str]] = {
     "tools": "tools",
     "prompts": "prompts",
     "resources": "resources",
@@ -74,7 +74,7 @@ class Listing:
         self._asker = asker
         self._bytes = result_bytes
         self._screen = screen
-        self._kept: dict[Kind, tuple[Listed, float]] = {}
+        self._kept: dict[ItemKind, tuple[Listed, float]] = {}
         self._locks = {kind: anyio.Lock() for kind in KINDS}
         self._versions = dict.fromkeys(KINDS, 0)
 
@@ -82,7 +82,7 @@ class Listing:
         """Return the lists of the same session on behalf of another caller; none is known yet."""
         return Listing(self._session, self._bytes, self._reader, self._screen, asker)
 
-    def known(self, kind: Kind) -> Listed | None:
+    def known(self, kind: ItemKind) -> Listed | None:
         """The list as last seen, however old; None if it was never fetched."""
         kept = self._kept.get(kind)
         return None if kept is None else kept[0]
@@ -94,15 +94,15 @@ class Listing:
             return False
         return self.is_open("tools") or self.holds("tools", name)
 
-    def is_open(self, kind: Kind) -> bool:
+    def is_open(self, kind: ItemKind) -> bool:
         """Whether the list was never read to its end, or is known to have changed since."""
         return self._kept.get(kind, (EMPTY, 0.0))[1] == 0.0
 
-    def holds(self, kind: Kind, name: str) -> bool:
+    def holds(self, kind: ItemKind, name: str) -> bool:
         """Whether this name, URI or template is in the list as last seen."""
         return self.find(kind, name) is not None
 
-    def find(self, kind: Kind, name: str) -> dict[str, Any] | None:
+    def find(self, kind: ItemKind, name: str) -> dict[str, Any] | None:
         """The definition under this name, URI or template in the list as last seen; None: there is none."""
         listed = self.known(kind)
         return None if listed is None else next((item for item in listed.items if item[KEYS[kind]] == name), None)
@@ -129,12 +129,12 @@ class Listing:
             # Such a list does not count as known to be incomplete.
             self._kept[kind] = (listed, _PAST if until else until)
 
-    def tells(self, kind: Kind) -> bool:
+    def tells(self, kind: ItemKind) -> bool:
         """Whether the server promised to say when this list changes."""
         offered: object = self._session.capabilities.get("resources" if kind == "templates" else kind)
         return isinstance(offered, dict) and cast("dict[str, Any]", offered).get("listChanged") is True
 
-    async def get(self, kind: Kind) -> Listed:
+    async def get(self, kind: ItemKind) -> Listed:
         """Return the current list; empty if the server does not offer this kind.
 
         Raises:
@@ -155,7 +155,7 @@ class Listing:
             self._kept[kind] = (listed, until)
             return listed
 
-    def at_hand(self, kind: Kind) -> Listed | None:
+    def at_hand(self, kind: ItemKind) -> Listed | None:
         """The current list, if the server need not be asked for it; else None."""
         offered: object = self._session.capabilities.get("resources" if kind == "templates" else kind)
         if not isinstance(offered, dict):
@@ -163,7 +163,7 @@ class Listing:
         kept = self._kept.get(kind)
         return kept[0] if kept is not None and monotonic() < kept[1] else None
 
-    async def _fetch(self, kind: Kind) -> Listed:
+    async def _fetch(self, kind: ItemKind) -> Listed:
         items: list[object] = []
         around: dict[str, Any] = {}
         cursor: str | None = None

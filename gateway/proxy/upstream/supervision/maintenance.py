@@ -21,7 +21,7 @@ from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, S
 from gateway.proxy.upstream.session.session import ListKind, Session
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure
 from gateway.proxy.upstream.supervision.listing import KINDS
-from gateway.proxy.upstream.supervision.session_member import PING_TIME, Member, until_over, why_silent
+from gateway.proxy.upstream.supervision.session_member import PING_TIME, SessionMember, until_over, why_silent
 
 # Keeps one server's main session subscribed to what somebody watches.
 #
@@ -78,7 +78,7 @@ class Follower:
             while self._subscribed is not None and uri in self._wanted and uri not in self._subscribed:
                 await self._asked.wait()
 
-    async def follow(self, member: Member) -> None:
+    async def follow(self, member: SessionMember) -> None:
         """Keep the session subscribed until cancelled."""
         if member.session.modern:
             await self._listen(member.session)
@@ -166,11 +166,11 @@ _LONG_CALL: Final = 1.0
 class SessionKeeper(Protocol):
     """Decides what happens to a session."""
 
-    def lose(self, member: Member, cause: str, *, at_once: bool = False) -> None:
+    def lose(self, member: SessionMember, cause: str, *, at_once: bool = False) -> None:
         """The session can't be used any more. `at_once`: the server is there, it has only forgotten the session."""
         ...
 
-    def stop_idle(self, member: Member) -> None:
+    def stop_idle(self, member: SessionMember) -> None:
         """Nobody has needed the session for a while."""
         ...
 
@@ -212,7 +212,7 @@ class Maintenance:
             self._changed_lists.add(kind)
         self._changed.set()
 
-    async def tend(self, member: Member, keeper: SessionKeeper) -> None:
+    async def tend(self, member: SessionMember, keeper: SessionKeeper) -> None:
         """Run all background tasks until the session is over."""
         self.used()
         async with anyio.create_task_group() as tasks:
@@ -224,7 +224,7 @@ class Maintenance:
             await until_over(member)
             tasks.cancel_scope.cancel()
 
-    async def _refresh(self, member: Member) -> None:
+    async def _refresh(self, member: SessionMember) -> None:
         """List again whenever the server says that something changed; several notifications count as one.
 
         There is a pause after each listing, because a server may send a notification after every listing.
@@ -245,7 +245,7 @@ class Maintenance:
                 took = monotonic() - began
             await anyio.sleep(max(LISTING_PAUSE, _REST * took))
 
-    async def _watch(self, member: Member, keeper: SessionKeeper) -> None:
+    async def _watch(self, member: SessionMember, keeper: SessionKeeper) -> None:
         """Ping the server after a call broke off or got no answer: it can hang with its pipes open.
 
         Over HTTP also every now and then, because nothing else shows there that it died; but not while it is busy,
@@ -265,7 +265,7 @@ class Maintenance:
                 cause = describe_failure(silence, self._config)
                 keeper.lose(member, cause, at_once=isinstance(silence, SessionForgotten))
 
-    async def _stop_idle(self, member: Member, keeper: SessionKeeper) -> None:
+    async def _stop_idle(self, member: SessionMember, keeper: SessionKeeper) -> None:
         """End a server that nobody has needed for a while, neither for a call nor to watch a resource."""
         while True:
             left = self._used + self._config.idle_stop - anyio.current_time()
@@ -275,7 +275,7 @@ class Maintenance:
             await anyio.sleep(left if left > 0 else min(self._config.idle_stop, _LONG_CALL))
 
 
-async def list_all(member: Member) -> None:
+async def list_all(member: SessionMember) -> None:
     """Have all lists fetched. Only a failure to list tools counts; other lists may fail, which is logged.
 
     Raises:

@@ -17,7 +17,7 @@ from gateway.proxy.caller import Caller, ClientSession, ShareRule
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.session.session import least_severe
 from gateway.proxy.upstream.supervision.listing import Listing
-from gateway.proxy.upstream.supervision.session_member import Member, Opener, tell_level
+from gateway.proxy.upstream.supervision.session_member import Opener, SessionMember, tell_level
 from gateway.proxy.upstream.supervision.session_pool import Pool
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
@@ -52,7 +52,7 @@ class Selector:
     def __len__(self) -> int:
         return (0 if self._supervisor.main is None else 1) + (0 if self._pool is None else len(self._pool))
 
-    def at_once(self, caller: Caller, method: str) -> Member | None:
+    def at_once(self, caller: Caller, method: str) -> SessionMember | None:
         """Return what `for_call` would, if nothing must be waited for; else None."""
         main, session = self._supervisor.main, caller.session
         if main is None or session is None or session is self._supervisor.adopted:
@@ -61,7 +61,7 @@ class Selector:
             return None
         return main
 
-    async def for_call(self, caller: Caller, method: str) -> Member:
+    async def for_call(self, caller: Caller, method: str) -> SessionMember:
         """Return the session for this caller's request; if the request needs one of its own, that is opened.
 
         Raises:
@@ -83,14 +83,14 @@ class Selector:
         await tell_level(member, session.log_level)
         return member
 
-    async def for_lists(self, caller: Caller) -> Member:
+    async def for_lists(self, caller: Caller) -> SessionMember:
         """Return the session whose lists this caller sees: its own if that is open (none is opened), else the main one.
 
         Raises as `for_call` does.
         """
         return self.aside(caller) or self._supervisor.main or await self._supervisor.want()
 
-    def aside(self, caller: Caller) -> Member | None:
+    def aside(self, caller: Caller) -> SessionMember | None:
         """The session besides the main one that this caller's calls use, if it is open."""
         main = self._supervisor.main
         if caller.session is not None:
@@ -101,18 +101,18 @@ class Selector:
         return self._pool.lent(self._borrowed(caller))
 
     @asynccontextmanager
-    async def lease(self, caller: Caller, wanted: Member | None = None) -> AsyncGenerator[Member, None]:
+    async def lease(self, caller: Caller, wanted: SessionMember | None = None) -> AsyncGenerator[SessionMember, None]:
         """Borrow a handshake-era session for this caller's exclusive use (see `bridges`). `wanted`: use this one if it
         still exists. Raises as `for_call` does."""
         await self._supervisor.want()
         async with self._living_pool().lease(self._borrowed(caller), caller, wanted) as member:
             yield member
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[SessionMember]:
         """The open sessions besides the main one."""
         return [] if self._pool is None else self._pool.members()
 
-    def lends(self, member: Member) -> bool:
+    def lends(self, member: SessionMember) -> bool:
         """Whether this is one of the sessions that callers borrow."""
         return self._pool is not None and self._pool.lends(member)
 
@@ -129,7 +129,7 @@ class Selector:
             return self._asks_aside(main, caller)
         return session is not self._supervisor.adopted and self._needs_own(session, "tools/call")
 
-    def listing(self, member: Member, caller: Caller) -> Listing:
+    def listing(self, member: SessionMember, caller: Caller) -> Listing:
         """The lists of this session, as the server has them for a caller with these capabilities."""
         askable = ASKABLE & caller.capabilities.keys()
         return member.listing_for({each: caller.capabilities[each] for each in sorted(askable)})
@@ -177,7 +177,7 @@ class Selector:
         member.told_level = level
         return level
 
-    def own(self, session: ClientSession) -> Member | None:
+    def own(self, session: ClientSession) -> SessionMember | None:
         """The client's own session, if it is open."""
         if session is self._supervisor.adopted:
             return self._supervisor.main
@@ -188,14 +188,14 @@ class Selector:
         if self._pool is not None:
             self._pool.release(session)
 
-    def suspect(self, member: Member | None) -> None:
+    def suspect(self, member: SessionMember | None) -> None:
         """Find out whether the server is alive, because a call on this session (None: on none) got no answer."""
         if member is None or member is self._supervisor.main or self._pool is None:
             self._supervisor.maintenance.suspect()
         else:
             self._pool.suspect(member)
 
-    def _asks_aside(self, main: Member, caller: Caller) -> bool:
+    def _asks_aside(self, main: SessionMember, caller: Caller) -> bool:
         return (
             caller.modern
             and not main.session.modern
@@ -211,7 +211,7 @@ class Selector:
             return method != _SET_LEVEL
         return method == "tools/call" and not ASKABLE.isdisjoint(session.capabilities)
 
-    def _living_own(self, session: ClientSession) -> Member | None:
+    def _living_own(self, session: ClientSession) -> SessionMember | None:
         member = self.own(session)
         return member if member is not None and member.alive else None
 

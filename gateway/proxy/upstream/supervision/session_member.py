@@ -1,7 +1,7 @@
 """One open session with a server: how it is opened, what belongs to it, and how it ends.
 
-A `Member` is a negotiated session with its lists and the handle that ends it; an `Opener` connects and negotiates one.
-It does not know how many there are or whom they serve.
+A `SessionMember` is a negotiated session with its lists and the handle that ends it; an `Opener` connects and
+negotiates one. It does not know how many there are or whom they serve.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _LEVEL_TIME: Final = 5.0
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
-class Member:
+class SessionMember:
     """One open session, its lists, and the handle that ends it."""
 
     session: Session
@@ -111,15 +111,15 @@ class Member:
 class Changes(Protocol):
     """Receives what sessions report."""
 
-    def list_changed(self, kind: ListKind, member: Member) -> None:
+    def list_changed(self, kind: ListKind, member: SessionMember) -> None:
         """A list of this session has changed."""
         ...
 
-    def listening(self, member: Member) -> None:
+    def listening(self, member: SessionMember) -> None:
         """The server says that it reports changes from now on; earlier changes were not reported."""
         ...
 
-    def updated(self, params: Mapping[str, Any], member: Member) -> None:
+    def updated(self, params: Mapping[str, Any], member: SessionMember) -> None:
         """A resource that this session subscribed to has changed."""
         ...
 
@@ -159,7 +159,7 @@ class Opener:
         *,
         main: bool = False,
         borrower: Caller | None = None,
-    ) -> AsyncGenerator[Member, None]:
+    ) -> AsyncGenerator[SessionMember, None]:
         """Open and negotiate a session; leaving the context ends the process or the HTTP session.
 
         Args:
@@ -170,7 +170,7 @@ class Opener:
             UpstreamUnavailable, LinkLost, OSError: it can't be opened.
             TimeoutError: it can't be negotiated in time.
         """
-        member: Member
+        member: SessionMember
         session = Session(
             self._config.name,
             self._dropped,
@@ -183,7 +183,7 @@ class Opener:
             tasks=self._tasks,
         )
         session.lend(borrower)
-        member = Member(session, Listing(session, self._bytes, self._reader, self._screen))
+        member = SessionMember(session, Listing(session, self._bytes, self._reader, self._screen))
         async with self._connect(session) as transport:
             with anyio.move_on_after(self._time) as negotiating:
                 # What the server is told of, it may use at once. That of the modern era is told with each request.
@@ -196,12 +196,12 @@ class Opener:
                 session.announce(())
             yield member
 
-    def _list_changed(self, kind: ListKind, member: Member) -> None:
+    def _list_changed(self, kind: ListKind, member: SessionMember) -> None:
         member.forget(kind)
         self._changes.list_changed(kind, member)
 
 
-async def tell_level(member: Member, level: str | None) -> None:
+async def tell_level(member: SessionMember, level: str | None) -> None:
     """Tell the server the log level that the client set earlier. A refusal is ignored."""
     if level is None or member.session.modern or "logging" not in member.session.capabilities:
         return
@@ -215,7 +215,7 @@ async def tell_level(member: Member, level: str | None) -> None:
             return
 
 
-async def until_over(member: Member) -> None:
+async def until_over(member: SessionMember) -> None:
     """Wait until the session's connection is over, or the session is told to end."""
     transport = member.session.transport
     if transport is None:
@@ -228,7 +228,7 @@ async def until_over(member: Member) -> None:
             each.cancel()
 
 
-async def why_silent(member: Member, seconds: float) -> NoAnswer | LinkLost | TimeoutError | None:
+async def why_silent(member: SessionMember, seconds: float) -> NoAnswer | LinkLost | TimeoutError | None:
     """Ping the server. Return None if it lives and knows the session; otherwise, why not."""
     try:
         with anyio.fail_after(seconds):

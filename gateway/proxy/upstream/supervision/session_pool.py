@@ -25,7 +25,7 @@ from gateway.proxy.transport.server_link import LinkLost, NoAnswer
 from gateway.proxy.upstream.session.in_flight import until_answered
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure
-from gateway.proxy.upstream.supervision.session_member import PING_TIME, Member, Opener, until_over, why_silent
+from gateway.proxy.upstream.supervision.session_member import PING_TIME, Opener, SessionMember, until_over, why_silent
 
 _SWEEP: Final = 15.0
 _IDLE: Final = 60.0
@@ -38,7 +38,7 @@ _LEASE_TIME: Final = 60.0
 class _Held:
     """One session, from before it is open until it is completely gone."""
 
-    opened: asyncio.Future[Member]
+    opened: asyncio.Future[SessionMember]
     payer: Principal | None
     """The principal whose share it counts towards now; None: it is idle and may be lent to anybody."""
     owner: ClientSession | None
@@ -54,7 +54,7 @@ class _Held:
     leaving: bool = False
 
     @property
-    def member(self) -> Member | None:
+    def member(self) -> SessionMember | None:
         """The session, once it is open."""
         done = self.opened.done() and not self.opened.cancelled() and self.opened.exception() is None
         return self.opened.result() if done else None
@@ -88,12 +88,12 @@ class Pool:
     def __len__(self) -> int:
         return sum(held.alive for held in self._held)
 
-    def find(self, session: ClientSession) -> Member | None:
+    def find(self, session: ClientSession) -> SessionMember | None:
         """The client's own session, if it is open."""
         held = self._own.get(session)
         return None if held is None else held.member
 
-    async def own(self, session: ClientSession, terms: Terms) -> Member:
+    async def own(self, session: ClientSession, terms: Terms) -> SessionMember:
         """Return the client's own session; open it if necessary.
 
         Raises:
@@ -107,7 +107,9 @@ class Pool:
         return member
 
     @asynccontextmanager
-    async def lease(self, terms: Terms, caller: Caller, wanted: Member | None = None) -> AsyncGenerator[Member, None]:
+    async def lease(
+        self, terms: Terms, caller: Caller, wanted: SessionMember | None = None
+    ) -> AsyncGenerator[SessionMember, None]:
         """Borrow a session that nobody else uses while the context lasts, opened with the capabilities of `terms`.
 
         Args:
@@ -136,20 +138,20 @@ class Pool:
         finally:
             self._take_back(held)
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[SessionMember]:
         """The sessions that are open."""
         return [held.member for held in self._held if held.alive and held.member is not None]
 
-    def lends(self, member: Member) -> bool:
+    def lends(self, member: SessionMember) -> bool:
         """Whether this is a session that callers borrow, and is still usable."""
         return any(held.member is member and held.owner is None and held.alive for held in self._held)
 
-    def lent(self, terms: Terms) -> Member | None:
+    def lent(self, terms: Terms) -> SessionMember | None:
         """An open borrowable session with these capabilities, even if it is in use."""
         key = _key(terms.capabilities)
         return next((held.member for held in self._held if held.owner is None and held.alive and held.key == key), None)
 
-    def suspect(self, member: Member) -> None:
+    def suspect(self, member: SessionMember) -> None:
         """Ping on this session, on which a call got no answer, and end it if there is none to the ping either."""
         if not member.suspected and member.alive:
             member.suspected = True
@@ -191,7 +193,7 @@ class Pool:
             return False
         return owner.idle_since is not None and monotonic() - owner.idle_since > _IDLE
 
-    async def _once_free(self, wanted: Member) -> _Held | None:
+    async def _once_free(self, wanted: SessionMember) -> _Held | None:
         """Wait until nobody uses the session; None: it is gone."""
         held = next((each for each in self._held if each.member is wanted), None)
         with anyio.move_on_after(_LEASE_TIME):
@@ -231,7 +233,7 @@ class Pool:
         self._refuse_over(self._shares.take(payer))
         if len(self._held) >= self._most:
             self._end_idle()
-        opened: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
+        opened: asyncio.Future[SessionMember] = asyncio.get_running_loop().create_future()
         held = _Held(opened, payer, owner, _key(terms.capabilities), 0 if owner is None else owner.times_heard)
         self._held.add(held)
         self._tasks.start_soon(self._hold, held, terms, borrower)
@@ -248,7 +250,7 @@ class Pool:
         if idle:
             max(idle, key=self._age).leave()
 
-    async def _check(self, member: Member) -> None:
+    async def _check(self, member: SessionMember) -> None:
         if await why_silent(member, PING_TIME) is not None:
             member.leave.set()
         member.suspected = False
@@ -287,7 +289,7 @@ def _may_lend(held: _Held, principal: Principal) -> bool:
     return held.told_by is None or held.told_by == principal
 
 
-async def _hand_over(member: Member, caller: Caller) -> None:
+async def _hand_over(member: SessionMember, caller: Caller) -> None:
     """Lend a session to its next caller. A server that knows a client's roots asks for this one's."""
     member.session.lend(caller)
     if member.session.told_roots:
@@ -301,7 +303,7 @@ def _key(capabilities: Mapping[str, Any] | None) -> bytes:
     return to_json(capabilities or {})
 
 
-def _fail(opened: asyncio.Future[Member], error: UpstreamUnavailable) -> None:
+def _fail(opened: asyncio.Future[SessionMember], error: UpstreamUnavailable) -> None:
     if not opened.done():
         opened.set_exception(error)
         # The waiting callers may be gone, and asyncio would log an error that nobody retrieves.

@@ -21,7 +21,7 @@ from gateway.proxy.upstream.session.negotiation import Era, Terms
 from gateway.proxy.upstream.session.session import ListKind
 from gateway.proxy.upstream.supervision.lifecycle import Backoff, Lifecycle, describe_ending, describe_failure
 from gateway.proxy.upstream.supervision.maintenance import Follower, Maintenance, list_all
-from gateway.proxy.upstream.supervision.session_member import Member, Opener, tell_level
+from gateway.proxy.upstream.supervision.session_member import Opener, SessionMember, tell_level
 
 _RESTART_TIME: Final = 2.0
 """Seconds that a request waits for a server that is being restarted."""
@@ -51,10 +51,10 @@ class Supervisor:
             is_common: whether this session says if the server is up; else it is only one principal's.
         """
         self.lifecycle = Lifecycle()
-        self.main: Member | None = None
+        self.main: SessionMember | None = None
         self.adopted: ClientSession | None = None
         """The only client (over standard input and output), if the main session is its own."""
-        self.last: Member | None = None
+        self.last: SessionMember | None = None
         """The main session of the last time the server was up: its lists decide who owns a name."""
         self.settled = anyio.Event()
         """Set once the server has come up or failed for the first time, or sleeps until it is wanted."""
@@ -114,7 +114,7 @@ class Supervisor:
             self._opening.cancel()
         self._wake()
 
-    def lose(self, member: Member, cause: str, *, at_once: bool = False) -> None:
+    def lose(self, member: SessionMember, cause: str, *, at_once: bool = False) -> None:
         """Give up the main session, which can't be used any more, and have another one opened.
 
         `at_once`: the server is there and has only forgotten the session, so there is no need for a pause.
@@ -127,7 +127,7 @@ class Supervisor:
                 self.lifecycle = self.lifecycle.woke()
             member.leave.set()
 
-    def stop_idle(self, member: Member) -> None:
+    def stop_idle(self, member: SessionMember) -> None:
         """End the server, which nobody has needed for a while, until somebody `want`s it."""
         self.lifecycle = self.lifecycle.fell_asleep()
         self.main = None
@@ -139,7 +139,7 @@ class Supervisor:
         """Whether the server is not running because nobody needs it, and will be started for whoever does."""
         return self.lifecycle.state == "idle" and not self._stopping.is_set()
 
-    async def want(self) -> Member:
+    async def want(self) -> SessionMember:
         """Return the main session. Wakes a sleeping server, and waits a limited time for one that is not up.
 
         Raises:
@@ -259,7 +259,7 @@ class Supervisor:
                 self.main = None
         return self._leave_cause or describe_ending(self._config)
 
-    def _came_up(self, member: Member) -> None:
+    def _came_up(self, member: SessionMember) -> None:
         self.main = self.last = member
         self.lifecycle = self.lifecycle.came_up()
         self._tell_up(True)

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from gateway.proxy.caller import Principal
 from gateway.proxy.upstream import given_uris
 from gateway.proxy.upstream.given_uris import EACH, GivenUris
-from gateway.proxy.upstream.supervision.session_member import Member
+from gateway.proxy.upstream.supervision.session_member import SessionMember
 
 ANN, BOB = Principal("ann"), Principal("bob")
 
 
-def session() -> Member:
+def session() -> SessionMember:
     """One of which nothing is asked."""
-    return Member(None, None)  # pyright: ignore[reportArgumentType]
+    return SessionMember(None, None)  # pyright: ignore[reportArgumentType]
 
 
 GIVER = session()

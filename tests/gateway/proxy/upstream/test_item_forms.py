@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcp_types.methods import parse_server_result
 
 from gateway.proxy.upstream.items.item_flaws import Flaw
-from gateway.proxy.upstream.items.item_reader import KEYS, Kind, read_item
+from gateway.proxy.upstream.items.item_reader import KEYS, ItemKind, read_item
 
 TOOL: dict[str, Any] = {
     "name": "b",
@@ -50,8 +50,8 @@ RESOURCE: dict[str, Any] = {
     "annotations": {"audience": ["user"], "priority": 0.5, "lastModified": "2025-01-12T15:00:58.123Z"},
 }
 TEMPLATE: dict[str, Any] = {"uriTemplate": "x:{id}", "name": "t", "description": "", "annotations": {"priority": 1}}
-FINE: dict[Kind, dict[str, Any]] = {"tools": TOOL, "prompts": PROMPT, "resources": RESOURCE, "templates": TEMPLATE}
-LISTS: dict[Kind, tuple[str, str]] = {
+FINE: dict[ItemKind, dict[str, Any]] = {"tools": TOOL, "prompts": PROMPT, "resources": RESOURCE, "templates": TEMPLATE}
+LISTS: dict[ItemKind, tuple[str, str]] = {
     "tools": ("tools/list", "tools"),
     "prompts": ("prompts/list", "prompts"),
     "resources": ("resources/list", "resources"),
@@ -60,12 +60,12 @@ LISTS: dict[Kind, tuple[str, str]] = {
 ABSENT = object()
 
 
-def read(kind: Kind, item: object, *, modern: bool = False) -> tuple[Any, list[Flaw]]:
+def read(kind: ItemKind, item: object, *, modern: bool = False) -> tuple[Any, list[Flaw]]:
     flaws: list[Flaw] = []
     return read_item(kind, item, flaws, modern=modern), flaws
 
 
-def changed(kind: Kind, path: str, value: object) -> dict[str, Any]:
+def changed(kind: ItemKind, path: str, value: object) -> dict[str, Any]:
     item = copy.deepcopy(FINE[kind])
     *outer, last = path.split(".")
     place: Any = item
@@ -80,7 +80,7 @@ def changed(kind: Kind, path: str, value: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", FINE)
 @pytest.mark.parametrize("modern", [False, True])
-def test_item_that_is_fine_is_passed_on_as_it_came(kind: Kind, modern: bool) -> None:
+def test_item_that_is_fine_is_passed_on_as_it_came(kind: ItemKind, modern: bool) -> None:
     item = copy.deepcopy(FINE[kind])
     result, flaws = read(kind, item, modern=modern)
 
@@ -153,7 +153,7 @@ MENDED = [
 
 @pytest.mark.parametrize(("kind", "path", "value", "expected"), MENDED)
 def test_field_that_clients_can_not_read_is_mended_or_dropped_and_told(
-    kind: Kind, path: str, value: object, expected: object
+    kind: ItemKind, path: str, value: object, expected: object
 ) -> None:
     item = changed(kind, path, value)
     before = copy.deepcopy(item)
@@ -191,7 +191,7 @@ LEFT_OUT = [
 
 
 @pytest.mark.parametrize(("kind", "path", "value"), LEFT_OUT)
-def test_item_that_can_not_be_mended_is_left_out_and_the_field_told(kind: Kind, path: str, value: object) -> None:
+def test_item_that_can_not_be_mended_is_left_out_and_the_field_told(kind: ItemKind, path: str, value: object) -> None:
     result, flaws = read(kind, changed(kind, path, value))
 
     assert result is None
@@ -280,7 +280,7 @@ def _paths(value: object, at: str = "") -> list[str]:
 
 @given(data=st.data(), kind=st.sampled_from(sorted(FINE)), count=st.integers(1, 4))
 def test_whatever_a_server_puts_into_fields_the_python_sdk_reads_what_is_left(
-    data: st.DataObject, kind: Kind, count: int
+    data: st.DataObject, kind: ItemKind, count: int
 ) -> None:
     item = FINE[kind]
     for _ in range(count):

@@ -15,7 +15,7 @@ from gateway.proxy.upstream.items.item_reader import ItemReader
 from gateway.proxy.upstream.server_lists import EarlierRun, ListCache, ListFile
 from gateway.proxy.upstream.session.session import Session
 from gateway.proxy.upstream.supervision.listing import Listing
-from gateway.proxy.upstream.supervision.session_member import Member
+from gateway.proxy.upstream.supervision.session_member import SessionMember
 
 CONFIG = UpstreamConfig(
     "up", command="npx", args=("-y", "server"), env={"TOKEN": "one", "LEVEL": "1"}, headers={}, protocol="auto"
@@ -35,14 +35,14 @@ class Answers:
         return {"tools": [self._tool], "_meta": {"a": 1}}
 
 
-async def listed(described: str = "does it", reader: ItemReader | None = None) -> Member:
+async def listed(described: str = "does it", reader: ItemReader | None = None) -> SessionMember:
     """A session whose lists are known."""
     session = Session("up", lambda _: None, on_list_changed=lambda _: None, on_updated=lambda _: None)
     answer = {"capabilities": {"tools": {}}, "serverInfo": {"name": "s"}, "instructions": "use it well"}
     session.negotiated(Answers(described), "2025-11-25", modern=False, answer=answer)
     listing = Listing(session, 10**9, reader or ItemReader("up"))
     await listing.get("tools")
-    return Member(session, listing)
+    return SessionMember(session, listing)
 
 
 @pytest.fixture

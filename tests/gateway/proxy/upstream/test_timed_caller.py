@@ -8,7 +8,7 @@ import pytest
 
 from gateway.deadlines import Deadlines
 from gateway.proxy.caller import Nobody, Principal
-from gateway.proxy.upstream.session.clock import Clock, TimedCaller
+from gateway.proxy.upstream.session.clock import CallClock, TimedCaller
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ async def asking(pausing: TimedCaller) -> asyncio.Task[dict[str, object]]:
 
 async def test_clock_stands_still_until_the_last_of_several_answers_and_goes_on_with_the_time_that_was_left():
     person = Person()
-    with Clock(Deadlines(), 3600) as clock:
+    with CallClock(Deadlines(), 3600) as clock:
         pausing = TimedCaller(person, clock)
         first, second = await asking(pausing), await asking(pausing)
         left = clock.left
@@ -56,7 +56,7 @@ async def test_call_that_runs_out_of_time_after_the_answer_is_still_ended():
     person.thought.set()
 
     async def call() -> None:
-        with Clock(Deadlines(), 0.05) as clock:
+        with CallClock(Deadlines(), 0.05) as clock:
             await TimedCaller(person, clock).asked("elicitation/create", {})
             await anyio.sleep_forever()
 
@@ -66,7 +66,7 @@ async def test_call_that_runs_out_of_time_after_the_answer_is_still_ended():
 
 async def test_answer_that_comes_after_the_call_is_over_is_still_given():
     person = Person()
-    with Clock(Deadlines(), 3600) as clock:
+    with CallClock(Deadlines(), 3600) as clock:
         question = await asking(TimedCaller(person, clock))
     person.thought.set()
 
@@ -76,7 +76,7 @@ async def test_answer_that_comes_after_the_call_is_over_is_still_given():
 async def test_question_that_comes_after_the_call_is_over_is_still_put():
     person = Person()
     person.thought.set()
-    with Clock(Deadlines(), 3600) as clock:
+    with CallClock(Deadlines(), 3600) as clock:
         pausing = TimedCaller(person, clock)
         await anyio.lowlevel.checkpoint()
 
@@ -85,7 +85,7 @@ async def test_question_that_comes_after_the_call_is_over_is_still_put():
 
 async def test_everything_else_is_as_the_callers():
     person = Person()
-    with Clock(Deadlines(), 3600) as clock:
+    with CallClock(Deadlines(), 3600) as clock:
         pausing = TimedCaller(person, clock)
         pausing.notified("notifications/progress", {})
         await anyio.lowlevel.checkpoint()
@@ -100,7 +100,7 @@ async def test_everything_else_is_as_the_callers():
     )
 
 
-async def left_after_progress(clock: Clock) -> tuple[float, float]:
+async def left_after_progress(clock: CallClock) -> tuple[float, float]:
     """The time that is left before and after a report of progress."""
     caller = TimedCaller(Person(), clock)
     await anyio.sleep(0.002)
@@ -110,7 +110,7 @@ async def left_after_progress(clock: Clock) -> tuple[float, float]:
 
 
 async def test_progress_grants_the_whole_time_again_and_other_notifications_do_not():
-    with Clock(Deadlines(), 3600, 7200) as clock:
+    with CallClock(Deadlines(), 3600, 7200) as clock:
         before, after = await left_after_progress(clock)
         TimedCaller(Person(), clock).notified("notifications/message", {})
         assert before < after <= 3600
@@ -119,7 +119,7 @@ async def test_progress_grants_the_whole_time_again_and_other_notifications_do_n
 
 
 async def test_progress_while_a_person_thinks_leaves_the_clock_standing():
-    with Clock(Deadlines(), 3600, 7200) as clock:
+    with CallClock(Deadlines(), 3600, 7200) as clock:
         await anyio.sleep(0.002)
         clock.pause()
         _, after = await left_after_progress(clock)
@@ -128,7 +128,7 @@ async def test_progress_while_a_person_thinks_leaves_the_clock_standing():
 
 
 async def test_progress_extends_no_call_beyond_the_cap_on_all_of_it():
-    with Clock(Deadlines(), 3600, 3600.001) as clock:
+    with CallClock(Deadlines(), 3600, 3600.001) as clock:
         await left_after_progress(clock)
         before, after = await left_after_progress(clock)
         assert after <= before
@@ -136,10 +136,10 @@ async def test_progress_extends_no_call_beyond_the_cap_on_all_of_it():
 
 
 async def test_progress_extends_no_call_that_has_no_cap_or_is_over():
-    with Clock(Deadlines(), 3600) as clock:
+    with CallClock(Deadlines(), 3600) as clock:
         before, after = await left_after_progress(clock)
         assert after <= before
-    with Clock(Deadlines(), 3600, 7200) as clock:
+    with CallClock(Deadlines(), 3600, 7200) as clock:
         await anyio.lowlevel.checkpoint()
     clock.extend()
     assert not clock.extended

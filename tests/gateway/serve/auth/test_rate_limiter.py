@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import Allowance, Identity
-from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, FailedTries, Limiter, Refused, SignatureChecks
+from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, FailedTries, Limiter, RateRefused, SignatureChecks
 from gateway.serve.http.admission import network_of
 
 
@@ -28,7 +28,7 @@ def test_rate_lets_a_minute_s_worth_through_and_then_one_for_each_share_of_the_m
 
     refused = limiter.enter(key, "call")
 
-    assert refused == Refused("rate", 10.0)
+    assert refused == RateRefused("rate", 10.0)
     clock.now += 9.9
     assert limiter.enter(key, "call") is not None
     clock.now += 0.2
@@ -44,7 +44,7 @@ def test_who_has_waited_a_while_is_told_the_rest_of_the_wait() -> None:
 
     clock.now += 7.5
 
-    assert limiter.enter(key, "call") == Refused("rate", 2.5)
+    assert limiter.enter(key, "call") == RateRefused("rate", 2.5)
 
 
 @given(st.lists(st.floats(0, 20), min_size=1, max_size=60), st.integers(1, 30))
@@ -79,7 +79,7 @@ def test_concurrency_counts_what_runs() -> None:
     limiter, key = Limiter(Clock()), who(concurrency=2)
     assert limiter.enter(key, "call") is None
     assert limiter.enter(key, "call") is None
-    assert limiter.enter(key, "call") == Refused("concurrency", 1.0)
+    assert limiter.enter(key, "call") == RateRefused("concurrency", 1.0)
 
     limiter.leave(key, "call")
 
@@ -99,7 +99,7 @@ def test_request_that_is_refused_for_its_rate_takes_no_place() -> None:
     limiter, key = Limiter(clock), who(rate=1, concurrency=1)
     assert limiter.enter(key, "call") is None
     limiter.leave(key, "call")
-    assert limiter.enter(key, "call") == Refused("rate", 60.0)
+    assert limiter.enter(key, "call") == RateRefused("rate", 60.0)
     clock.now += 60
 
     assert limiter.enter(key, "call") is None
@@ -132,7 +132,7 @@ def test_table_of_keys_is_bounded_and_forgets_nobody_who_is_inside() -> None:
         limiter.leave(other, "call")
 
     assert len(limiter) == 3
-    assert limiter.enter(inside, "call") == Refused("concurrency", 1.0)
+    assert limiter.enter(inside, "call") == RateRefused("concurrency", 1.0)
 
 
 def test_full_table_of_keys_forgets_who_asked_longest_ago() -> None:
@@ -164,9 +164,9 @@ def test_address_has_20_wrong_tries_at_once_and_then_one_in_5_seconds() -> None:
         assert tries.refused("10.0.0.1") is None
         tries.failed("10.0.0.1")
 
-    assert tries.refused("10.0.0.1") == Refused("tries", 5.0)
+    assert tries.refused("10.0.0.1") == RateRefused("tries", 5.0)
     clock.now += 2.5
-    assert tries.refused("10.0.0.1") == Refused("tries", 2.5)
+    assert tries.refused("10.0.0.1") == RateRefused("tries", 2.5)
 
 
 def test_address_with_many_bad_tries_has_to_wait() -> None:

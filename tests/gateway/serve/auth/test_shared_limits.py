@@ -7,7 +7,7 @@ import pytest
 
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import Allowance, Identity
-from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, Bucket, FailedTries, Limiter, Limits, Refused
+from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, Bucket, FailedTries, Limiter, RateLimits, RateRefused
 from gateway.shared import SharedStatus
 
 pytestmark = pytest.mark.anyio
@@ -52,11 +52,11 @@ def who(rate: int = 0, concurrency: int = 0) -> Identity:
     return Identity(Principal("ann"), Allowance(rate, concurrency))
 
 
-def replicas(clock: Clock, store: OneStore | None, count: int) -> list[Limits]:
-    return [Limits(Limiter(clock), FailedTries(clock), store) for _ in range(count)]
+def replicas(clock: Clock, store: OneStore | None, count: int) -> list[RateLimits]:
+    return [RateLimits(Limiter(clock), FailedTries(clock), store) for _ in range(count)]
 
 
-async def admitted(several: list[Limits], identity: Identity, requests: int, *, counted: bool = False) -> int:
+async def admitted(several: list[RateLimits], identity: Identity, requests: int, *, counted: bool = False) -> int:
     """How many of so many requests are let through, in turns by each replica."""
     found = 0
     for number in range(requests):
@@ -88,7 +88,7 @@ async def test_share_of_a_small_rate_lets_a_request_through_now_and_then() -> No
     (one,) = replicas(clock, store, 1)
 
     assert await admitted([one], who(rate=2), 5) == 1
-    assert await one.enter(who(rate=2), "call", counted=False) == Refused("rate", pytest.approx(120.0))
+    assert await one.enter(who(rate=2), "call", counted=False) == RateRefused("rate", pytest.approx(120.0))
     clock.now += 121
     assert await admitted([one], who(rate=2), 5) == 1
 
@@ -119,7 +119,7 @@ async def test_request_that_was_sent_on_still_counts_among_those_that_run() -> N
     (one,) = replicas(clock, OneStore(clock), 1)
 
     assert await one.enter(who(concurrency=1), "call", counted=True) is None
-    assert await one.enter(who(concurrency=1), "call", counted=True) == Refused("concurrency", 1.0)
+    assert await one.enter(who(concurrency=1), "call", counted=True) == RateRefused("concurrency", 1.0)
 
 
 async def test_refused_and_cancelled_requests_leave_no_place_taken() -> None:
@@ -157,7 +157,7 @@ async def test_wrong_guesses_at_one_replica_count_at_the_others() -> None:
         assert await one.refused("10.0.0.1") is None
         await one.failed("10.0.0.1")
 
-    assert await other.refused("10.0.0.1") == Refused("tries", pytest.approx(5.0))
+    assert await other.refused("10.0.0.1") == RateRefused("tries", pytest.approx(5.0))
     assert await other.refused("10.0.0.2") is None
 
 

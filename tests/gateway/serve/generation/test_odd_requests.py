@@ -18,7 +18,7 @@ from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.responses.input_history import gather
 from gateway.serve.responses.response_request import ResponsesRequest
 from gateway.serve.responses.response_tools import add_tools, read_tools
-from gateway.serve.responses.transcript import Reader
+from gateway.serve.responses.transcript import TranscriptReader
 from leaf_sdk.testing import tiny_map
 
 REQUESTS: Final[dict[str, dict[str, Any]]] = json.loads(
@@ -52,7 +52,7 @@ def read_responses(body: bytes) -> object:
     add_tools(tools, items.additional_tools)
     choice = read_choice(request.tool_choice, tools.names_in)
     told = request.shown_text, request.summarized, request.without_effect(())
-    return choice, told, Reader(tools, lambda _: None, lambda *_: "").read(items.placed)
+    return choice, told, TranscriptReader(tools, lambda _: None, lambda *_: "").read(items.placed)
 
 
 READERS: Final[dict[str, Callable[[bytes], object]]] = {

@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 from gateway.config.access import ConnectionsConfig
 from gateway.observe.exposition import read_counter
 from gateway.observe.metrics import Metrics
-from gateway.serve.http.admission import Connections, TrustedProxies
+from gateway.serve.http.admission import ClientConnections, TrustedProxies
 from gateway.serve.http.client_connection import HttpProtocol
 from gateway.serve.http.http_server import http_server
 
@@ -81,7 +81,7 @@ class Site:
 
     port: int
     metrics: Metrics
-    connections: Connections
+    connections: ClientConnections
     stack: AsyncExitStack
 
     async def open(self) -> "Client":
@@ -143,7 +143,7 @@ async def serving(
     app: Any, proxies: tuple[str, ...] = (), files: int | None = None, **limits: Any
 ) -> AsyncGenerator[Site]:
     metrics = Metrics()
-    connections = Connections(
+    connections = ClientConnections(
         replace(SLOW, **limits), metrics.connections, proxies=TrustedProxies(proxies), files=files
     )
     metrics.connections.follow(connections.__len__)
@@ -324,7 +324,7 @@ class Unread:
 
 @pytest.mark.parametrize("moves", ["client", "server"])
 async def test_a_single_byte_in_time_keeps_a_slow_client(moves: str) -> None:
-    connections = Connections(replace(SLOW, write_timeout=60), Metrics().connections)
+    connections = ClientConnections(replace(SLOW, write_timeout=60), Metrics().connections)
     config = http_server(App(), connections).config
     config.load()
     protocol, out = HttpProtocol(config, ServerState(), {}, connections=connections), Unread()
@@ -386,7 +386,7 @@ async def test_connections_of_a_trusted_proxy_count_in_all_only() -> None:
 
 async def joined(app: App) -> tuple[HttpProtocol, asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection to the app without a port: its server's side, and its client's."""
-    connections = Connections(SLOW, Metrics().connections)
+    connections = ClientConnections(SLOW, Metrics().connections)
     config = http_server(app, connections).config
     config.load()
     protocol = HttpProtocol(config, ServerState(), {}, connections=connections)

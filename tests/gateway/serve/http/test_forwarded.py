@@ -8,7 +8,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.config.access import ConnectionsConfig
 from gateway.observe.metrics import Metrics
-from gateway.serve.http.admission import Connections, ForwardedClients, TrustedProxies
+from gateway.serve.http.admission import ClientConnections, ForwardedClients, TrustedProxies
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +75,7 @@ async def receive() -> Message:
 async def test_only_a_proxy_s_word_counts() -> None:
     app = Recorder()
     app.go_on.set()
-    layer = ForwardedClients(app, Connections(ConnectionsConfig(), Metrics().connections, proxies=PROXIES))
+    layer = ForwardedClients(app, ClientConnections(ConnectionsConfig(), Metrics().connections, proxies=PROXIES))
 
     await layer(scope_of("10.9.9.9", "1.2.3.4"), receive, app.send)
     await layer(scope_of("7.7.7.7", "1.2.3.4"), receive, app.send)
@@ -85,7 +85,7 @@ async def test_only_a_proxy_s_word_counts() -> None:
 
 async def test_client_behind_a_proxy_has_its_own_share_and_takes_nobody_else_s() -> None:
     app = Recorder()
-    connections = Connections(ConnectionsConfig(per_address=1), Metrics().connections, proxies=PROXIES)
+    connections = ClientConnections(ConnectionsConfig(per_address=1), Metrics().connections, proxies=PROXIES)
     layer = ForwardedClients(app, connections)
 
     async with anyio.create_task_group() as tasks:

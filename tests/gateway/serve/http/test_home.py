@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from gateway.config.model import GatewayConfig, ServeConfig
-from gateway.documentation.command_spelling import Spelling
+from gateway.documentation.command_spelling import CommandSpelling
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.http.plain_pages import Home
@@ -145,7 +145,7 @@ async def test_browser_that_asks_for_an_unknown_page_of_the_documentation_gets_a
 )
 async def test_reader_behind_a_proxy_learns_neither_the_admin_port_nor_a_folder(headers, monkeypatch):
     monkeypatch.setattr(
-        "gateway.serve.http.plain_pages.own_spelling", lambda: Spelling("/home/ada/bin/", "/home/ada/bin")
+        "gateway.serve.http.plain_pages.own_spelling", lambda: CommandSpelling("/home/ada/bin/", "/home/ada/bin")
     )
     app = home()
     async with client(app) as http:

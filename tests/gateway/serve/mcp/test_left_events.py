@@ -11,12 +11,12 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.mcp.event_streams import event_record, stream_name
 from gateway.serve.mcp.http_sessions import LeftEvents
-from gateway.shared import Bounds
+from gateway.shared import StoreBounds
 from gateway.shared.shared_store import SharedStore
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import Direct, shared_in_memory
 
-LARGE = Bounds(10_000_000, 10_000_000, 60.0)
+LARGE = StoreBounds(10_000_000, 10_000_000, 60.0)
 pytestmark = pytest.mark.anyio
 
 
@@ -47,7 +47,7 @@ async def until_written(shared: SharedStore, session: Any, stream: int, number: 
     place = stream_name(session.headers["mcp-session-id"], stream)
     with anyio.fail_after(60):
         while True:
-            found = await shared.find_alias("event", owner, [place], Bounds(1, 1, 60.0), depth=1)
+            found = await shared.find_alias("event", owner, [place], StoreBounds(1, 1, 60.0), depth=1)
             if found and found[0].id == f"{place}-{number}":
                 return
             await anyio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What a `Reply` makes of what is said while a request runs, and of a client that leaves."""
+"""What a `HttpReply` makes of what is said while a request runs, and of a client that leaves."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import pytest
 from gateway.deadlines import Deadlines
 from gateway.protocol.messages import encode_notification
 from gateway.proxy.caller import ANYBODY
-from gateway.serve.mcp.http import HttpRequest, Reply
+from gateway.serve.mcp.http import HttpReply, HttpRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -89,8 +89,8 @@ class Site:
     def body(self) -> bytes:
         return b"".join(each.get("body", b"") for each in self.sent)
 
-    def reply(self, opened: Callable[[], Pushes]) -> Reply:
-        return Reply(self.request, opened, Deadlines())
+    def reply(self, opened: Callable[[], Pushes]) -> HttpReply:
+        return HttpReply(self.request, opened, Deadlines())
 
 
 async def test_answer_before_which_nothing_was_pushed_is_json_and_what_comes_behind_it_goes_nowhere() -> None:

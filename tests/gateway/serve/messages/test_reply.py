@@ -15,7 +15,7 @@ from gateway.context.memory import RequestFigures
 from gateway.engine.interface import Timings
 from gateway.errors import EngineUnavailable
 from gateway.serve.messages.message_form import form_of, written
-from gateway.serve.messages.message_reply import MessagesReply, ReplyOptions
+from gateway.serve.messages.message_reply import MessageOptions, MessagesReply
 from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,
@@ -41,9 +41,9 @@ def call(index: int, *fragments: str, whole: bool = True) -> list[AgentEvent]:
 
 
 def reply(
-    options: ReplyOptions | None = None, *events: AgentEvent, **more: Any
+    options: MessageOptions | None = None, *events: AgentEvent, **more: Any
 ) -> tuple[list[dict[str, Any]], MessagesReply]:
-    made = MessagesReply("model", 130, options or ReplyOptions(thinking="shown"), **more)
+    made = MessagesReply("model", 130, options or MessageOptions(thinking="shown"), **more)
     chunks = [*made.begin(), *[chunk for event in events for chunk in made.feed(event)]]
     return json.loads(json.dumps(chunks)), made
 
@@ -115,7 +115,7 @@ def answers(draw: st.DrawFn) -> list[AgentEvent]:
 
 
 MANNERS = st.builds(
-    ReplyOptions,
+    MessageOptions,
     thinking=st.sampled_from(["shown", "omitted", "hidden"]),
     ran=st.booleans(),
     marked=st.booleans(),
@@ -125,7 +125,7 @@ MANNERS = st.builds(
 
 @given(answers(), MANNERS)
 def test_events_joined_are_the_message_and_the_package_reads_both(
-    events: list[AgentEvent], options: ReplyOptions
+    events: list[AgentEvent], options: MessageOptions
 ) -> None:
     chunks, made = reply(options, *events)
     message = whole(made)
@@ -146,14 +146,16 @@ def test_arguments_piece_by_piece_say_the_same_of_every_call_that_is_whole(event
     broken = {event.index for event in events if isinstance(event, Diagnostic)} - {None}
     whole_calls = [e for e in whole_calls if getattr(e, "index", None) not in broken or isinstance(e, Diagnostic)]
 
-    chunks, made = reply(ReplyOptions(thinking="shown", eager=lambda name: True), *whole_calls)
+    chunks, made = reply(MessageOptions(thinking="shown", eager=lambda name: True), *whole_calls)
 
     assert joined(chunks) == whole(made)
 
 
 def test_call_that_breaks_off_before_a_limit_is_never_seen_unless_its_pieces_were_asked_for() -> None:
     chunks, made = reply(None, Content("So."), *call(0, '{"a": [1', whole=False), DONE)
-    eager, made_eager = reply(ReplyOptions(eager=lambda name: name == "paint"), *call(0, '{"a": [1', whole=False), DONE)
+    eager, made_eager = reply(
+        MessageOptions(eager=lambda name: name == "paint"), *call(0, '{"a": [1', whole=False), DONE
+    )
 
     assert [block["type"] for block in whole(made)["content"]] == ["text"]
     assert "paint" not in str(chunks)
@@ -194,7 +196,7 @@ def test_end_is_told_with_its_reason(finished: Finished, room: int, told: tuple[
 
 
 def test_usage_is_what_was_processed_and_what_was_found() -> None:
-    plain, marked = (whole(reply(ReplyOptions(marked=m), DONE)[1])["usage"] for m in (False, True))
+    plain, marked = (whole(reply(MessageOptions(marked=m), DONE)[1])["usage"] for m in (False, True))
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
     assert [plain[name] for name in names] == [130, 0, 70, 9]
@@ -204,8 +206,8 @@ def test_usage_is_what_was_processed_and_what_was_found() -> None:
 
 def test_calls_of_the_gateway_are_seen_by_who_asked_for_them() -> None:
     servers = {"up__say": "up"}
-    _, shown = reply(ReplyOptions(ran=True), RAN, Content("So."), DONE, server_of=servers.get)
-    _, hidden = reply(ReplyOptions(), RAN, Content("So."), DONE)
+    _, shown = reply(MessageOptions(ran=True), RAN, Content("So."), DONE, server_of=servers.get)
+    _, hidden = reply(MessageOptions(), RAN, Content("So."), DONE)
 
     use, result, _ = whole(shown)["content"]
     assert use == {"type": "mcp_tool_use", "id": "c0", "name": "up__say", "input": {"n": 1000.0}, "server_name": "up"}

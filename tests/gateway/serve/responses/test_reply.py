@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolFinished
 from gateway.proxy.naming import ToolEntry
-from gateway.serve.responses.response_reply import MadeCall, ReplyOptions, ResponseReply
+from gateway.serve.responses.response_reply import MadeCall, ResponseOptions, ResponseReply
 from gateway.serve.responses.response_tools import RequestTools, read_tools
 from gateway.toolcalls.stream.output_events import (
     CallArguments,
@@ -54,7 +54,7 @@ def tools() -> RequestTools:
 
 
 def reply(*, made: Sequence[MadeCall] = (), lists: Sequence[str] = (), **options: Any) -> ResponseReply:
-    return ResponseReply(HEAD, tools(), ReplyOptions(now=lambda: 2, **options), made=made, lists=lists)
+    return ResponseReply(HEAD, tools(), ResponseOptions(now=lambda: 2, **options), made=made, lists=lists)
 
 
 @st.composite

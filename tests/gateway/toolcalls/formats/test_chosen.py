@@ -7,7 +7,7 @@ import pytest
 
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import ChosenFormat, UnknownFormat, choose_format, format_named
-from gateway.toolcalls.message import Message, join_events, read_events
+from gateway.toolcalls.message import AssistantMessage, join_events, read_events
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
@@ -67,7 +67,7 @@ def test_a_setting_decides_whatever_the_template_says() -> None:
         choose_format(HERMES, supports_tools=True, wanted="nope")
 
 
-def read(template: str, text: str) -> Message:
+def read(template: str, text: str) -> AssistantMessage:
     fmt = choose_format(template, supports_tools=True).format
     return join_events(read_events(fmt, (text,), TOOLS, ""))
 
@@ -121,7 +121,7 @@ def test_what_a_taught_formats_grammar_writes_is_parsed_and_so_is_its_shape(temp
 def test_prose_under_a_taught_format_stays_prose() -> None:
     for template in (OBJECT, LIST, TAGS):
         for text in ('{"a": 1}', '[1, 2] and {"name": "no_such"}', "a < b", "<call me"):
-            assert read(template, text) == Message(text, None, (), ())
+            assert read(template, text) == AssistantMessage(text, None, (), ())
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.toolcalls.formats.registry import format_named
-from gateway.toolcalls.message import Message, ToolCall, join_events, parse
+from gateway.toolcalls.message import AssistantMessage, ToolCall, join_events, parse
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.stream.output_events import (
     CallArguments,
@@ -43,7 +43,7 @@ RENDERED = {
 }
 
 
-def told(text: str, prompt_tail: str = "") -> Message:
+def told(text: str, prompt_tail: str = "") -> AssistantMessage:
     return join_events(run(PLAIN.spell(text), prompt_tail=prompt_tail))
 
 
@@ -51,8 +51,8 @@ def told(text: str, prompt_tail: str = "") -> Message:
 def test_what_a_template_renders_is_read_back(family: str) -> None:
     one, two, prompt_tail = RENDERED[family]
     content = " " if family == "Reka" else None
-    assert told(one, prompt_tail) == Message(content, None, (WEATHER_CALL,), ())
-    assert told(two, prompt_tail) == Message(content, None, (WEATHER_CALL, TIME_CALL), ())
+    assert told(one, prompt_tail) == AssistantMessage(content, None, (WEATHER_CALL,), ())
+    assert told(two, prompt_tail) == AssistantMessage(content, None, (WEATHER_CALL, TIME_CALL), ())
 
 
 def test_a_call_streams_name_first_then_arguments_as_they_come() -> None:
@@ -129,7 +129,7 @@ def test_arguments_that_are_an_object_in_a_text_are_that_object() -> None:
 
 def test_keys_that_no_call_has_are_passed_over() -> None:
     text = '<tool_call>{"type": "function", "name": "f", "x": [{"name": "g"}], "arguments": {"a": 1}}</tool_call>'
-    assert told(text) == Message(None, None, (ToolCall("call_0", "f", '{"a": 1}'),), ())
+    assert told(text) == AssistantMessage(None, None, (ToolCall("call_0", "f", '{"a": 1}'),), ())
 
 
 def test_an_unknown_tool_is_a_call() -> None:
@@ -259,16 +259,16 @@ def test_reasoning_is_told_apart_and_its_edges_are_markup() -> None:
 
 @pytest.mark.parametrize("tail", ["<think>", "<|im_start|>assistant\n<think>\n"])
 def test_reasoning_that_the_prompt_opened_goes_on(tail: str) -> None:
-    assert told("hm\n</think>\nHello", tail) == Message("Hello", "hm", (), ())
+    assert told("hm\n</think>\nHello", tail) == AssistantMessage("Hello", "hm", (), ())
 
 
 def test_reasoning_that_never_closes_is_reasoning_to_the_end() -> None:
-    assert told("<think>\nhm </thi") == Message(None, "hm </thi", (), ())
+    assert told("<think>\nhm </thi") == AssistantMessage(None, "hm </thi", (), ())
 
 
 def test_a_message_that_almost_begins_with_reasoning_is_content() -> None:
-    assert told("<thinking> so") == Message("<thinking> so", None, (), ())
-    assert told("<thi") == Message("<thi", None, (), ())
+    assert told("<thinking> so") == AssistantMessage("<thinking> so", None, (), ())
+    assert told("<thi") == AssistantMessage("<thi", None, (), ())
 
 
 def test_ids_are_unique_by_default_and_have_openais_shape() -> None:

@@ -14,7 +14,7 @@ from gateway.toolcalls.message import parse, stream
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json_nodes import Json, QuotedId
 from gateway.toolcalls.nodes.readers import Lit
-from gateway.toolcalls.nodes.regions import Bare, Beginning
+from gateway.toolcalls.nodes.regions import Bare, LeadingRegion
 from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants, unwritten
 from gateway.toolcalls.stream.output_events import Diagnostic
 from gateway.toolcalls.stream.spelling import Spelling
@@ -276,7 +276,7 @@ def test_sloppy_nodes_read_more_than_they_write() -> None:
 
 def test_sloppy_nodes_know_how_they_begin_and_what_they_are_made_of() -> None:
     spelling = run_spelling()
-    free = Beginning(Bare("{", Lit("{")))
+    free = LeadingRegion(Bare("{", Lit("{")))
     assert OptionalMarker("x").nullable
     assert free.nullable
     assert free.first(spelling) is None

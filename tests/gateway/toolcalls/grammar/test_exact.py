@@ -9,7 +9,7 @@ import pytest
 from gateway.errors import RequestInvalid
 from gateway.toolcalls.formats.answer import AnswerForm, answer_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import Message, join_events
+from gateway.toolcalls.message import AssistantMessage, join_events
 from gateway.toolcalls.parser import machine_for
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.call_events import CallEvents
@@ -38,7 +38,7 @@ def answers(schema: object, name: str = "hermes", tail: str = "</think>\n") -> G
     return Gbnf(answer_grammar(format_named(name), form, (), parallel=False, prompt_tail=tail))
 
 
-def read(name: str, text: str, tools: tuple[ToolSpec, ...] = (), *, tail: str = "", size: int = 1) -> Message:
+def read(name: str, text: str, tools: tuple[ToolSpec, ...] = (), *, tail: str = "", size: int = 1) -> AssistantMessage:
     policy = None if tools else Policy(unknown_tool="content")
     calls = CallEvents(lambda: "call", lambda end: (), policy)
     machine, _ = machine_for(

@@ -14,10 +14,10 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.schemas import schema_rules
 from gateway.toolcalls.nodes.combinators import Choice, Many, Seq, maybe
 from gateway.toolcalls.nodes.json_nodes import Json, QuotedName
-from gateway.toolcalls.nodes.objects import Field, Record
+from gateway.toolcalls.nodes.objects import Field, RecordNode
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start, Until
-from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallStarted, Content, Diagnostic, Event, Reasoning
@@ -39,24 +39,28 @@ from tests.gateway.toolcalls.fakes import (
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 
-def family(name: str, region: Region, lead: str = "") -> Format:
+def family(name: str, region: MarkedRegion, lead: str = "") -> Format:
     return Format(name=name, body=Prose(region, lead=lead), calls=Calls(region), shape="")
 
 
 ARGS = Marker("[ARGS]")
-MINISTRAL = family("ministral", Region("[TOOL_CALLS]", Call(Seq(Capture("name", "[ARGS]"), ARGS, Start(), Json()))))
+MINISTRAL = family(
+    "ministral", MarkedRegion("[TOOL_CALLS]", CallNode(Seq(Capture("name", "[ARGS]"), ARGS, Start(), Json())))
+)
 SMALL = family(
     "mistral small",
-    Region(
+    MarkedRegion(
         "[TOOL_CALLS]",
-        Call(Seq(Capture("name", "[CALL_ID]"), Marker("[CALL_ID]"), Capture("id", "[ARGS]"), Start(), ARGS, Json())),
+        CallNode(
+            Seq(Capture("name", "[CALL_ID]"), Marker("[CALL_ID]"), Capture("id", "[ARGS]"), Start(), ARGS, Json())
+        ),
     ),
 )
-OBJECT = Record((Field(("name",), QuotedName()), Field(("arguments",), Json(), required=False)))
-SECTION = Region("<TOOLCALL>", "[", Calls(Call(OBJECT), Lit(", ")), "]", Marker("</TOOLCALL>"))
+OBJECT = RecordNode((Field(("name",), QuotedName()), Field(("arguments",), Json(), required=False)))
+SECTION = MarkedRegion("<TOOLCALL>", "[", Calls(CallNode(OBJECT), Lit(", ")), "]", Marker("</TOOLCALL>"))
 NEMOTRON = Format(name="nemotron", body=Prose(SECTION), calls=SECTION, shape="")
-DEEPSEEK_CALL = Call(Seq("<｜call｜>", Capture("name", "<｜sep｜>"), "<｜sep｜>", Start(), Json(), "<｜end｜>"))
-DEEPSEEK_REGION = Region("<｜calls｜>", Calls(DEEPSEEK_CALL), Marker("<｜/calls｜>"))
+DEEPSEEK_CALL = CallNode(Seq("<｜call｜>", Capture("name", "<｜sep｜>"), "<｜sep｜>", Start(), Json(), "<｜end｜>"))
+DEEPSEEK_REGION = MarkedRegion("<｜calls｜>", Calls(DEEPSEEK_CALL), Marker("<｜/calls｜>"))
 DEEPSEEK = Format(name="deepseek", body=Prose(DEEPSEEK_REGION), calls=DEEPSEEK_REGION, shape="")
 
 ONE = '{"city": "Paris", "days": 3}'
@@ -135,13 +139,13 @@ def test_a_call_of_a_section_stays_whole_when_the_next_one_breaks() -> None:
 
 
 def test_an_id_that_comes_after_its_call_was_told_is_too_late() -> None:
-    node = Region("[", Call(Seq(Capture("name", "#"), "#", Start(), Capture("id", "]"), "]")))
+    node = MarkedRegion("[", CallNode(Seq(Capture("name", "#"), "#", Start(), Capture("id", "]"), "]")))
     assert [event.id for event in started(reads(node, "[f#abc]"))] == ["call_0"]
 
 
 def test_a_region_that_grows_too_long_ends_a_message_that_is_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.toolcalls.parser.MAX_REGION", 20)
-    told = reads(Region("[", Call(Seq(Capture("name", "]"), "]"))), "[" + "x" * 30 + "]")
+    told = reads(MarkedRegion("[", CallNode(Seq(Capture("name", "]"), "]"))), "[" + "x" * 30 + "]")
     assert texts(told) == "[" + "x" * 30 + "]"
     assert ["longer than 20 characters" in problem.message for problem in diagnostics(told)] == [True]
 
@@ -229,7 +233,7 @@ def test_a_name_outside_of_a_call_is_a_fault_of_the_format() -> None:
 
 
 def test_a_name_read_outside_of_a_call_is_a_fault_of_the_format() -> None:
-    events = reads(Region("<", QuotedName()), '<"f"')
+    events = reads(MarkedRegion("<", QuotedName()), '<"f"')
     (problem,) = diagnostics(events)
     assert problem.kind == "failed"
     assert "put them inside one" in str(problem.cause)
@@ -237,7 +241,7 @@ def test_a_name_read_outside_of_a_call_is_a_fault_of_the_format() -> None:
 
 
 def test_a_region_may_hold_no_call_and_a_call_that_is_never_told_is_none() -> None:
-    empty = Region("<", Many(Call(Seq("!", Json()))), Marker(">"))
+    empty = MarkedRegion("<", Many(CallNode(Seq("!", Json()))), Marker(">"))
     assert reads(Prose(empty), "a<>b") == [Content("ab")]
     events = reads(Prose(empty), "a<!{}>b")
     assert "".join(event.text for event in events if isinstance(event, Content)) == "a<!{}>b"
@@ -256,7 +260,7 @@ def test_nodes_know_how_they_begin() -> None:
     assert Seq(Space(), Start(), "x").first(spelling) == (" ", "\t", "\r", "\n", "x")
     assert Seq(Space()).first(spelling) is None
     assert Choice("a", Many(Lit("b"))).first(spelling) == ("a", "b")
-    assert Calls(Call(Lit("[")), Lit(",")).first(spelling) == ("[",)
+    assert Calls(CallNode(Lit("[")), Lit(",")).first(spelling) == ("[",)
     assert DEEPSEEK_REGION.first(spelling) == ("<｜calls｜>",)
     assert OBJECT.first(spelling) == ("{",)
     assert QuotedName().first(spelling) == ('"',)

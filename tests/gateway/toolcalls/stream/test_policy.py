@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import Message, ToolCall, parse, stream
+from gateway.toolcalls.message import AssistantMessage, ToolCall, parse, stream
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.stream.output_events import CallArguments, CallClosed, CallStarted, Policy
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, Numbered
@@ -23,11 +23,11 @@ TRUNCATED_IS_DROPPED = Policy(truncated="drop")
 TEXT_AFTER_IS_DROPPED = Policy(text_after_call="drop")
 
 
-def told(text: str, policy: Policy, name: str = "hermes") -> Message:
+def told(text: str, policy: Policy, name: str = "hermes") -> AssistantMessage:
     return parse(name, text, TOOLS, new_id=Numbered(), policy=policy)
 
 
-def kinds(message: Message) -> list[tuple[str, int | None]]:
+def kinds(message: AssistantMessage) -> list[tuple[str, int | None]]:
     return [(problem.kind, problem.index) for problem in message.diagnostics]
 
 

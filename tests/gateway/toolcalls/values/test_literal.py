@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from gateway.toolcalls.nodes.typed import converted
 from gateway.toolcalls.schema.kinds import ALL, STRING, kinds_of
-from gateway.toolcalls.values.atoms import GEMMA, PYTHON, PYTHON_CALL, Dialect
+from gateway.toolcalls.values.atoms import GEMMA, PYTHON, PYTHON_CALL, ValueDialect
 from gateway.toolcalls.values.json_scanner import Scan
 from gateway.toolcalls.values.literal import LiteralScanner
 from tests.gateway.toolcalls.strategies import json_values
 
 
-def scan(text: str, cuts: list[int], dialect: Dialect = PYTHON) -> tuple[Scan, str, int]:
+def scan(text: str, cuts: list[int], dialect: ValueDialect = PYTHON) -> tuple[Scan, str, int]:
     """Scan a text that grows at the given places; give the state, the JSON, and how far it was read."""
     scanner = LiteralScanner(dialect, dialect.quotes)
     told, at = "", 0

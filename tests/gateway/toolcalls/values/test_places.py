@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 
 from gateway.toolcalls.schema.kinds import ALL, KindsInside
-from gateway.toolcalls.values.string_end import ITEM, KEPT, Place, last_key, open_places, recent
+from gateway.toolcalls.values.string_end import ITEM, KEPT, PathStep, last_key, open_places, recent
 from tests.gateway.toolcalls.strategies import json_values
 
 
@@ -22,7 +22,7 @@ def numbered(value: Any, count: Iterator[int]) -> Any:
             return next(count)
 
 
-def leaves(value: Any, path: tuple[Place, ...] = ()) -> Iterator[tuple[Place, ...]]:
+def leaves(value: Any, path: tuple[PathStep, ...] = ()) -> Iterator[tuple[PathStep, ...]]:
     match value:
         case dict():
             for key, each in value.items():

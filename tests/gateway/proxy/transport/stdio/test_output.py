@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from gateway.protocol.lines import PORTION
-from gateway.proxy.transport.stdio.server_process import Output
+from gateway.proxy.transport.stdio.server_process import PipeOutput
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,9 +31,9 @@ class Pipe:
         return self.closed
 
 
-def output_of(heard: list[bytes]) -> tuple[Output, Pipe, Any]:
+def output_of(heard: list[bytes]) -> tuple[PipeOutput, Pipe, Any]:
     pipe = Pipe()
-    return Output(heard.append), pipe, cast("asyncio.ReadTransport", pipe)
+    return PipeOutput(heard.append), pipe, cast("asyncio.ReadTransport", pipe)
 
 
 async def test_few_lines_are_heard_at_once() -> None:
