@@ -15,7 +15,7 @@ from codec_console.render import PreparedText, lines
 from gateway.agent.calls.result_limit import shorten
 from gateway.config.show import secrets_of
 from gateway.errors import GatewayError, RequestInvalid
-from gateway.observe.audit import AuditLine, Source
+from gateway.observe.audit import AuditLine, IdsSource
 from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
 from gateway.proxy.caller import Nobody
 from gateway.proxy.naming import ToolEntry
@@ -112,7 +112,7 @@ class HandCalls:
         if self._sources.audit is None:
             return
         token_map = self._sources.engines.maps.session
-        source: Source = "mixed" if all(ids) else "leaf" if ids[0] else "shim" if ids[1] else "none"
+        source: IdsSource = "mixed" if all(ids) else "leaf" if ids[0] else "shim" if ids[1] else "none"
         self._sources.audit.record(
             AuditLine(
                 principal=OPERATOR.principal.name,

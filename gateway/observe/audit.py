@@ -27,7 +27,8 @@ _LONGEST_INT: Final = 256
 _NAMES_KEPT: Final = 4096
 
 Endpoint = Literal["mcp-stdio", "mcp-http", "v1", "console"]
-Source = Literal["leaf", "shim", "mixed", "none"]
+IdsSource = Literal["leaf", "shim", "mixed", "none"]
+"""Who made the ids that are sent with a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class AuditLine:
     tool: str | None = None
     """Its public name; for a method other than `tools/call`, what the method names: a prompt, a URI."""
     map: str | None = None
-    source: Source = "none"
+    source: IdsSource = "none"
     """Who made the ids that left with the result."""
     bytes_in: int = 0
     bytes_out: int = 0

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
+from gateway.observe.audit import IdsSource
+
 Ending = Literal["ok", "tool_error", "timeout", "unavailable", "refused"]
 """How a call that has a result ended, in the words of the metrics and the audit log."""
-Source = Literal["leaf", "shim", "mixed", "none"]
-"""Who made the ids that are sent with a result."""
 
 
 class CallOutcome(NamedTuple):
@@ -25,7 +25,7 @@ class CallOutcome(NamedTuple):
     """The tool's own name on that server."""
     seconds: float = 0.0
     """Seconds from when the server was found to the result."""
-    source: Source = "none"
+    source: IdsSource = "none"
     ids: int = 0
     """How many ids are sent with the result."""
     map_id: str | None = None

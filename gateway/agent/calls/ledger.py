@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from gateway.agent.events import ToolFinished
-from gateway.observe.audit import Audit, AuditLine, Source
+from gateway.observe.audit import Audit, AuditLine, IdsSource
 from gateway.proxy.caller import Principal
 from gateway.proxy.proxy import Proxy
 from gateway.toolcalls.stream.output_events import CallClosed
@@ -27,7 +27,9 @@ class Ledger:
         if self._audit is None:
             return
         both = finished.leaf_ids and finished.shim_ids
-        source: Source = "mixed" if both else "leaf" if finished.leaf_ids else "shim" if finished.shim_ids else "none"
+        source: IdsSource = (
+            "mixed" if both else "leaf" if finished.leaf_ids else "shim" if finished.shim_ids else "none"
+        )
         self._audit.record(
             AuditLine(
                 principal=principal.name,

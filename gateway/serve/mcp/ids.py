@@ -8,9 +8,10 @@ import anyio.to_thread
 
 from gateway.errors import MapUnknown
 from gateway.escape import escape_text
+from gateway.observe.audit import IdsSource
 from gateway.protocol.eras import MAP_KEY, meta_of
 from gateway.proxy.result_tokens import ResultTokens, content_of, is_text
-from gateway.proxy.results import CallOutcome, Source
+from gateway.proxy.results import CallOutcome
 from leaf_sdk.errors import MapHashMalformed
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, normalise_hash
@@ -116,7 +117,7 @@ class ClientIds:
         ours = _ids_in(result)
         theirs = ours if result is given else _ids_in(given)
         kept = [ids for ids in ours if ids in theirs]
-        source: Source = "none" if not ours else "leaf" if len(kept) == len(ours) else "mixed" if kept else "shim"
+        source: IdsSource = "none" if not ours else "leaf" if len(kept) == len(ours) else "mixed" if kept else "shim"
         return outcome._replace(result=result, map_id=map_id, source=source, ids=sum(map(len, ours)))
 
     async def _made(self, tool: str, result: dict[str, Any], token_map: TokenMap) -> dict[str, Any]:

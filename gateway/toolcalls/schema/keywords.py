@@ -83,7 +83,7 @@ def _inside(value: object) -> Iterable[object]:
 # only describe a value, and unknown ones, take anything. Pure. Source: JSON Schema 2020-12, and draft 7's lists of
 # `items`.
 
-Takes = Callable[[object], bool]
+ValueRule = Callable[[object], bool]
 InnerSchema = tuple[tuple[str, ...], Mapping[str, Any]]
 """A schema inside another, with the keys and indexes that lead to it."""
 
@@ -100,7 +100,7 @@ _COUNTS: Final = (
 
 
 def misfit(
-    schema: Mapping[str, Any], takes: Mapping[str, Takes] | None = None
+    schema: Mapping[str, Any], takes: Mapping[str, ValueRule] | None = None
 ) -> tuple[tuple[str, ...], str, object] | None:
     """The first keyword whose value it does not take: the path of its schema, the keyword and the value."""
     takes = TAKES if takes is None else takes
@@ -179,7 +179,7 @@ def _are_lists_of_names(value: object) -> bool:
     return isinstance(value, dict) and all(map(_are_names, cast("dict[str, object]", value).values()))
 
 
-TAKES: Final[Mapping[str, Takes]] = {
+TAKES: Final[Mapping[str, ValueRule]] = {
     **dict.fromkeys(_SCHEMA, is_schema),
     **dict.fromkeys(_SCHEMA_LISTS, _are_schemas),
     **dict.fromkeys(BY_NAME, is_table),
@@ -199,7 +199,7 @@ TAKES: Final[Mapping[str, Takes]] = {
 }
 """What each keyword takes."""
 
-TAKES_IN_DRAFT_4: Final[Mapping[str, Takes]] = {
+TAKES_IN_DRAFT_4: Final[Mapping[str, ValueRule]] = {
     **TAKES,
     **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), lambda value: isinstance(value, bool)),
 }

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from pydantic_core import to_json
 
 from gateway.escape import escape_text
-from gateway.toolcalls.schema.keywords import TAKES, Takes, excess, is_list, is_table, misfit, parts
+from gateway.toolcalls.schema.keywords import TAKES, ValueRule, excess, is_list, is_table, misfit, parts
 from gateway.toolcalls.schema.pointers import dead_references
 
 # What is wrong with an item of a server's list, and the fields of an object, each read by its own rule.
@@ -227,7 +227,7 @@ def _code(member: str) -> int | None:
 
 
 _NAMES: Final = frozenset(("$id", "$anchor", "$dynamicAnchor"))
-_TAKES: Final[Mapping[str, Takes]] = {
+_TAKES: Final[Mapping[str, ValueRule]] = {
     **TAKES,
     **dict.fromkeys(
         ("$anchor", "$dynamicAnchor"), lambda value: isinstance(value, str) and bool(_NAME.fullmatch(value))

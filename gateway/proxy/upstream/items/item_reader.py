@@ -369,7 +369,7 @@ def _shown(subject: MalformedField) -> Mapping[str, object]:
 # shown, and each of the others into a log line and an entry for `status` and `doctor`. This depends on the transport
 # and not on the era of a session, so that a server's tools are the same for all clients.
 
-_NONE_INVALID: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_FAULTS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ToolHeaders:
@@ -377,7 +377,7 @@ class ToolHeaders:
 
     def __init__(self, config: UpstreamConfig) -> None:
         """Start before anything is listed."""
-        self.invalid = _NONE_INVALID
+        self.invalid = _NO_FAULTS
         """The tools that are not offered, by the server's own names, and why."""
         self._applies = config.transport == "http"
         self._warnings = ListWarnings[str](
