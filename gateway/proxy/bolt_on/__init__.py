@@ -1,8 +1,8 @@
 """Bolt-on tools as a server like any other: described by manifests, called with token ids where both sides agree on
 a map.
 
-`tools` reads the manifests and decides where each tool may be called, `calls` whether it has ids for an accepted map,
-writes a call and reads its answer, `transport` joins them as a `Transport`.
+`bolt_on_tools` reads the manifests and decides where each tool may be called, `bolt_on_calls` whether it has ids for an
+accepted map, writes a call and reads its answer, `bolt_on_transport` joins them as a `Transport`.
 """
 
 from gateway.proxy.bolt_on.bolt_on_calls import BoltOnStatus, HeldMaps, KnownMaps, NoMaps

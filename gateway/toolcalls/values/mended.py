@@ -1,8 +1,9 @@
 """Reads on where JSON is wrong, and writes what was meant as JSON while it arrives: flaws that have one reading.
 
 Begins in the state in which the strict scanner stopped. Repairs line ends and unknown escapes in strings, quotes that
-are not escaped (`string_end`), other quotes, bare keys and words, Python's literals, NaN, comments (`gaps`), commas and
-brackets that are missing or too many. Text that has no reading is wrong here too. Knows nothing of cursors or calls.
+are not escaped (`string_end`), other quotes, bare keys and words, Python's literals, NaN, comments (`atoms`), commas
+and brackets that are missing or too many. Text that has no reading is wrong here too. Knows nothing of cursors or
+calls.
 """
 
 import re
