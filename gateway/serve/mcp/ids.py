@@ -8,10 +8,9 @@ import anyio.to_thread
 
 from gateway.errors import MapUnknown
 from gateway.escape import escape_text
-from gateway.observe.audit import IdsSource
 from gateway.protocol.eras import MAP_KEY, meta_of
 from gateway.proxy.result_tokens import ResultTokens, content_of, is_text
-from gateway.proxy.results import CallOutcome
+from gateway.proxy.results import CallOutcome, IdsSource
 from leaf_sdk.errors import MapHashMalformed
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, normalise_hash
