@@ -75,13 +75,13 @@ from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.readers import Capture, Space, Start
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.json_nodes import Json
 
 # A call: its name up to a colon, after which it can be reported; then its arguments, as they arrive.
-_CALL = Call(Seq(Capture("name", ":"), ":", Start(), Space(" "), Json()))
+_CALL = CallNode(Seq(Capture("name", ":"), ":", Start(), Space(" "), Json()))
 # The call is between two markers. Space(...) reads any whitespace; a grammar writes what is in its parentheses.
-_REGION = Region("[call]", Space(), _CALL, Space(), "[/call]")
+_REGION = MarkedRegion("[call]", Space(), _CALL, Space(), "[/call]")
 
 BIRCH = Format(
     name="birch",
