@@ -16,6 +16,7 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.grammar.exact import MAX_WAYS
 from gateway.toolcalls.grammar.gbnf import MAX_CALLS, MAX_COUNT, MAX_COUNTED
+from gateway.toolcalls.grammar.numbers import MAX_DIGITS
 from gateway.toolcalls.grammar.patterns import MAX_WAYS as MAX_PATTERN_WAYS
 from gateway.toolcalls.grammar.schema_walk import MAX_KEYS
 from gateway.toolcalls.grammar.schemas import NOT_HELD
@@ -97,9 +98,10 @@ _HELD = f"""\
 
 Under `tool_choice`, and with `hold_calls` in `[engine]`, a grammar makes a call's name, keys and values follow the
 tool's JSON Schema. It sets no bound that the schema does not name: a text, a list or a tree continues for as long as
-the model writes, and `max_tokens` ends it with the finish reason `length`. (But a number has at most 100 digits before
-the point and 99 after it, and an answer at most {MAX_CALLS} calls.) Reasoning may come first where the format has any,
-or where the prompt has already opened it, and is read as such.
+the model writes, and `max_tokens` ends it with the finish reason `length`. (But a number has at most {MAX_DIGITS}
+digits before the point and as many after it, unless the schema has a larger bound, and an answer at most {MAX_CALLS}
+calls.) Reasoning may come first where the format has any, or where the prompt has already opened it, and is read as
+such.
 
 Held: types, `enum` and `const`, ranges of numbers, `minLength` and `maxLength`, simple patterns (characters, classes,
 groups, alternatives, counts), `required`, `minProperties`, `maxProperties` for members that the schema does not name,

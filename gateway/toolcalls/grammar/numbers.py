@@ -11,10 +11,18 @@ from gateway.toolcalls.schema.merge import Schema, is_number
 
 # Whole numbers within bounds to GBNF: 7 to 120 is a digit from 7 on, any two digits, or 1 followed by 00 to 20.
 
-MAX_DIGITS = 100
-"""Most digits of a number without a bound: the parsers hold a number until it ends (`json_scanner.MAX_ATOM`)."""
+NUMBER_BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
 
-_MAX_BOUND = 10**20
+MAX_DIGITS = 20
+"""Most digits of a number, before the point or after it: those of 64 bits, which is what readers keep of one.
+
+A weak model that repeats a digit does not stop by itself.
+"""
+
+_LONG = 100
+"""Most digits where the schema itself has a bound with more than `MAX_DIGITS`."""
+
+_MAX_BOUND = 10**MAX_DIGITS
 """Bounds of this size or larger are not written."""
 
 
@@ -25,15 +33,21 @@ def integer_bounds(schema: Schema) -> tuple[int | None, int | None]:
     return max(least, default=None), min(most, default=None)
 
 
-def integer_rules(g: Grammar, low: int | None, high: int | None) -> str:
+def most_digits(schema: Schema) -> int:
+    """Return how many digits a whole number of a schema may have."""
+    named: list[Any] = [schema.get(key) for key in NUMBER_BOUNDS]
+    return _LONG if any(is_number(value) and abs(value) >= _MAX_BOUND for value in named) else MAX_DIGITS
+
+
+def integer_rules(g: Grammar, low: int | None, high: int | None, digits: int = MAX_DIGITS) -> str:
     """Return the expression for the whole numbers from `low` to `high`, both included; "" where there are none."""
     parts: list[str] = []
     if low is None or low < 0:
-        below = _positive(g, 1 if high is None else max(1, -high), None if low is None else -low)
+        below = _positive(g, 1 if high is None else max(1, -high), None if low is None else -low, digits)
         parts.append(f'"-" {below}' if below else "")
     if (low is None or low <= 0) and (high is None or high >= 0):
         parts.append('"0"')
-    parts.append(_positive(g, 1 if low is None else max(1, low), high))
+    parts.append(_positive(g, 1 if low is None else max(1, low), high, digits))
     return g.either(filter(None, parts))
 
 
@@ -42,7 +56,7 @@ def _bound(schema: Schema, key: str, whole: Callable[[Any], int]) -> list[int]:
     return [whole(value)] if is_number(value) and -_MAX_BOUND < value < _MAX_BOUND else []
 
 
-def _positive(g: Grammar, least: int, most: int | None) -> str:
+def _positive(g: Grammar, least: int, most: int | None, digits: int) -> str:
     """Return the expression for the numbers from `least`, at least 1, to `most`, with a part for each length."""
     if most is not None and most < least:
         return ""
@@ -56,8 +70,8 @@ def _positive(g: Grammar, least: int, most: int | None) -> str:
         )
         for size in range(first, last + 1)
     ]
-    if most is None:
-        parts.append(f"[1-9] {g.repeat('[0-9]', '', first, MAX_DIGITS)}")
+    if most is None and first < digits:
+        parts.append(f"[1-9] {g.repeat('[0-9]', '', first, digits - 1)}")
     return g.either(parts)
 
 

@@ -12,7 +12,15 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from gateway.toolcalls.grammar.gbnf import Grammar, one_of
-from gateway.toolcalls.grammar.numbers import NumberBounds, integer_bounds, integer_rules, number_rules
+from gateway.toolcalls.grammar.numbers import (
+    MAX_DIGITS,
+    NUMBER_BOUNDS,
+    NumberBounds,
+    integer_bounds,
+    integer_rules,
+    most_digits,
+    number_rules,
+)
 from gateway.toolcalls.grammar.patterns import JsonText, pattern_rules
 from gateway.toolcalls.grammar.schema_walk import MAX_KEYS, SchemaWalk, bounds, kinds, length_bounds, unnamed
 from gateway.toolcalls.schema.kinds import ALL, mapping_of
@@ -20,8 +28,8 @@ from gateway.toolcalls.schema.merge import Schema, listed, parts_of
 
 # The rules that all schemas share: JSON's own values, and keys that are not among given ones.
 #
-# Each grammar that uses them gets them once. Only numbers have a bound, since the parsers hold them until they end: the
-# model decides how long a text or a list is, and how deep it goes, up to the length of its answer.
+# Each grammar that uses them gets them once. Only numbers have a bound, that of what readers keep of one: the model
+# decides how long a text or a list is, and how deep it goes, up to the length of its answer.
 
 _NOT_PLAIN = r'"\\\u007F\u0000-\u001F'
 
@@ -31,10 +39,10 @@ _RULES = {
     "hex": "[0-9a-fA-F]",
     "plain": f"[^{_NOT_PLAIN}]",
     "string": r'"\"" char* "\""',
-    "positive": "[1-9] [0-9]{0,99}",
+    "positive": f"[1-9] [0-9]{{0,{MAX_DIGITS - 1}}}",
     "natural": '"0" | positive',
     "integer": '"-"? natural',
-    "amount": 'natural ("." [0-9]{1,99})? ([eE] [-+]? [0-9]{1,2})?',
+    "amount": f'natural ("." [0-9]{{1,{MAX_DIGITS}}})? ([eE] [-+]? [0-9]{{1,2}})?',
     "number": '"-"? amount',
     "boolean": '"true" | "false"',
     "null": '"null"',
@@ -110,8 +118,6 @@ NOT_HELD = (
 
 MAX_NEEDED = 512
 """Most rules that a `minProperties` may cost."""
-
-NUMBER_BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
 
 _COMMA = '", "'
 
@@ -237,13 +243,11 @@ class JsonRules(SchemaWalk):
         return written or shared(self.g, "number")
 
     def _integer(self, schema: Schema) -> str:
-        low, high = integer_bounds(schema)
-        if low is None and high is None:
+        if not NUMBER_BOUNDS & schema.keys():
             return shared(self.g, "integer")
+        written = (*integer_bounds(schema), most_digits(schema))
         # A range without numbers in it is a mistake in the schema: any number will do.
-        return self.g.once(("integer", low, high), lambda: integer_rules(self.g, low, high)) or shared(
-            self.g, "integer"
-        )
+        return self.g.once(("integer", *written), lambda: integer_rules(self.g, *written)) or shared(self.g, "integer")
 
 
 class _Members:
