@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from bench.real_models import loop
-from bench.real_models.__main__ import PAGE, asked, judged, summed, with_table
+from bench.real_models.__main__ import PAGE, asked, judged, replaced, summed, with_table
 from bench.real_models.judge import are_words, is_right, is_valid
 from bench.real_models.tasks import TASKS, TOOLS, Task
 
@@ -113,6 +113,13 @@ def test_every_task_wants_calls_or_words_and_offers_tools_that_exist() -> None:
         assert {name for name, _ in each.calls} | {*each.tools} <= {*TOOLS}
 
 
+def test_no_history_begins_as_another_task_does() -> None:
+    """The gateway would continue what its model wrote there, and a stock server what the task says."""
+    asked_before = [each.messages for each in TASKS if len(each.messages) == 1]
+
+    assert not [each for each in TASKS if len(each.messages) > 1 and each.messages[:1] in asked_before]
+
+
 class Server:
     """Says the same to everything, and counts."""
 
@@ -138,6 +145,19 @@ def test_run_that_was_cut_off_asks_only_what_is_new(tmp_path: Path) -> None:
     assert again[::2] == first
     assert [(row["gateway"]["right"], row["stock"]["right"]) for row in first] == [(True, False), (False, False)]
     assert summed(first)["free"] == {"asked": 2, "gateway": 1, "stock": 0}
+
+
+def test_rows_of_one_kind_take_the_place_of_their_like() -> None:
+    old = [{"task": task, "seed": seed, "right": 0} for task in (0, 1, 2) for seed in (0, 1)]
+    new = [{"task": 1, "seed": seed, "right": 1} for seed in (0, 1, 2)]
+
+    rows = replaced(old, new)
+
+    assert [(row["task"], row["seed"], row["right"]) for row in rows] == [
+        *((0, 0, 0), (0, 1, 0)),
+        *((1, 0, 1), (1, 1, 1), (1, 2, 1)),
+        *((2, 0, 0), (2, 1, 0)),
+    ]
 
 
 def chunks(*deltas: dict[str, Any], usage: dict[str, Any]) -> str:

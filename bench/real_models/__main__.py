@@ -2,11 +2,12 @@
 
 `python -m bench.real_models [MODEL ...]` fetches each model, starts both servers with it, and asks them each task in
 turns: once at temperature 0, and with `--seeds N` that often at 0.7. It writes `results/real_models.json` after each
-model, with the results of models that were not run kept as they are. `--short` asks four tasks once. `--loop` runs an
-agent's loop at each server instead (`loop.py`), and also writes the table in `bench/README.md`.
+model, with the results of models that were not run kept as they are; with `--kind` also those of other kinds of tasks.
+`--short` asks four tasks once. `--loop` runs an agent's loop at each server instead (`loop.py`), and also writes the
+table in `bench/README.md`.
 
 Answers are kept beside the model's file as they come, so a run that was cut off goes on where it was, and one with more
-seeds asks only what is new. Answers of another state of the gateway are not used.
+seeds asks only what is new. Answers of another state of the gateway, or to other tasks, are not used.
 """
 
 import argparse
@@ -41,6 +42,7 @@ PAGE: Final = RESULTS.parent / "README.md"
 
 _Answers = dict[str, Any]
 """`task`: its number; `seed`; and each server's answer, by the server's name."""
+_Row = dict[str, Any]
 
 
 @contextmanager
@@ -88,7 +90,7 @@ def asked(clients: Mapping[str, httpx2.Client], tasks: Sequence[Task], seeds: in
                 yield found[number, seed]
 
 
-def judged(answers: _Answers) -> dict[str, Any]:
+def judged(answers: _Answers) -> _Row:
     """Return the row of a question: for each server whether its answer is right, and the beginning of the answer."""
     number: int = answers["task"]
     task = TASKS[number]
@@ -123,20 +125,31 @@ def summed(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     return sums
 
 
-def measure(model: Model, tasks: Sequence[Task], seeds: int, threads: int) -> dict[str, Any]:
-    """Run one model."""
-    state = subprocess.run(["git", "rev-parse", "--short", "HEAD:gateway"], capture_output=True, text=True, check=True)
-    kept = FOLDER / f"{model.name}-{state.stdout.strip()}.answers"
-    rows: list[dict[str, Any]] = []
+def replaced(old: Sequence[_Row], new: Sequence[_Row]) -> list[_Row]:
+    """Return the rows of a model with those of new answers in place of the old ones to the same questions."""
+    rows = {(row["task"], row["seed"]): row for row in (*old, *new)}
+    return [rows[key] for key in sorted(rows)]
+
+
+def sums_of(rows: Sequence[_Row]) -> dict[str, dict[str, dict[str, int]]]:
+    """Sum up by temperature."""
+    sums = {"temperature 0": summed([row for row in rows if not row["seed"]])}
+    if sampled := [row for row in rows if row["seed"]]:
+        sums[f"temperature {_SAMPLED}, {max(row['seed'] for row in sampled)} seeds"] = summed(sampled)
+    return sums
+
+
+def measure(model: Model, tasks: Sequence[Task], seeds: int, threads: int) -> list[_Row]:
+    """Run one model; return the rows of its answers."""
+    command = ["git", "rev-parse", "HEAD:gateway", "HEAD:bench/real_models/tasks.py"]
+    state = subprocess.run(command, capture_output=True, text=True, check=True)
+    kept = FOLDER / f"{'-'.join([model.name, *(each[:8] for each in state.stdout.split())])}.answers"
+    rows: list[_Row] = []
     with both_servers(fetch(model), threads) as clients:
         for answers in asked(clients, tasks, seeds, kept):
             rows.append(judged(answers))
             print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
-    sampled = [row for row in rows if row["seed"]]
-    sums = {"temperature 0": summed([row for row in rows if not row["seed"]])}
-    if sampled:
-        sums[f"temperature {_SAMPLED}, {seeds} seeds"] = summed(sampled)
-    return {"sha256": model.sha256, "sums": sums, "rows": rows}
+    return rows
 
 
 def looped(model: Model, threads: int) -> dict[str, Any]:
@@ -145,10 +158,15 @@ def looped(model: Model, threads: int) -> dict[str, Any]:
         return {side: loop.run(clients[side]) for side in _SIDES}
 
 
+def known_results() -> dict[str, Any]:
+    """Return what is known of each model."""
+    path = RESULTS / "real_models.json"
+    return json.loads(path.read_text(encoding="utf-8"))["models"] if path.is_file() else {}
+
+
 def write_results(name: str, found: Mapping[str, Any]) -> None:
     """Write what was found of one model beside what is known, and the page's table."""
-    path = RESULTS / "real_models.json"
-    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"] if path.is_file() else {}
+    known = known_results()
     known[name] = {**known.get(name, {}), **found}
     write("real_models", _PACKAGES, {"models": known})
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), known), encoding="utf-8")
@@ -169,16 +187,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of each server; 1 beside other work")
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--loop", action="store_true", help="an agent's loop of eight requests instead of the tasks")
+    parser.add_argument("--kind", action="append", choices={task.kind for task in TASKS}, help="only these; repeatable")
     options = parser.parse_args()
     tasks = [TASKS[number] for number in _SHORT] if options.short else list(TASKS)
+    tasks = [task for task in tasks if not options.kind or task.kind in options.kind]
     for name in options.model or list(MODELS):
         if options.loop:
             write_results(name, {"loop": looped(MODELS[name], options.threads)})
             continue
         found = measure(MODELS[name], tasks, options.seeds, options.threads)
-        print(json.dumps({name: found["sums"]}, indent=1))
+        print(json.dumps({name: sums_of(found)}, indent=1))
         if not options.short:
-            write_results(name, found)
+            rows = replaced(known_results().get(name, {}).get("rows", []) if options.kind else [], found)
+            write_results(name, {"sha256": MODELS[name].sha256, "sums": sums_of(rows), "rows": rows})
 
 
 if __name__ == "__main__":

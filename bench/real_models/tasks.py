@@ -1,6 +1,7 @@
 """Forty tasks for a model with tools: what is asked, and what a right answer calls or says.
 
-`judge.py` holds answers against them. Only facts.
+`judge.py` holds answers against them. Only facts. No history begins as another task does: the gateway would put the
+call that its model wrote there in place of the given one, and the servers would not be asked the same.
 """
 
 import re
@@ -197,12 +198,12 @@ TASKS: Final = (
     Task("none needed", _user("Say thank you in French."), choice="none", says=_says("merci")),
     Task(
         "after a result",
-        _after("What is the weather in Oslo?", "get_weather", '{"city": "Oslo"}', "Rain, 7 degrees."),
+        _after("What is the weather in Bergen?", "get_weather", '{"city": "Bergen"}', "Rain, 7 degrees."),
         says=_says("rain", "7"),
     ),
     Task(
         "after a result",
-        _after("Which notes are there?", "list_notes", "{}", "shopping, travel"),
+        _after("Which notes do I have?", "list_notes", "{}", "shopping, travel"),
         says=_says("shopping", "travel"),
     ),
     Task(
@@ -227,6 +228,11 @@ TASKS: Final = (
 )
 
 
+_END: Final = "<|im_end|>"
+"""The end of a turn in ChatML, which servers fall back to: for a model without a chat template it is text like any
+other, and behind it the model would go on as the user or a tool."""
+
+
 def body(task: Task, temperature: float, seed: int) -> dict[str, Any]:
     """Return the request."""
     named = task.choice in TOOLS
@@ -238,5 +244,6 @@ def body(task: Task, temperature: float, seed: int) -> dict[str, Any]:
         "tool_choice": {"type": "function", "function": {"name": task.choice}} if named else task.choice,
         "temperature": temperature,
         "seed": seed,
+        "stop": [_END],
         "max_tokens": 120,
     }
