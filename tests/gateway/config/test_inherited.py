@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.config.load import load_config
-from gateway.config.programs import NETWORK, inherited
+from gateway.config.programs import NETWORK, PROGRAM, inherited
 from gateway.config.show import show_config
 from gateway.errors import ConfigError
 
@@ -34,10 +36,26 @@ def test_proxies_and_certificates_are_inherited_and_nothing_else_of_use_to_a_thi
         (("*",), {"AWS_PROFILE", "AWS_REGION", "GITHUB_TOKEN"}),
         (("CODEC_GATEWAY_TOKEN",), {"CODEC_GATEWAY_TOKEN"}),
         (("CODEC_*",), set()),
+        (("AWS_PROFILE", "AWS_PROFILE", "GITHUB_TOKEN"), {"AWS_PROFILE", "GITHUB_TOKEN"}),
+        (("*_TOKEN",), {"GITHUB_TOKEN"}),
+        (("AWS_REGIO?", "AWS_REGION_?"), {"AWS_REGION"}),
+        (("*", "CODEC_GATEWAY_TOKEN"), {"AWS_PROFILE", "AWS_REGION", "GITHUB_TOKEN", "CODEC_GATEWAY_TOKEN"}),
+        (("", " AWS_PROFILE", "AWS_PROFILE=a"), set()),
     ],
 )
 def test_more_is_inherited_by_name_or_pattern_but_the_gateways_own_by_whole_names_only(inherit, more):
     assert set(inherited(inherit, OUTER)) == {"PATH", *NETWORK, *more}
+
+
+NAMES = st.sampled_from((*NETWORK, *PROGRAM)) | st.text(min_size=1, max_size=8)
+
+
+@given(st.dictionaries(NAMES, st.text(max_size=20)))
+def test_whatever_else_is_set_just_the_usual_variables_are_inherited_unchanged(outer):
+    usual = {name: value for name, value in outer.items() if name in NETWORK or name in PROGRAM}
+
+    assert inherited((), outer) == usual
+    assert inherited(True, outer) == {name: value for name, value in outer.items() if not name.startswith("CODEC_")}
 
 
 def test_nothing_for_the_network_is_inherited_if_the_operator_says_so():

@@ -199,7 +199,20 @@ async def test_list_that_is_no_list_is_empty_with_a_warning(listing, proxy_of, c
 PROMPTS = {"prompts": [{"name": "p"}]}
 
 
-@pytest.mark.parametrize("told", ["none", None, {}, [], True, {"tools": None}, {"logging": {}}, {"tools": "yes"}])
+NOTHING_TOLD = (
+    *("none", None, {}, [], True, False, 0, "tools", ["tools", "prompts"]),
+    *(
+        {"tools": None},
+        {"logging": {}},
+        {"tools": "yes"},
+        {"tools": False, "prompts": None},
+        {"tools": ["listChanged"]},
+        {"experimental": {"x": {}}},
+    ),
+)
+
+
+@pytest.mark.parametrize("told", NOTHING_TOLD, ids=repr)
 async def test_server_that_declares_no_lists_is_asked_for_each_of_them_once(listing, proxy_of, client, caplog, told):
     server = listing(capabilities=told, tools_list=tools(FINE), prompts_list=[PROMPTS])
     async with proxy_of(server) as proxy:
@@ -232,7 +245,10 @@ async def test_server_that_has_nothing_and_declares_nothing_is_up(listing, proxy
         assert proxy.statuses()[0].state == "up"
 
 
-@pytest.mark.parametrize("tools_offered", [[], True, {}, {"listChanged": "yes"}])
+ODD_CAPABILITIES = ([], True, {}, *({"listChanged": odd} for odd in ("yes", "", None, 0, 1, False, [], {"x": True})))
+
+
+@pytest.mark.parametrize("tools_offered", ODD_CAPABILITIES, ids=repr)
 async def test_odd_capability_is_read_as_an_object_and_never_passed_on(listing, proxy_of, client, tools_offered):
     odd = {"tools": tools_offered, "prompts": None, "logging": [], "experimental": {"x": True, "y": 3}, "vendor": None}
     async with proxy_of(listing(capabilities=odd, tools_list=tools(FINE), prompts_list=[PROMPTS])) as proxy:

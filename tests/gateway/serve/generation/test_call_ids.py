@@ -102,6 +102,37 @@ async def test_calls_of_one_request_that_the_gateway_runs_have_ids_of_their_own(
     assert apis.engine.prompts[-1].startswith(apis.engine.prompts[-2])
 
 
+HERMES = '<tool_call>\n{{"name": "now", "arguments": {{}}, "id": {0}}}\n</tool_call>'
+COHERE = '<|START_ACTION|>[{{"tool_call_id": {0}, "tool_name": "now", "parameters": {{}}}}]<|END_ACTION|>'
+MISTRAL = '[TOOL_CALLS][{{"name": "now", "arguments": {{}}, "id": {0}}}]'
+KIMI = "<|tool_calls_section_begin|><|tool_call_begin|>{}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
+WRITTEN: dict[str, tuple[str, tuple[str, ...]]] = {
+    "kimi_k2": (
+        KIMI,
+        ("functions.now:0", "functions.now:00", "functions.now:4294967296", "now:1", "now", "functions.now"),
+    ),
+    "command_r7b": (COHERE, ('"0"', '"00"', '"functions.now:0"', '"ünï"', '"a.b:c"', '"{}"'.format("x" * 90))),
+    "mistral": (MISTRAL, ('"abcdefghi"', '"a b\\nc"', '""', '"call_1"', '"9 <b>"')),
+    "hermes": (HERMES, ('"call_0"', '"\\u0000"', "0", "null")),
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "written"), [(family, each) for family, (_, ids) in WRITTEN.items() for each in ids], ids=str
+)
+async def test_id_that_a_model_writes_again_in_each_turn_is_shown_as_one_of_ours(family: str, written: str) -> None:
+    said, tools = WRITTEN[family][0].format(written), [{"type": "function", "function": NOW}]
+    history: list[dict[str, Any]] = [ASK]
+    async with running(tool_format=family) as apis:
+        for text in (said, said):
+            message = (await apis.ask(CHAT, {"messages": history, "tools": tools}, text))["choices"][0]["message"]
+            history += [message, *answered(message)]
+
+        ids = [call["id"] for each in history for call in each.get("tool_calls", ())]
+        assert len(set(ids)) == len(ids) == 2
+        assert all(map(OURS.fullmatch, ids))
+
+
 async def test_other_apis_show_the_same_ids(apis: Apis) -> None:
     tool = {"name": "now", "input_schema": SCHEMA}
     message = await apis.ask(MESSAGES, {"messages": [ASK], "tools": [tool]}, wrote(0, 1))

@@ -278,9 +278,47 @@ async def test_tools_of_an_item_are_offered_as_far_as_they_are_of_known_kinds(st
     assert of_type(later, "message")
 
 
-@pytest.mark.parametrize(
-    "tools", [None, 7, [], ["x"], [{"type": "function", "name": "f", "parameters": {"enum": [0] * 60_000}}]]
+LOOK: Json = {"type": "function", "name": "look", "parameters": {"type": "object"}}
+ADDING: dict[str, list[Json]] = {
+    "role": [{"tools": [LOOK], "role": "system"}],
+    "no role": [{"tools": [LOOK]}],
+    "id and status": [{"tools": [LOOK], "id": "at_1", "status": "completed"}],
+    "unknown field": [{"tools": [LOOK], "phase": {"x": [1]}}],
+    "strict and deferred": [{"tools": [{**LOOK, "strict": True, "defer_loading": True}]}],
+    "no parameters": [{"tools": [{"type": "function", "name": "look"}]}],
+    "parameters null": [{"tools": [{**LOOK, "parameters": None, "description": None}]}],
+    "twice in an item": [{"tools": [LOOK, LOOK]}],
+    "one an item": [{"tools": [{**LOOK, "name": "other"}]}, {"tools": [LOOK]}],
+    "with the tool of the request": [{"tools": [WEATHER, LOOK]}],
+    "beside unknown kinds": [{"tools": [{"type": "hologram"}, LOOK, {}, {"type": None}, {"type": 7}]}],
+    "beside an empty item": [{"tools": []}, {"tools": [LOOK]}, {"tools": None}],
+}
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("items", ADDING.values(), ids=ADDING)
+async def test_tool_of_an_item_can_be_called_in_whatever_company(stage: Any, items: list[Json], behind: bool) -> None:
+    given = [{"type": "additional_tools", **item} for item in items]
+    sent = [USER, *given] if behind else [*given, USER]
+
+    response = await stage.ask(
+        '<tool_call>\n{"name": "look", "arguments": {"at": 1}}\n</tool_call>', input=sent, tools=[WEATHER]
+    )
+
+    (call,) = of_type(response, "function_call")
+    assert (call["name"], call["arguments"]) == ("look", '{"at": 1}')
+    assert stage.engine.prompts[0].count('"name": "look"') == 1
+    assert [tool["name"] for tool in response["tools"]] == ["weather"]
+
+
+UNSERVED = (
+    *(None, 7, [], ["x"], {}, "look", [None], [[LOOK]], [{"type": "function", "name": ""}]),
+    *([{"type": "namespace", "name": "n"}], [{"type": "namespace", "name": "n", "tools": 3}]),
+    [{"type": "function", "name": "f", "parameters": {"enum": [0] * 60_000}}],
 )
+
+
+@pytest.mark.parametrize("tools", UNSERVED, ids=lambda tools: repr(tools)[:40])
 async def test_item_whose_tools_can_not_be_served_is_no_failure(stage: Any, tools: Any) -> None:
     item = {"type": "additional_tools", "tools": tools}
 
