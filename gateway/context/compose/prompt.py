@@ -23,7 +23,8 @@ from gateway.context.memory import History, Lived, LivedTurn, Recalled, Turn, re
 from gateway.engine.interface import Message
 from gateway.engine.rendering.foreign import is_json_result
 from gateway.engine.rendering.placed import Known
-from gateway.engine.rendering.scaffold import TurnEnd, TurnShape
+from gateway.engine.rendering.rendered import joined
+from gateway.engine.rendering.scaffold import Scaffold, TurnEnd, TurnShape
 from gateway.engine.rendering.shapes import Shape, shape_of
 from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import TemplateRefused
@@ -160,8 +161,15 @@ class Composer:
         except TemplateRefused:
             return None
         contents = [scaffold.fitted(n, _content(each, token_map), token_map) for n, each in enumerate(new)]
+        pieces = [*scaffold.pieces]
+        for number, turn in enumerate(new):
+            if turn.lived is None:
+                ids, after = joined(contents[number], pieces[number + 1], token_map)
+                contents[number], pieces[number + 1] = ids, tuple(after)
         context.splice(
-            scaffold, contents, () if sources is None else spans_of_new(recalled, contents, self.asked.owner_of)
+            Scaffold(tuple(pieces), scaffold.fits),
+            contents,
+            () if sources is None else spans_of_new(recalled, contents, self.asked.owner_of),
         )
         return context
 

@@ -1,7 +1,8 @@
 """A rendering into ids: the template's text with special tokens on, what others wrote with special tokens off.
 
 Finds the marks of `foreign.py` in the text, sees from each what the template did to the content that it stands for
-(stripped it, escaped it for JSON), does the same to the content, and joins the ids. No IO.
+(stripped it, escaped it for JSON), does the same to the content, and joins the ids, at the end of a content as the
+tokenizer joins the text. No IO.
 """
 
 import json
@@ -9,14 +10,18 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, takewhile
 from typing import Final, NamedTuple
 
+from gateway.engine.left_behind import shared_prefix
 from gateway.engine.rendering.foreign import PAD, QUOTE, Foreign
 from leaf_sdk.vocab import TokenMap
 
 _LONG: Final = 1000
 """Characters from which on the ids of a piece are kept."""
 _KEPT: Final = 8
+_SEAM: Final = 4
+"""Ids on either side of a seam that are tokenized again as one text."""
 _BLANKS: Final = " \t\n\r\v\f"
 _ESCAPES: Final[dict[str, Callable[[str], str]]] = {
     QUOTE: lambda text: text,
@@ -116,6 +121,8 @@ class Region:
     """The number of the message that it belongs to; None: the template's own."""
     held: bool = False
     """Whether the ids are the known ids of the message."""
+    joins: bool = False
+    """Whether its last ids may become one with the text behind them: nobody else made them."""
 
 
 class Part(NamedTuple):
@@ -131,17 +138,39 @@ def rendered_ids(text: str, regions: Iterable[Region], pieces: PieceCache) -> tu
     """Return the ids of a rendering, those of its regions and the template's own between them, and whose they are."""
     ids: list[int] = []
     parts: list[Part] = []
-    at = 0
-    for region in regions:
-        own = pieces.ids(text[at : region.start])
+    last = Region(0, 0, ())
+    for region in chain(regions, (Region(len(text), len(text), ()),)):
+        content, own = last.ids, pieces.ids(text[last.end : region.start])
+        if last.joins:
+            content, own = joined(content, own, pieces.token_map)
+        ids += content
         ids += own
-        ids += region.ids
-        parts += Part(len(own)), Part(len(region.ids), region.message, region.held)
-        at = region.end
-    own = pieces.ids(text[at:])
-    ids += own
-    parts.append(Part(len(own)))
+        parts += Part(len(content), last.message, last.held), Part(len(own))
+        last = region
     return ids, parts
+
+
+def joined(content: Sequence[int], after: Sequence[int], token_map: TokenMap) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the ids of a content and of the template's text behind it as the tokenizer makes them of one text.
+
+    Many tokenizers have one id for a full stop and the line end behind it; a model that has only ever read that one
+    may end its turn at once after the two. An id of both counts as the template's. Where the ids would differ farther
+    from the seam than it can see, they stay as they are.
+    """
+    tail = content[-_SEAM:]
+    head = list(takewhile(lambda token_id: token_id not in token_map.special_ids, after[:_SEAM]))
+    if not (tail and head and token_map.exact_decode):
+        return content, after
+    try:
+        text = token_map.decode_bytes([*tail, *head]).decode()
+    except UnicodeDecodeError:
+        return content, after
+    ids = token_map.encode(text)
+    before, behind = shared_prefix(ids, tail), shared_prefix(ids[::-1], head[::-1])
+    near = (before or len(tail) == len(content)) and (behind or len(head) < _SEAM)
+    if not near or before == len(tail):
+        return content, after
+    return content[: len(content) - len(tail) + before], [*ids[before:], *after[len(head) :]]
 
 
 def content_region(mark: Mark, foreign: Foreign, token_map: TokenMap, known: Sequence[int] | None) -> Region:
@@ -150,7 +179,7 @@ def content_region(mark: Mark, foreign: Foreign, token_map: TokenMap, known: Seq
     shown = mark.fit.apply(content)
     held = known is not None and shown == content
     ids = known if known is not None and held else token_map.encode(shown)
-    return Region(mark.start, mark.end, ids, foreign.owners[mark.number], held)
+    return Region(mark.start, mark.end, ids, foreign.owners[mark.number], held, joins=not held)
 
 
 def pieces_between(text: str, marks: Sequence[Mark]) -> list[str]:
