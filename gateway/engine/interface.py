@@ -20,9 +20,14 @@ Options = Mapping[str, str | int | float | bool]
 """Variables that are passed to a chat template besides the messages."""
 
 
+Rewind = Literal["anywhere", "window", "checkpoints"]
+"""Where the cache of a loaded model can be cut without processing again what stands before the cut: behind any token
+(dense models); at checkpoints and near its end (sliding windows); at checkpoints only (recurrent layers)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a kind of engine can do. The defaults describe a llama.cpp server."""
+    """What a kind of engine can do. The defaults describe a llama.cpp server with a dense model."""
 
     lazy_grammar: bool = True
     """Whether a grammar can take effect at a token instead of the first id. It names tokens by their ids (`<[id]>`)."""
@@ -36,6 +41,8 @@ class Capabilities:
     """Whether its tokenizer can treat the text of a special token as ordinary text."""
     shows_template: bool = True
     """Whether it shows its chat template's text; if not, `EngineFacts.chat_template` is a rendering by it."""
+    rewind: Rewind = "anywhere"
+    """Where a slot's cache can be cut, as probed at its start (`slots/rewind_probe.py`), if its slots are ours."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,15 @@
 """Key-value pairs to the head of a GGUF file, to test readers of model files without a model.
 
 Written from the GGUF specification and not from the reader, so that the two don't share mistakes. Whole numbers become
-uint32 (int32 inside a list), floats float64 (float32 inside a list, or as `Float32`). `gguf_model` adds the tensors of
-a meaningless model with one layer, which llama.cpp loads, so that its tokenizer can be asked. Knows nothing of
-tokenizers.
+uint32 (int32 inside a list), floats float64 (float32 inside a list, or as `Float32`). `gguf_file` adds tensors;
+`gguf_model` those of a meaningless model with one layer, which llama.cpp loads, so that its tokenizer can be asked.
+Knows nothing of tokenizers.
 """
 
+import io
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 _UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY, _FLOAT64 = 4, 5, 6, 7, 8, 9, 12
@@ -37,13 +38,31 @@ def gguf_model(pairs: Mapping[str, object], weights: Callable[[int], bytes] = by
     sizes |= {f"blk.0.{name}_norm.weight": (_WIDTH,) for name in ("attn", "ffn")}
     square = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
     sizes |= {f"blk.0.{name}.weight": (_WIDTH, _WIDTH) for name in square}
-    infos, offset = b"", 0
+    data = io.BytesIO(weights(sum(4 * math.prod(each) for each in sizes.values())))
+    pairs = {**_ARCHITECTURE, "llama.vocab_size": vocabulary, **pairs}
+    return gguf_file(pairs, sizes, lambda _, size: data.read(size))
+
+
+def gguf_file(
+    pairs: Mapping[str, object], sizes: Mapping[str, Sequence[int]], weights: Callable[[str, int], bytes]
+) -> bytes:
+    """Return the bytes of a file with tensors of single precision.
+
+    Args:
+        pairs: the head.
+        sizes: dimensions of each tensor by its name, the one whose numbers lie together first.
+        weights: makes that many bytes of little-endian floats for the tensor of a name.
+    """
+    infos, offset, data = b"", 0, b""
     for name, dimensions in sizes.items():
         infos += gguf_string(name) + struct.pack(f"<I{len(dimensions)}Q", len(dimensions), *dimensions)
         infos += struct.pack("<IQ", 0, offset)
-        offset += 4 * math.prod(dimensions)
-    head = _head({**_ARCHITECTURE, "llama.vocab_size": vocabulary, **pairs}, 3, tensors=len(sizes)) + infos
-    return head + bytes(-len(head) % _ALIGNMENT) + weights(offset)
+        size = 4 * math.prod(dimensions)
+        padding = bytes(-size % _ALIGNMENT)
+        offset += size + len(padding)
+        data += weights(name, size) + padding
+    head = _head(pairs, 3, tensors=len(sizes)) + infos
+    return head + bytes(-len(head) % _ALIGNMENT) + data
 
 
 _ARCHITECTURE: Mapping[str, object] = {

@@ -231,7 +231,9 @@ class _Completion:
             finally:
                 reported = end is not None and end.reported
                 answered = end is not None or self._answered
-                place.slot.holds([*self._prompt.ids, *self._ids], at_rest=reported, answered=answered)
+                cached = end.timings.cache_n if end is not None and end.reported else None
+                held = [*self._prompt.ids, *self._ids]
+                place.slot.holds(held, at_rest=reported, answered=answered, prompt=len(context), cached=cached)
         return end, place
 
     async def _rewind(self, error: EngineError) -> tuple[GenerationEnd, None] | None:

@@ -106,7 +106,9 @@ class Generation:
         """Generate on the current engine, after the ids that earlier engines generated."""
         conversation, principal = self._conversation, self._conversation.asked.principal
         self._answered = False
-        taken = conversation.ready.slots.take(self._context, principal.name, alone=principal.alone)
+        context, preamble = self._context, conversation.context.preamble
+        prompt = len(context)
+        taken = conversation.ready.slots.take(context, principal.name, alone=principal.alone, preamble=preamble)
         async with AsyncExitStack() as stack:
             place = await self._stay.turn(stack.enter_async_context(taken))
             end: GenerationEnd | None = None
@@ -122,7 +124,9 @@ class Generation:
             finally:
                 reported = end is not None and end.reported
                 held = [*conversation.ids, *self._output.ids]
-                place.slot.holds(held, at_rest=reported, answered=end is not None or self._answered)
+                cached = end.timings.cache_n if end is not None and end.reported else None
+                answered = end is not None or self._answered
+                place.slot.holds(held, at_rest=reported, answered=answered, prompt=prompt, cached=cached)
         return end, place
 
     async def _generate(self, place: Place, hold: Hold | None, started: float) -> GenerationEnd | None:

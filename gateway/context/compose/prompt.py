@@ -117,7 +117,7 @@ class Composer:
             sources = SourceTrail()
             sources.add(spans_of_rendering(rendering, turns, moved, self.asked.owner_of, self._definitions()))
         earlier = calls_of_turns([turn.message for turn in turns])
-        return Context(rendering.ids, earlier, sources=sources), rendering.by_shape
+        return Context(rendering.ids, earlier, sources=sources, preamble=rendering.preamble), rendering.by_shape
 
     def _definitions(self) -> DefinitionsIn | None:
         """What finds the definitions of the request's tools."""

@@ -8,8 +8,13 @@ the package can't be loaded here, the line says why instead. A crash of the nati
 import json
 import os
 import sys
+from typing import Final
 
 from gateway.engine.embedded.native import load
+
+KEPT_CHECKPOINTS: Final = 2
+"""Of a cache that can't be cut anywhere: those that the last prompt leaves. A conversation comes back to its end, or to
+its last question, and each checkpoint more makes every slot file larger."""
 
 
 def main() -> None:
@@ -38,8 +43,7 @@ def main() -> None:
     params.port = settings["port"]
     params.n_ctx = settings["context"]
     params.n_parallel = settings["slots"]
-    params.cpuparams.n_threads = settings["threads"]
-    params.cpuparams_batch.n_threads = settings["threads"]
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.warmup = False
     # Errors only; the parent finds the reason in them when the server does not come up.
     params.verbosity = 1
@@ -54,6 +58,7 @@ def main() -> None:
     if directory := settings.get("slot_files"):
         # The server concatenates path and name, and creates files with the mode that the umask leaves.
         params.slot_save_path = directory.rstrip("/") + "/"
+        params.n_ctx_checkpoints, params.checkpoint_min_step = KEPT_CHECKPOINTS, 0
         os.umask(0o077)
     if template := settings.get("template"):
         params.chat_template = template

@@ -7,7 +7,7 @@ of them a conversation gets. In a pool of one nothing is counted, chosen or move
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -329,9 +329,9 @@ def _with_options_of(chosen: ReadyEngine, ready: ReadyEngine) -> ReadyEngine:
 
 def _kind(ready: ReadyEngine) -> tuple[object, ...]:
     """What interchangeable engines have in common."""
-    settings = ready.settings
+    settings, can = ready.settings, replace(ready.facts.can, rewind="anywhere")
     return (
-        *(ready.facts.model, ready.token_map.map_id, ready.facts.chat_template, ready.facts.bos, ready.facts.can),
+        *(ready.facts.model, ready.token_map.map_id, ready.facts.chat_template, ready.facts.bos, can),
         *(ready.tool_format, settings.reasoning, settings.hold_calls),
     )
 

@@ -55,6 +55,8 @@ _CHARACTERS = 10
 _KEPT = 256
 """Shapes of turns for which the text that follows is remembered."""
 _SHOWN = 200
+_STANDING = ("system", "developer")
+"""Roles of messages that conversations share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,16 @@ class Rendering:
     """Whose ids they are; the messages are those of `form`."""
     form: Sequence[Numbered] = ()
     """The conversation in the form that the template accepted."""
+
+    @property
+    def preamble(self) -> int:
+        """Ids before the first content that is not a system message: other conversations begin with them too."""
+        ids = 0
+        for part in self.parts:
+            if part.message is not None and self.form[part.message][1]["role"] not in _STANDING:
+                return ids
+            ids += part.ids
+        return 0
 
 
 class ChatTemplate:

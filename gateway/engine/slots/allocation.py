@@ -17,7 +17,7 @@ from typing import Final
 
 import anyio
 
-from gateway.engine.interface import Timings
+from gateway.engine.interface import Rewind, Timings
 from gateway.engine.left_behind import LeftBehind, shared_prefix
 from gateway.engine.slots.slot import Slot, continued, longest_rested
 from gateway.engine.slots.swapper import Swapper
@@ -73,6 +73,7 @@ class SlotTable:
         swapper: Swapper | None = None,
         salt: Callable[[str], str] | None = None,
         rest_time: float = _REST_TIME,
+        rewind: Rewind = "anywhere",
     ) -> None:
         """Start with all slots free and none known to be at rest.
 
@@ -86,8 +87,11 @@ class SlotTable:
             swapper: keeps in files what slots held, if they are ours; only with `at_rest`.
             salt: returns a principal's salt, if the engine keeps caches apart by it; only without `at_rest`.
             rest_time: seconds that a slot may go on working after it was told to stop.
+            rewind: where the engine's caches can be cut.
         """
-        self._free = [Slot(number) for number in range(first, first + count)]
+        self.rewind: Rewind = rewind
+        checkpoints = None if rewind == "anywhere" else ()
+        self._free = [Slot(number, checkpoints=checkpoints) for number in range(first, first + count)]
         self._at_rest = at_rest
         self._isolate = isolate
         self._salt = salt
@@ -106,13 +110,16 @@ class SlotTable:
         self._share = max(1, int(_QUEUE * share))
 
     @asynccontextmanager
-    async def take(self, prompt: list[int], owner: str, *, alone: bool = False) -> AsyncGenerator[Place]:
+    async def take(
+        self, prompt: list[int], owner: str, *, alone: bool = False, preamble: int = 0
+    ) -> AsyncGenerator[Place]:
         """A slot for `prompt`, for as long as the context lasts. Waits while all are taken.
 
         Args:
             prompt: the whole context as ids.
             owner: the principal on whose behalf the generation runs.
             alone: whether the principal may fill the whole queue, and not only its share.
+            preamble: ids at the prompt's beginning that other conversations begin with too.
 
         Raises `EngineBusy` when too many wait already, and `EngineUnavailable` when the slot does not come to rest.
         """
@@ -126,7 +133,7 @@ class SlotTable:
             pinned = await self._rested(slot)
             # Counted before the swap, which may replace it with what others have left.
             there, held = self._own(slot, prompt, owner) if pinned is not None else 0, slot.ids
-            found = await self._prepared(slot, prompt, owner)
+            found = await self._prepared(slot, prompt, owner, preamble)
             in_slot = there if slot.ids is held else self._own(slot, prompt, owner)
             slot.mixed = slot.mixed or slot.owner not in (None, owner)
             place = self._place(slot, prompt, owner, pinned, max(there, found), in_slot)
@@ -258,10 +265,10 @@ class SlotTable:
             return self.swapper.choose(self._free, prompt, owner)
         return continued(self._free, prompt, owner) or longest_rested(self._free)
 
-    async def _prepared(self, slot: Slot, prompt: list[int], owner: str) -> int:
+    async def _prepared(self, slot: Slot, prompt: list[int], owner: str, preamble: int) -> int:
         if self.swapper is None or not self.swapper.adopted.is_set():
             return 0
-        return await self.swapper.prepare(slot, prompt, owner)
+        return await self.swapper.prepare(slot, prompt, owner, preamble)
 
     async def _turn(self, prompt: list[int], owner: str, *, alone: bool) -> None:
         if self._waiting.total() >= _QUEUE:

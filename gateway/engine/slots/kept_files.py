@@ -38,9 +38,9 @@ class _Waiting:
         A file of another conversation with the same beginning is not used: the shared beginning soon has its own.
         """
         if self.found < min(len(file.ids), len(self.prompt)) and file.ids[self.found] == self.prompt[self.found]:
-            shared = shared_prefix(file.ids, self.prompt)
-            if shared > self.found and (file.shared or takes_over(file.ids, shared, self.prompt)):
-                self.file, self.found = file, shared
+            brings = file.reused(self.prompt)
+            if brings > self.found and (file.shared or takes_over(file.ids, brings, self.prompt)):
+                self.file, self.found = file, brings
 
 
 class KeptFiles:
@@ -64,18 +64,19 @@ class KeptFiles:
         """The worth of what was given up last; files that are added or used after that are worth this much more."""
 
     def longest(self, prompt: list[int], owner: str | None, least: int = 0) -> tuple[SlotFile | None, int]:
-        """The file that shares most ids with a prompt, and how many, if more than `least`. `owner`: None: anybody."""
+        """The file of which a prompt reuses most ids, and how many, if more than `least`. `owner`: None: anybody."""
         found: SlotFile | None = None
         for file in self.files:
             # Most begin differently, so one id is compared before any slices are made.
             longer = least < min(len(file.ids), len(prompt)) and file.ids[least] == prompt[least]
-            if longer and owner in (None, file.owner) and file.ids[:least] == prompt[:least]:
-                found, least = file, shared_prefix(file.ids, prompt)
+            longer = longer and owner in (None, file.owner) and file.ids[:least] == prompt[:least]
+            if longer and (brings := file.reused(prompt)) > least:
+                found, least = file, brings
         return found, least
 
     def known_beginning(self, ids: list[int], owner: str) -> int:
-        """How many of these ids a shared beginning of the owner has."""
-        return max((shared_prefix(file.ids, ids) for file in self._own(owner) if file.shared), default=0)
+        """How many of these ids a shared beginning of the owner brings."""
+        return max((file.reused(ids) for file in self._own(owner) if file.shared), default=0)
 
     @contextmanager
     def awaiting(self, prompt: list[int], owner: str) -> Generator[None]:

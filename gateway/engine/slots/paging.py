@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.engine.left_behind import shared_prefix
 from gateway.engine.slots.kept_files import KeptFiles
 from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.rewind import reused
 from gateway.engine.slots.slot import Slot, continued, longest_rested, takes_over
 from gateway.engine.slots.slot_file import SlotFile
 
@@ -83,8 +83,11 @@ class Paging:
 
         return min(offers, key=cost)[0]
 
-    def plan(self, slot: Slot, prompt: list[int], owner: str) -> Plan:
-        """What to do with a slot that is at rest before this prompt runs in it. Carry the plan out at once."""
+    def plan(self, slot: Slot, prompt: list[int], owner: str, preamble: int = 0) -> Plan:
+        """What to do with a slot that is at rest before this prompt runs in it. Carry the plan out at once.
+
+        `preamble`: ids at the prompt's beginning that are certain to begin other conversations too.
+        """
         in_place = _own_share(slot, prompt, owner)
         file, found = self.kept.longest(prompt, owner)
         if file is None or not self._pays(found - in_place, len(file.ids)):
@@ -92,6 +95,9 @@ class Paging:
         source, shared = (file.ids, found) if file is not None else (slot.ids, in_place)
         stays = file is None and takes_over(slot.ids, in_place, prompt)
         beginning = self._beginning(prompt, source, shared, owner)
+        if slot.checkpoints is not None:
+            # A cache that can't be cut has to be kept when it ends there: at the second conversation it is too late.
+            beginning = self._preamble(prompt[:preamble], max(found, in_place), owner)
         save = not stays and self.is_worth_saving(slot)
         restore = file
         if not (self._isolate or beginning):
@@ -111,7 +117,7 @@ class Paging:
         """Whether it pays to wait for a file of these ids of the same owner, which is being written."""
         _, found = self.kept.longest(prompt, owner)
         there = max(found, _own_share(slot, prompt, owner))
-        return self._pays(shared_prefix(ids, prompt) - there, len(ids))
+        return self._pays(reused(ids, slot.checkpoints, prompt) - there, len(ids))
 
     def take(self, number: int, plan: Plan) -> None:
         """Note that a slot belongs to another prompt now: no file but that of the plan is in it any more."""
@@ -130,7 +136,7 @@ class Paging:
         self, slot: Slot, prompt: list[int], owner: str, file: SlotFile | None, found: int, in_place: int
     ) -> SlotFile | None:
         """The file to restore: the principal's own, unless what others have left brings more; None: what is there."""
-        there = shared_prefix(slot.ids, prompt) if slot.answered else 0
+        there = slot.reused(prompt) if slot.answered else 0
         if file is not None and there >= found:
             file = None
         least = max(found, in_place, there)
@@ -150,7 +156,14 @@ class Paging:
             return 0
         return shared
 
+    def _preamble(self, preamble: list[int], reused: int, owner: str) -> int:
+        """How many ids of a preamble to keep: all, unless they are kept already, or a prompt reuses more than them."""
+        size = len(preamble)
+        if size < _LEAST or reused >= size or (size - self.kept.known_beginning(preamble, owner)) * 10 <= size:
+            return 0
+        return size if self._pays(size, 2 * size) else 0
+
 
 def _own_share(slot: Slot, prompt: list[int], owner: str) -> int:
-    """Ids at a prompt's beginning that its own principal has left in a slot."""
-    return shared_prefix(slot.ids, prompt) if slot.answered and slot.owner == owner and not slot.mixed else 0
+    """Ids at a prompt's beginning that its own principal has left in a slot, and that it reuses there."""
+    return slot.reused(prompt) if slot.answered and slot.owner == owner and not slot.mixed else 0

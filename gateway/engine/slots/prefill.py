@@ -55,7 +55,9 @@ class Prefill:
             over: ends it, after the piece that is being processed.
             told: called after each piece.
         """
-        size = ceil(len(ahead) / max(ceil(len(ahead) / PIECE), 1))
+        # Each request makes checkpoints where a cache needs them, and drops earlier ones, so there it is a single one.
+        pieces = ceil(len(ahead) / PIECE) if self._slots.rewind == "anywhere" else 1
+        size = ceil(len(ahead) / max(pieces, 1))
         done = 0
         while done < len(ahead) and not over.is_set():
             if not self._slots.is_idle:
@@ -83,7 +85,7 @@ class Prefill:
                 return None
             ids = [*held, *new]
             filled = await self._fill(slot.number, ids)
-            slot.holds(ids, at_rest=True, answered=True)
+            slot.holds(ids, at_rest=True, answered=True, cached=len(ids) - filled.ids)
         return filled
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.engine.left_behind import shared_prefix
+from gateway.engine.slots.rewind import Checkpoints, after_prompt, reused
 
 
 @dataclass(slots=True)
@@ -28,18 +29,30 @@ class Slot:
     """Whether the engine has answered the last generation: only then has it processed the prompt."""
     mixed: bool = False
     """Whether it may still hold what a principal other than its owner has left."""
+    checkpoints: Checkpoints = None
+    """Where what it holds can be cut."""
 
-    def holds(self, ids: list[int], *, at_rest: bool, answered: bool) -> None:
+    def holds(
+        self, ids: list[int], *, at_rest: bool, answered: bool, prompt: int = 0, cached: int | None = None
+    ) -> None:
         """Note what a generation has left in it.
 
         Args:
             at_rest: whether the engine reported the end.
             answered: whether the engine has answered. If a prompt was refused, or given up before the answer, nobody
                 knows how much of it was processed.
+            prompt: ids that the engine was given.
+            cached: ids of those that it reused; None: it did not report that.
         """
         self.ids = ids
         self.at_rest = at_rest
         self.answered = answered
+        if answered:
+            self.checkpoints = after_prompt(self.checkpoints, prompt or len(ids), cached)
+
+    def reused(self, prompt: Sequence[int]) -> int:
+        """How many ids of a prompt need not be processed in it."""
+        return reused(self.ids, self.checkpoints, prompt)
 
 
 _TAIL: Final = 16

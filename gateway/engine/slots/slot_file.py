@@ -12,6 +12,8 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from gateway.engine.slots.rewind import Checkpoints, reused
+
 NAME: Final = re.compile(r"[0-9a-f]{32}")
 """The name of every file: drawn at random, without characters that a file system or a server could misread."""
 
@@ -32,6 +34,8 @@ class SlotFile:
     """Number of ids in it, as the engine counts: at the end there may be some that were not reported."""
     shared: bool = False
     """Whether it is a beginning that several conversations share."""
+    checkpoints: Checkpoints = None
+    """Where what it holds can be cut."""
     slot: int | None = None
     """The slot that holds its conversation at present."""
     used: int = 0
@@ -43,6 +47,10 @@ class SlotFile:
     readers: int = 0
     """How many are about to restore it; while there are any it is not given up."""
 
+    def reused(self, prompt: list[int]) -> int:
+        """How many ids of a prompt need not be processed once it is restored."""
+        return reused(self.ids, self.checkpoints, prompt)
+
     @property
     def rank(self) -> tuple[bool, float, int]:
         """The sort key for giving files up, lowest first: those that a slot holds anyway, then those that save least
@@ -53,7 +61,7 @@ class SlotFile:
 def write_note(file: SlotFile, engine: str) -> bytes:
     """The note beside a file; `engine`: the identity of the engine that wrote it."""
     ids = array("i", file.ids).tobytes()
-    named = {name: getattr(file, name) for name in _FIELDS}
+    named = {name: getattr(file, name) for name in (*_FIELDS, "checkpoints")}
     return json.dumps({**named, "engine": engine, "ids": b64encode(ids).decode(), "ids_sha256": _digest(ids)}).encode()
 
 
@@ -67,7 +75,7 @@ def read_note(name: str, note: bytes, engine: str) -> SlotFile:
     ids = b64decode(_typed(given.get("ids"), str), validate=True)
     if _digest(ids) != given.get("ids_sha256"):
         raise ValueError("its ids are not those that were written")
-    return SlotFile(ids=array("i", ids).tolist(), **fields)
+    return SlotFile(ids=array("i", ids).tolist(), checkpoints=_checkpoints(given.get("checkpoints")), **fields)
 
 
 _FIELDS: Final[dict[str, type]] = {
@@ -84,6 +92,10 @@ def _typed(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise ValueError(f"{value!r:.40} is not of type {kind.__name__}")
     return value
+
+
+def _checkpoints(value: Any) -> Checkpoints:
+    return None if value is None else tuple(_typed(each, int) for each in _typed(value, list))
 
 
 def _digest(ids: bytes) -> str:

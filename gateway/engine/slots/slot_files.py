@@ -4,7 +4,7 @@ Opens the directory of the files, keeps what is known about them, and makes the 
 with a file is decided in `paging.py` and carried out in `swapper.py`.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,10 +16,11 @@ from anyio.abc import TaskGroup
 
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.engine.embedded.server import embedded_model, slot_files_limit
-from gateway.engine.interface import EngineFacts, SlotKeeper, SlotMover
+from gateway.engine.interface import EngineFacts, Rewind, SlotKeeper, SlotMover
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.slots.paging import Paging
 from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.rewind_probe import Findings, find_rewind
 from gateway.engine.slots.slot_directory import SlotDirectory, slot_directory
 from gateway.engine.slots.swapper import Swapper
 from gateway.engine.wire.connect import salt_of
@@ -46,9 +47,9 @@ class SlotFiles:
     paging: Paging
     metrics: SlotFileMetrics
 
-    def swapper(self, engine: SlotMover) -> Swapper:
+    def swapper(self, engine: SlotMover, rewind: Rewind) -> Swapper:
         """The swapper of an engine that has just been started. It swaps nothing until `adopt` tells it which engine."""
-        return Swapper(engine, self.directory, self.paging, self.metrics)
+        return Swapper(engine, self.directory, self.paging, self.metrics, rewind)
 
     async def adopt(self, swapper: Swapper, facts: EngineFacts) -> None:
         """Tell a swapper which engine it serves."""
@@ -59,6 +60,7 @@ class SlotFiles:
             "start": facts.start_marker if self.model is None else None,
             "build": version("xllamacpp"),
             "kv": _KV_TYPES,
+            "rewind": swapper.rewind,
             "context": facts.context,
             "slots": facts.slots,
             "vocabulary": facts.vocabulary,
@@ -123,31 +125,45 @@ def own_part(facts: EngineFacts, keeper: SlotKeeper | None, own: range | None) -
 
 
 async def slot_table(
-    keeper: SlotKeeper | None, facts: EngineFacts, config: GatewayConfig, files: SlotFiles | None, tasks: TaskGroup
+    keeper: SlotKeeper | None,
+    facts: EngineFacts,
+    tokens: Sequence[int],
+    config: GatewayConfig,
+    files: SlotFiles | None,
+    tasks: TaskGroup,
 ) -> SlotTable:
     """The slots of an engine that has just come up.
 
     Args:
         keeper: the engine, if its slots can be addressed.
         facts: what it reports about itself.
+        tokens: a few ordinary tokens.
         config: the gateway's settings.
         files: the slot files; None: there are none.
         tasks: runs the task that reads the engine's model file, to find out which slot files fit; the engine is used
             in the meantime.
     """
     ours = keeper if keeper is not None and await _may_choose(keeper, config.engine) else None
-    swapper = files.swapper(ours) if files is not None and ours is not None else None
-    if files is not None and swapper is not None:
+    first = own.start if (own := config.engine.slot_range) is not None else 0
+    found, swapper = Findings(), None
+    if ours is not None:
+        directory = None if files is None else files.directory
+        found = await find_rewind(ours, range(first, first + facts.slots), tokens, directory)
+    if found.fault is not None:
+        log.warning(_NOT_KEPT, reason=found.fault)
+    elif files is not None and ours is not None:
+        swapper = files.swapper(ours, found.rewind)
         tasks.start_soon(files.adopt, swapper, facts)
     return SlotTable(
         facts.slots,
-        first=own.start if (own := config.engine.slot_range) is not None else 0,
+        first=first,
         at_rest=ours.is_at_rest if ours is not None else None,
         isolate=config.engine.isolate,
         salt=partial(salt_of, config.engine.api_key) if facts.can.salts and config.engine.isolate else None,
         share=config.limits.principal_share,
         swapper=swapper,
         rest_time=config.engine.idle_timeout,
+        rewind=found.rewind,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Final
 import anyio
 from anyio.to_thread import run_sync
 
-from gateway.engine.interface import Moved, SlotMover
+from gateway.engine.interface import Moved, Rewind, SlotMover
 from gateway.engine.slots.paging import Paging, Plan
 from gateway.engine.slots.slot import Slot
 from gateway.engine.slots.slot_directory import FileUnfit, SlotDirectory
@@ -44,12 +44,20 @@ class _Leaving:
 class Swapper:
     """The swaps of one running engine. The files outlive it; `Paging` keeps track of them."""
 
-    def __init__(self, engine: SlotMover, directory: SlotDirectory, paging: Paging, metrics: SlotFileMetrics) -> None:
-        """Swap nothing before `adopt`."""
+    def __init__(
+        self,
+        engine: SlotMover,
+        directory: SlotDirectory,
+        paging: Paging,
+        metrics: SlotFileMetrics,
+        rewind: Rewind = "anywhere",
+    ) -> None:
+        """Swap nothing before `adopt`. `rewind`: where the engine's caches can be cut."""
         self._engine = engine
         self._directory = directory
         self._paging = paging
         self._metrics = metrics
+        self.rewind: Rewind = rewind
         self._identity = ""
         self.adopted = anyio.Event()
         """Set once it is known which files fit this engine: before that nothing is swapped."""
@@ -94,10 +102,11 @@ class Swapper:
         """A context for the time that a prompt waits for a slot."""
         return self._paging.kept.awaiting(prompt, owner)
 
-    async def prepare(self, slot: Slot, prompt: list[int], owner: str) -> int:
+    async def prepare(self, slot: Slot, prompt: list[int], owner: str, preamble: int = 0) -> int:
         """Prepare a slot that is at rest for a prompt: save what is in it, and restore what the prompt continues.
 
-        Returns the number of ids that the prompt's principal may be told it found in a file of its own.
+        `preamble`: ids at the prompt's beginning that begin other conversations too. Returns the number of ids that the
+        prompt's principal may be told it found in a file of its own.
         """
         before, leaving = list(self._leaving), _Leaving(slot.ids, slot.owner)
         self._leaving.append(leaving)
@@ -106,13 +115,13 @@ class Swapper:
             for each in before:
                 if each.owner == owner and self._paging.is_worth_waiting(slot, prompt, owner, each.ids):
                     await each.done.wait()
-            return await self._prepare(slot, prompt, owner, leaving)
+            return await self._prepare(slot, prompt, owner, leaving, preamble)
         finally:
             self._leaving.remove(leaving)
             leaving.done.set()
 
-    async def _prepare(self, slot: Slot, prompt: list[int], owner: str, leaving: _Leaving) -> int:
-        plan = self._paging.plan(slot, prompt, owner)
+    async def _prepare(self, slot: Slot, prompt: list[int], owner: str, leaving: _Leaving, preamble: int) -> int:
+        plan = self._paging.plan(slot, prompt, owner, preamble)
         # Only the own file is protected. What is given up must not depend on prompts of others, so theirs may go.
         if plan.own is not None:
             plan.own.readers += 1
@@ -121,7 +130,7 @@ class Swapper:
             # An interrupted swap would leave a slot with unknown content.
             with anyio.CancelScope(shield=True):
                 if plan.save:
-                    await self._save(slot.number, slot.ids, slot.owner or "", shared=False)
+                    await self._save(slot, slot.owner or "", shared=False)
                 leaving.done.set()
                 told = await self._carry_out(plan, slot, prompt, owner)
         except BaseException:
@@ -137,7 +146,7 @@ class Swapper:
         """Save what slots at rest hold, if files are kept for the next process."""
         for slot in slots:
             if self._directory.kept and self.adopted.is_set() and slot.at_rest and self._paging.is_worth_saving(slot):
-                await self._save(slot.number, slot.ids, slot.owner or "", shared=False)
+                await self._save(slot, slot.owner or "", shared=False)
 
     async def _carry_out(self, plan: Plan, slot: Slot, prompt: list[int], owner: str) -> int:
         self._paging.take(slot.number, plan)
@@ -157,14 +166,19 @@ class Swapper:
     async def _keep_beginning(self, slot: Slot, ids: list[int], owner: str) -> None:
         """Keep a beginning that conversations share, once for all of them."""
         try:
-            await self._engine.fill_slot(slot.number, ids)
+            await self._fill(slot, ids)
         except EngineRefused as error:
             log.warning("a shared beginning was not kept", reason=error.message)
             return
-        slot.ids = ids
-        await self._save(slot.number, ids, owner, shared=True)
+        await self._save(slot, owner, shared=True)
 
-    async def _save(self, number: int, ids: list[int], owner: str, *, shared: bool) -> None:
+    async def _fill(self, slot: Slot, ids: list[int]) -> None:
+        filled = await self._engine.fill_slot(slot.number, ids)
+        self._paging.rates.processed(filled.ids, filled.seconds)
+        slot.holds(ids, at_rest=True, answered=True, cached=len(ids) - filled.ids)
+
+    async def _save(self, slot: Slot, owner: str, *, shared: bool) -> None:
+        ids = slot.ids
         if monotonic() < self._not_before:
             return
         given_up = self._paging.kept.make_room(ids, owner, self._paging.rates.size(len(ids)))
@@ -173,23 +187,28 @@ class Swapper:
         await self._remove(given_up)
         name = self._directory.new_name()
         try:
-            file = await self._written(number, name, ids, owner, shared=shared)
+            if self.rewind == "window" and not shared:
+                # A restored window can only be continued from a checkpoint, and generating leaves none. This makes one
+                # at the end, for one token.
+                await self._fill(slot, ids)
+            file = await self._written(slot, name, owner, shared=shared)
         except (EngineRefused, FileUnfit, OSError) as error:
             await run_sync(self._directory.remove, name)
             self._not_before = monotonic() + _PAUSE
             self._metrics.refused("save")
             log.warning("a slot could not be saved", reason=str(error), bytes=self._paging.kept.size)
             return
-        await self._remove(self._paging.kept.add(file, None if shared else number))
+        await self._remove(self._paging.kept.add(file, None if shared else slot.number))
 
-    async def _written(self, number: int, name: str, ids: list[int], owner: str, *, shared: bool) -> SlotFile:
-        moved = await self._engine.save_slot(number, name)
+    async def _written(self, slot: Slot, name: str, owner: str, *, shared: bool) -> SlotFile:
+        moved = await self._engine.save_slot(slot.number, name)
         begun = monotonic()
         await run_sync(self._directory.close_to_others, name)
         size, digest = await run_sync(self._directory.measure, name)
         self._paging.rates.moved(moved.ids, size, moved.seconds + monotonic() - begun)
         self._metrics.moved("save", size)
-        file = SlotFile(name, ids[: moved.ids], owner, size, digest, moved.ids, shared)
+        ids = slot.ids[: moved.ids]
+        file = SlotFile(name, ids, owner, size, digest, moved.ids, shared, slot.checkpoints)
         await run_sync(self._directory.note, file, self._identity)
         return file
 
@@ -210,7 +229,7 @@ class Swapper:
         self._paging.rates.moved(moved.ids, moved.size, moved.seconds + checked)
         self._metrics.moved("restore", moved.size, ids=moved.ids)
         slot.holds(list(file.ids), at_rest=True, answered=True)
-        slot.owner, slot.mixed = file.owner, False
+        slot.owner, slot.mixed, slot.checkpoints = file.owner, False, file.checkpoints
         return True
 
     async def _restored(self, number: int, file: SlotFile) -> Moved | None:

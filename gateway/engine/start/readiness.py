@@ -30,7 +30,7 @@ from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.slots.prefill import Prefill
 from gateway.engine.slots.rates import Rates
 from gateway.engine.slots.slot_files import SlotFiles, open_slot_files, own_part, slot_table
-from gateway.engine.start.map_proof import PreparedMap, prepared_map, proven_map
+from gateway.engine.start.map_proof import BATTERY, PreparedMap, prepared_map, proven_map
 from gateway.engine.start.maps import MapSet, needs_engine, note_specials, noted_specials, resolve_maps
 from gateway.engine.start.outage import STEADY, Outage, Pauses, first_words, until_file_changes
 from gateway.engine.start.pulse import Pulse
@@ -323,7 +323,9 @@ class EngineRoute:
         await run_sync(self._prepare)
         facts, token_map = own_part(proven.facts, engine.keeper, self._settings.slot_range), proven.token_map
         template = ChatTemplate(engine, facts, token_map)
-        slots = await slot_table(engine.keeper, facts, self._config, self.slot_files, tasks)
+        some = token_map.encode(BATTERY[0])
+        slots = await slot_table(engine.keeper, facts, some, self._config, self.slot_files, tasks)
+        facts = replace(facts, can=replace(facts.can, rewind=slots.rewind))
         # Only an id proves that it works again, unless it is busy and makes progress with requests of others.
         if pulse is not None and not await _generates(engine, slots, token_map) and not await pulse.advances():
             raise self._still_stuck()

@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -16,78 +15,14 @@ import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.embedded.packaged_model import packaged_model
-from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
 from gateway.engine.slots.slot_directory import slot_directory
 from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError, EngineUnavailable
 from gateway.observe.metrics import Metrics
 from leaf_sdk.vocab import TokenMap
+from tests.gateway.engine.running_engine import Running, adopted, ignore, running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
-
-LETTERS = "root ::= [a-zA-Z ,.0-9]+"
-"""Neither an end of turn nor a character of several tokens."""
-
-
-def ignore(up: bool, reason: str) -> None:
-    pass
-
-
-@dataclass(frozen=True)
-class Running:
-    """A gateway's engine, as its agent uses it."""
-
-    route: EngineRoute
-    metrics: Metrics
-
-    async def ask(self, prompt: list[int], owner: str = "ada", most: int = 8) -> tuple[list[int], Timings]:
-        ready = self.route.ready()
-        ids: list[int] = []
-        end: GenerationEnd | None = None
-        async with ready.slots.take(prompt, owner) as place:
-            request = GenerateRequest(prompt, place.pinned, most, Sampling(0, seed=1), LETTERS, reuse=place.reuse)
-            async with ready.engine.generate(request) as events:
-                async for event in events:
-                    if isinstance(event, Generated):
-                        ids += event.ids
-                    else:
-                        end = event
-            place.slot.holds([*prompt, *ids], at_rest=True, answered=True)
-        assert end is not None
-        return ids, end.timings
-
-    def refused(self, reason: str) -> float:
-        return self.count(f'codec_slot_files_refused_total{{reason="{reason}"}}')
-
-    def count(self, name: str) -> float:
-        (line,) = [line for line in self.metrics.render().decode().splitlines() if line.startswith(name + " ")]
-        return float(line.rpartition(" ")[2])
-
-
-@asynccontextmanager
-async def running(slot_files: str | Path, *, slots: int = 1, **settings: object) -> AsyncGenerator[Running]:
-    engine = EngineConfig(
-        **{
-            "kind": "embedded",
-            "context": 512 * slots,
-            "slots": slots,
-            "threads": 1,
-            "slot_files_bytes": 2**30,
-            **settings,
-        },
-        slot_files=str(slot_files),
-    )
-    metrics = Metrics()
-    route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig()), ignore, lambda: metrics.slot_files)
-    async with route.running():
-        await adopted(route)
-        yield Running(route, metrics)
-
-
-async def adopted(route: EngineRoute) -> None:
-    swapper = route.ready().slots.swapper
-    assert swapper is not None
-    await swapper.adopted.wait()
 
 
 @pytest.fixture

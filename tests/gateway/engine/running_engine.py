@@ -1,0 +1,78 @@
+"""A real embedded engine with slot files, asked as the agent asks it."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.config import EngineConfig, GatewayConfig, TokensConfig
+from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
+from gateway.engine.start.readiness import EngineRoute
+from gateway.observe.metrics import Metrics
+
+LETTERS = "root ::= [a-zA-Z ,.0-9]+"
+"""Neither an end of turn nor a character of several tokens."""
+
+
+def ignore(up: bool, reason: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Running:
+    """A gateway's engine, as its agent uses it."""
+
+    route: EngineRoute
+    metrics: Metrics
+
+    async def ask(
+        self, prompt: list[int], owner: str = "ada", most: int = 8, *, preamble: int = 0
+    ) -> tuple[list[int], Timings]:
+        ready = self.route.ready()
+        ids: list[int] = []
+        end: GenerationEnd | None = None
+        async with ready.slots.take(prompt, owner, preamble=preamble) as place:
+            request = GenerateRequest(prompt, place.pinned, most, Sampling(0, seed=1), LETTERS, reuse=place.reuse)
+            async with ready.engine.generate(request) as events:
+                async for event in events:
+                    if isinstance(event, Generated):
+                        ids += event.ids
+                    else:
+                        end = event
+            assert end is not None
+            cached = end.timings.cache_n
+            place.slot.holds([*prompt, *ids], at_rest=True, answered=True, prompt=len(prompt), cached=cached)
+        return ids, end.timings
+
+    def refused(self, reason: str) -> float:
+        return self.count(f'codec_slot_files_refused_total{{reason="{reason}"}}')
+
+    def count(self, name: str) -> float:
+        (line,) = [line for line in self.metrics.render().decode().splitlines() if line.startswith(name + " ")]
+        return float(line.rpartition(" ")[2])
+
+
+@asynccontextmanager
+async def running(slot_files: str | Path, *, slots: int = 1, **settings: object) -> AsyncGenerator[Running]:
+    engine = EngineConfig(
+        **{
+            "kind": "embedded",
+            "context": 512 * slots,
+            "slots": slots,
+            "threads": 1,
+            "slot_files_bytes": 2**30,
+            **settings,
+        },
+        slot_files=str(slot_files),
+    )
+    metrics = Metrics()
+    route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig()), ignore, lambda: metrics.slot_files)
+    async with route.running():
+        await adopted(route)
+        yield Running(route, metrics)
+
+
+async def adopted(route: EngineRoute) -> None:
+    swapper = route.ready().slots.swapper
+    assert swapper is not None
+    await swapper.adopted.wait()
