@@ -5,12 +5,15 @@ The only place that does: `codec`, the console, `codec-gateway why` and `/status
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.agent.events import GenerationFinished
 from gateway.context.compose.conversation import Conversation
 from gateway.context.memory import Miss, Remembered, RequestFigures
 from gateway.context.memory.remembered import NO_ENGINE
 from gateway.observe.exposition import LossReason
+
+_CHECKPOINT: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,10 @@ def reuse_of(conversation: Conversation, cached: int, in_slot: int) -> Reuse:
         return Reuse() if miss is None else Reuse(miss.held, miss.reason, miss)
     if conversation.continuation.kept < before.held:
         return Reuse(before.held, "reasoning_dropped" if _has_reasoning(before) else "template_rewrote")
-    # Where tokens are reused in blocks, the last block of what was cached may be incomplete.
-    if cached + conversation.ready.facts.can.reuse_block > before.held:
+    # Where tokens are reused in blocks, the last block of what was cached may be incomplete. A cache that goes back to
+    # checkpoints has one a few tokens before the end.
+    can = conversation.ready.facts.can
+    if cached + (can.reuse_block if can.rewind == "anywhere" else _CHECKPOINT) > before.held:
         return Reuse(before.held)
     return Reuse(before.held, _engine_reason(conversation, before, in_slot))
 

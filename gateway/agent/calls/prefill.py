@@ -26,6 +26,9 @@ async def prefill(conversation: Conversation, calls: RunningCalls, room: int, me
         # A template that reads results may write different text around each of them.
         if await conversation.ready.template.reads_results():
             return
+        # It would cost the way back to the question.
+        if (await conversation.hints()).returns:
+            return
         scaffold = await conversation.around_results()
     except GatewayError:
         # The caller meets the same error when it splices the results.

@@ -106,9 +106,9 @@ class Generation:
         """Generate on the current engine, after the ids that earlier engines generated."""
         conversation, principal = self._conversation, self._conversation.asked.principal
         self._answered = False
-        context, preamble = self._context, conversation.context.preamble
+        context, hints = self._context, await conversation.hints()
         prompt = len(context)
-        taken = conversation.ready.slots.take(context, principal.name, alone=principal.alone, preamble=preamble)
+        taken = conversation.ready.slots.take(context, principal.name, alone=principal.alone, hints=hints)
         async with AsyncExitStack() as stack:
             place = await self._stay.turn(stack.enter_async_context(taken))
             end: GenerationEnd | None = None

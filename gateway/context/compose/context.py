@@ -31,6 +31,8 @@ class Context:
     """Where the ids came from; None: nobody asks for it."""
     preamble: int = 0
     """Ids at its beginning that other conversations begin with too, if it was rendered whole; 0: not known."""
+    question: int = 0
+    """Ids up to the model's first turn after the user's last message; 0: not known."""
     begun: tuple[int, ...] = ()
     """Ids at its end that already begin the model's turn; () once the model has written."""
 

@@ -16,6 +16,7 @@ from gateway.context.compose.observer import Observer
 from gateway.context.memory import History, LivedAnswer, Miss, Remembered
 from gateway.engine.pool.stay import Stay
 from gateway.engine.rendering.scaffold import Scaffold
+from gateway.engine.slots.slot import Hints
 from gateway.engine.start.readiness import ReadyEngine
 from gateway.errors import RequestInvalid
 from gateway.observe.trajectories import Span
@@ -113,6 +114,19 @@ class Conversation:
                 param="continue_final_message",
             )
         self.context.begin_turn(begun)
+
+    async def hints(self) -> Hints:
+        """Return what is known of its next prompt, for the choice of a slot. Raises `EngineUnavailable`."""
+        ready, context, before = self.ready, self.context, self.continuation.before
+        # Asked only where a cache can't be cut just anywhere.
+        limited = ready.slots.rewind != "anywhere" and context.last.reasoning
+        return Hints(
+            preamble=context.preamble,
+            question=context.question,
+            returns=limited and len(context.ids) > context.question and await ready.template.drops_reasoning(),
+            answer=self.answer_id,
+            before=before.answer_id if before is not None else "",
+        )
 
     async def around_results(self) -> Scaffold:
         """Return the scaffold of the results of the last turn's calls."""

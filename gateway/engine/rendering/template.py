@@ -95,6 +95,7 @@ class ChatTemplate:
         self._pieces = PieceCache(token_map, self._signs.separator)
         self._results_read: bool | None = None
         self._late_system: bool | None = None
+        self._reasoning_dropped: bool | None = None
         self._counts: bool | None = None
         """Whether what follows a turn depends on the number of calls before it."""
         # Cached by identity: a `Following` is the same object for as long as it is kept.
@@ -230,6 +231,18 @@ class ChatTemplate:
             places = [text.find(each) for each in words]
             self._late_system = -1 not in places and places == sorted(places)
         return self._late_system
+
+    async def drops_reasoning(self) -> bool:
+        """Whether what the model thought is left out once the user has spoken again; asked once."""
+        if self._reasoning_dropped is None:
+            turn = {"role": "assistant", "content": "firstsaid", "reasoning_content": "firstthought"}
+            asked = {"role": "user", "content": "asked"}
+            try:
+                text = await self._engine.apply_template([asked, turn, asked])
+            except EngineRefused:
+                text = ""
+            self._reasoning_dropped = "firstsaid" in text and "firstthought" not in text
+        return self._reasoning_dropped
 
     async def scaffold(self, shape: TurnShape, end: TurnEnd, role: Role, count: int = 1) -> Scaffold:
         """Ids around `count` contents of `role` that follow a turn of the model.

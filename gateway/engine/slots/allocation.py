@@ -19,7 +19,7 @@ import anyio
 
 from gateway.engine.interface import Rewind, Timings
 from gateway.engine.left_behind import LeftBehind, shared_prefix
-from gateway.engine.slots.slot import Slot, continued, longest_rested
+from gateway.engine.slots.slot import NO_HINTS, Hints, Slot, continued, longest_rested
 from gateway.engine.slots.swapper import Swapper
 from gateway.errors import EngineBusy, EngineError, EngineUnavailable
 
@@ -111,7 +111,7 @@ class SlotTable:
 
     @asynccontextmanager
     async def take(
-        self, prompt: list[int], owner: str, *, alone: bool = False, preamble: int = 0
+        self, prompt: list[int], owner: str, *, alone: bool = False, hints: Hints = NO_HINTS
     ) -> AsyncGenerator[Place]:
         """A slot for `prompt`, for as long as the context lasts. Waits while all are taken.
 
@@ -119,13 +119,13 @@ class SlotTable:
             prompt: the whole context as ids.
             owner: the principal on whose behalf the generation runs.
             alone: whether the principal may fill the whole queue, and not only its share.
-            preamble: ids at the prompt's beginning that other conversations begin with too.
+            hints: what is known of its conversation.
 
         Raises `EngineBusy` when too many wait already, and `EngineUnavailable` when the slot does not come to rest.
         """
         await self._turn(prompt, owner, alone=alone)
         self._left.enter(owner)
-        slot = self._choose(prompt, owner)
+        slot = self._choose(prompt, owner, hints)
         self._free.remove(slot)
         self._clock += 1
         slot.used = self._clock
@@ -133,12 +133,12 @@ class SlotTable:
             pinned = await self._rested(slot)
             # Counted before the swap, which may replace it with what others have left.
             there, held = self._own(slot, prompt, owner) if pinned is not None else 0, slot.ids
-            found = await self._prepared(slot, prompt, owner, preamble)
+            found = await self._prepared(slot, prompt, owner, hints)
             in_slot = there if slot.ids is held else self._own(slot, prompt, owner)
             slot.mixed = slot.mixed or slot.owner not in (None, owner)
             place = self._place(slot, prompt, owner, pinned, max(there, found), in_slot)
             slot.holds([], at_rest=False, answered=False)
-            slot.owner = owner
+            slot.owner, slot.answer, slot.question = owner, hints.answer, hints.question
             try:
                 yield place
             finally:
@@ -260,15 +260,15 @@ class SlotTable:
             )
         return slot.number
 
-    def _choose(self, prompt: list[int], owner: str) -> Slot:
+    def _choose(self, prompt: list[int], owner: str, hints: Hints) -> Slot:
         if self.swapper is not None and self.swapper.adopted.is_set():
-            return self.swapper.choose(self._free, prompt, owner)
+            return self.swapper.choose(self._free, prompt, owner, hints)
         return continued(self._free, prompt, owner) or longest_rested(self._free)
 
-    async def _prepared(self, slot: Slot, prompt: list[int], owner: str, preamble: int) -> int:
+    async def _prepared(self, slot: Slot, prompt: list[int], owner: str, hints: Hints) -> int:
         if self.swapper is None or not self.swapper.adopted.is_set():
             return 0
-        return await self.swapper.prepare(slot, prompt, owner, preamble)
+        return await self.swapper.prepare(slot, prompt, owner, hints)
 
     async def _turn(self, prompt: list[int], owner: str, *, alone: bool) -> None:
         if self._waiting.total() >= _QUEUE:

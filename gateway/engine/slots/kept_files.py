@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.engine.left_behind import shared_prefix
-from gateway.engine.slots.slot import takes_over
+from gateway.engine.slots.slot import is_at, takes_over
 from gateway.engine.slots.slot_file import SlotFile
 
 _FILES: Final = 4096
@@ -194,5 +194,8 @@ class KeptFiles:
 
 def _is_in(file: SlotFile, newer: SlotFile, number: int) -> bool:
     """Whether a newer file replaces an older one: it begins with all of it, or continues it in that slot."""
-    shared = shared_prefix(file.ids, newer.ids)
-    return shared == len(file.ids) or (file.slot == number and takes_over(file.ids, shared, newer.ids))
+    shared, asked_again = shared_prefix(file.ids, newer.ids), file.question < newer.question
+    if shared < len(file.ids):
+        return file.slot == number and (asked_again or takes_over(file.ids, shared, newer.ids))
+    # Until the next question the conversation may come back to the last one, which the newer file may be unable to.
+    return asked_again or is_at(newer.question, newer.checkpoints) or not is_at(file.question, file.checkpoints)

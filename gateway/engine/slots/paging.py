@@ -16,7 +16,7 @@ from typing import Final
 from gateway.engine.slots.kept_files import KeptFiles
 from gateway.engine.slots.rates import Rates
 from gateway.engine.slots.rewind import reused
-from gateway.engine.slots.slot import Slot, continued, longest_rested, takes_over
+from gateway.engine.slots.slot import NO_HINTS, Hints, Slot, continued, is_at, longest_rested, takes_over
 from gateway.engine.slots.slot_file import SlotFile
 
 _LEAST: Final = 32
@@ -35,6 +35,8 @@ class Plan:
     """The principal's own file that is restored, or would be if another principal's file did not bring more."""
     goes_on: bool = False
     """Whether the prompt continues the conversation of that file."""
+    stays: bool = False
+    """Whether the prompt continues the conversation that the slot holds."""
     told: int = 0
     """Ids that the principal may be told were reused: those of its own file."""
 
@@ -66,10 +68,11 @@ class Paging:
         """Note which engine writes the files from now on."""
         self._engine = engine
 
-    def choose(self, free: Sequence[Slot], prompt: list[int], owner: str) -> Slot:
+    def choose(self, free: Sequence[Slot], prompt: list[int], owner: str, hints: Hints = NO_HINTS) -> Slot:
         """The free slot in which this prompt costs least, including the cost of bringing back what is there now."""
         file, found = self.kept.longest(prompt, owner)
-        oldest, going_on = longest_rested(free), continued(free, prompt, owner)
+        held = next((slot for slot in free if slot.owner == owner and slot.is_continued_by(hints)), None)
+        oldest, going_on = longest_rested(free), held or continued(free, prompt, owner)
         alike = max(free, key=lambda slot: _own_share(slot, prompt, owner))
         offers = [(slot, _own_share(slot, prompt, owner), 0) for slot in (going_on, oldest, alike) if slot is not None]
         if file is not None:
@@ -77,33 +80,31 @@ class Paging:
 
         def cost(offer: tuple[Slot, int, int]) -> float:
             slot, reused, moved = offer
-            stays = not moved and takes_over(slot.ids, reused, prompt)
+            stays = slot is held or (not moved and takes_over(slot.ids, reused, prompt))
             given_up = 0 if stays or not slot.answered else 2 * len(slot.ids)
             return self.rates.to_process(len(prompt) - reused) + self.rates.to_move(moved + given_up)
 
         return min(offers, key=cost)[0]
 
-    def plan(self, slot: Slot, prompt: list[int], owner: str, preamble: int = 0) -> Plan:
-        """What to do with a slot that is at rest before this prompt runs in it. Carry the plan out at once.
-
-        `preamble`: ids at the prompt's beginning that are certain to begin other conversations too.
-        """
+    def plan(self, slot: Slot, prompt: list[int], owner: str, hints: Hints = NO_HINTS) -> Plan:
+        """What to do with a slot that is at rest before this prompt runs in it. Carry the plan out at once."""
         in_place = _own_share(slot, prompt, owner)
         file, found = self.kept.longest(prompt, owner)
         if file is None or not self._pays(found - in_place, len(file.ids)):
             file, found = None, 0
         source, shared = (file.ids, found) if file is not None else (slot.ids, in_place)
-        stays = file is None and takes_over(slot.ids, in_place, prompt)
+        held = slot.owner == owner and slot.is_continued_by(hints)
+        stays = held or (file is None and takes_over(slot.ids, in_place, prompt))
         beginning = self._beginning(prompt, source, shared, owner)
         if slot.checkpoints is not None:
             # A cache that can't be cut has to be kept when it ends there: at the second conversation it is too late.
-            beginning = self._preamble(prompt[:preamble], max(found, in_place), owner)
-        save = not stays and self.is_worth_saving(slot)
+            beginning = self._preamble(prompt[: hints.preamble], max(found, in_place), owner)
+        save = self._is_way_back(slot, prompt, hints) if stays else self.is_worth_saving(slot)
         restore = file
         if not (self._isolate or beginning):
             restore = self._best_of_all(slot, prompt, owner, file, found, in_place)
-        goes_on = file is not None and not file.shared and takes_over(file.ids, found, prompt)
-        return Plan(save, restore, beginning, file, goes_on, found)
+        goes_on = file is not None and not file.shared and (held or takes_over(file.ids, found, prompt))
+        return Plan(save, restore, beginning, file, goes_on, stays, found)
 
     def is_worth_saving(self, slot: Slot) -> bool:
         """Whether a slot that is at rest holds more than its owner's files, and saving it is worth the cost."""
@@ -113,6 +114,14 @@ class Paging:
         # Twice: it is saved and restored.
         return self._pays(len(slot.ids) - known, 2 * len(slot.ids))
 
+    def _is_way_back(self, slot: Slot, prompt: list[int], hints: Hints) -> bool:
+        """Whether to save a slot because this prompt costs it the checkpoint to which its conversation will return."""
+        if not hints.returns or not slot.answered or slot.owner is None or not is_at(hints.question, slot.checkpoints):
+            return False
+        question = prompt[: hints.question]
+        _, known = self.kept.longest(question, slot.owner)
+        return not is_at(hints.question, (known,)) and self._pays(len(question) - known, 2 * len(slot.ids))
+
     def is_worth_waiting(self, slot: Slot, prompt: list[int], owner: str, ids: list[int]) -> bool:
         """Whether it pays to wait for a file of these ids of the same owner, which is being written."""
         _, found = self.kept.longest(prompt, owner)
@@ -120,9 +129,9 @@ class Paging:
         return self._pays(reused(ids, slot.checkpoints, prompt) - there, len(ids))
 
     def take(self, number: int, plan: Plan) -> None:
-        """Note that a slot belongs to another prompt now: no file but that of the plan is in it any more."""
+        """Note that a slot belongs to a prompt now: no file of another conversation is in it any more."""
         for file in self.kept.files:
-            if file.slot == number:
+            if file.slot == number and not plan.stays:
                 file.slot = None
         if plan.own is not None:
             self.kept.touch(plan.own)

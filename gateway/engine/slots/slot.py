@@ -11,6 +11,27 @@ from gateway.engine.left_behind import shared_prefix
 from gateway.engine.slots.rewind import Checkpoints, after_prompt, reused
 
 
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What is known of the conversation whose prompt needs a slot, and can't be seen from the ids."""
+
+    preamble: int = 0
+    """Ids at the prompt's beginning that other conversations begin with too."""
+    question: int = 0
+    """Ids up to the end of the user's last message; 0: not known."""
+    returns: bool = False
+    """Whether the conversation will come back to that place: its template drops what the model thought after it."""
+    answer: str = ""
+    """The name of the answer that is being made."""
+    before: str = ""
+    """The name of the answer that it continues from, if one is remembered."""
+
+
+NO_HINTS: Final = Hints()
+_NEAR: Final = 16
+"""Ids that a checkpoint may lie before a place and still count as being there."""
+
+
 @dataclass(slots=True)
 class Slot:
     """One slot. The generation that has used it notes what it holds (`holds`)."""
@@ -31,6 +52,10 @@ class Slot:
     """Whether it may still hold what a principal other than its owner has left."""
     checkpoints: Checkpoints = None
     """Where what it holds can be cut."""
+    answer: str = ""
+    """The name of the answer whose ids it holds."""
+    question: int = 0
+    """Ids up to the user's message that it answers; 0: not known."""
 
     def holds(
         self, ids: list[int], *, at_rest: bool, answered: bool, prompt: int = 0, cached: int | None = None
@@ -53,6 +78,15 @@ class Slot:
     def reused(self, prompt: Sequence[int]) -> int:
         """How many ids of a prompt need not be processed in it."""
         return reused(self.ids, self.checkpoints, prompt)
+
+    def is_continued_by(self, hints: Hints) -> bool:
+        """Whether it holds the conversation that a prompt continues, of which nothing but that prompt is needed."""
+        return bool(self.answer) and self.answer in (hints.before, hints.answer)
+
+
+def is_at(question: int, checkpoints: Checkpoints) -> bool:
+    """Whether a cache can go back to the end of a user's message."""
+    return checkpoints is not None and any(question - _NEAR < place <= question for place in checkpoints)
 
 
 _TAIL: Final = 16

@@ -19,7 +19,7 @@ from anyio.to_thread import run_sync
 
 from gateway.engine.interface import Moved, Rewind, SlotMover
 from gateway.engine.slots.paging import Paging, Plan
-from gateway.engine.slots.slot import Slot
+from gateway.engine.slots.slot import NO_HINTS, Hints, Slot
 from gateway.engine.slots.slot_directory import FileUnfit, SlotDirectory
 from gateway.engine.slots.slot_file import SlotFile
 from gateway.errors import EngineRefused
@@ -94,19 +94,18 @@ class Swapper:
                 self._metrics.refused(known)
                 log.warning("a slot file was not used", reason=known)
 
-    def choose(self, free: Sequence[Slot], prompt: list[int], owner: str) -> Slot:
+    def choose(self, free: Sequence[Slot], prompt: list[int], owner: str, hints: Hints = NO_HINTS) -> Slot:
         """The free slot to take for a prompt."""
-        return self._paging.choose(free, prompt, owner)
+        return self._paging.choose(free, prompt, owner, hints)
 
     def awaiting(self, prompt: list[int], owner: str) -> AbstractContextManager[None]:
         """A context for the time that a prompt waits for a slot."""
         return self._paging.kept.awaiting(prompt, owner)
 
-    async def prepare(self, slot: Slot, prompt: list[int], owner: str, preamble: int = 0) -> int:
+    async def prepare(self, slot: Slot, prompt: list[int], owner: str, hints: Hints = NO_HINTS) -> int:
         """Prepare a slot that is at rest for a prompt: save what is in it, and restore what the prompt continues.
 
-        `preamble`: ids at the prompt's beginning that begin other conversations too. Returns the number of ids that the
-        prompt's principal may be told it found in a file of its own.
+        Returns the number of ids that the prompt's principal may be told it found in a file of its own.
         """
         before, leaving = list(self._leaving), _Leaving(slot.ids, slot.owner)
         self._leaving.append(leaving)
@@ -115,13 +114,13 @@ class Swapper:
             for each in before:
                 if each.owner == owner and self._paging.is_worth_waiting(slot, prompt, owner, each.ids):
                     await each.done.wait()
-            return await self._prepare(slot, prompt, owner, leaving, preamble)
+            return await self._prepare(slot, prompt, owner, leaving, hints)
         finally:
             self._leaving.remove(leaving)
             leaving.done.set()
 
-    async def _prepare(self, slot: Slot, prompt: list[int], owner: str, leaving: _Leaving, preamble: int) -> int:
-        plan = self._paging.plan(slot, prompt, owner, preamble)
+    async def _prepare(self, slot: Slot, prompt: list[int], owner: str, leaving: _Leaving, hints: Hints) -> int:
+        plan = self._paging.plan(slot, prompt, owner, hints)
         # Only the own file is protected. What is given up must not depend on prompts of others, so theirs may go.
         if plan.own is not None:
             plan.own.readers += 1
@@ -208,7 +207,8 @@ class Swapper:
         self._paging.rates.moved(moved.ids, size, moved.seconds + monotonic() - begun)
         self._metrics.moved("save", size)
         ids = slot.ids[: moved.ids]
-        file = SlotFile(name, ids, owner, size, digest, moved.ids, shared, slot.checkpoints)
+        told = (name, ids, owner, size, digest, moved.ids, shared)
+        file = SlotFile(*told, checkpoints=slot.checkpoints, question=slot.question)
         await run_sync(self._directory.note, file, self._identity)
         return file
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
+from gateway.engine.slots.slot import NO_HINTS, Hints
 from gateway.engine.start.readiness import EngineRoute
 from gateway.observe.metrics import Metrics
 
@@ -19,6 +20,24 @@ def ignore(up: bool, reason: str) -> None:
 
 
 @dataclass(frozen=True)
+class StateFile:
+    """The parts of a slot file, in bytes."""
+
+    state: int
+    appendix: int
+    checkpoints: int
+
+    @classmethod
+    def read(cls, path: Path) -> "StateFile":
+        state, _, appendix = path.read_bytes().rpartition(b"SCKP")
+        return cls(len(state), len(appendix), int.from_bytes(appendix[4:8], "little"))
+
+    @property
+    def size(self) -> int:
+        return self.state + self.appendix
+
+
+@dataclass(frozen=True)
 class Running:
     """A gateway's engine, as its agent uses it."""
 
@@ -26,13 +45,15 @@ class Running:
     metrics: Metrics
 
     async def ask(
-        self, prompt: list[int], owner: str = "ada", most: int = 8, *, preamble: int = 0
+        self, prompt: list[int], owner: str = "ada", most: int = 8, *, hints: Hints = NO_HINTS, reuse: bool = True
     ) -> tuple[list[int], Timings]:
         ready = self.route.ready()
         ids: list[int] = []
         end: GenerationEnd | None = None
-        async with ready.slots.take(prompt, owner, preamble=preamble) as place:
-            request = GenerateRequest(prompt, place.pinned, most, Sampling(0, seed=1), LETTERS, reuse=place.reuse)
+        async with ready.slots.take(prompt, owner, hints=hints) as place:
+            request = GenerateRequest(
+                prompt, place.pinned, most, Sampling(0, seed=1), LETTERS, reuse=reuse and place.reuse
+            )
             async with ready.engine.generate(request) as events:
                 async for event in events:
                     if isinstance(event, Generated):
@@ -43,6 +64,12 @@ class Running:
             cached = end.timings.cache_n
             place.slot.holds([*prompt, *ids], at_rest=True, answered=True, prompt=len(prompt), cached=cached)
         return ids, end.timings
+
+    def files(self) -> list[StateFile]:
+        """The files that it keeps now."""
+        files = self.route.slot_files
+        assert files is not None
+        return [StateFile.read(path) for path in files.directory.path.iterdir()]
 
     def refused(self, reason: str) -> float:
         return self.count(f'codec_slot_files_refused_total{{reason="{reason}"}}')
