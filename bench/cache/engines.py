@@ -28,6 +28,8 @@ from gateway.observe.metrics import Metrics
 from leaf_sdk.vocab import TokenMap
 
 MIB: Final = 2**20
+_ORDINARY: Final = 1000
+"""A token from which on they are ordinary ones."""
 
 
 class CountedEngine(LlamaCpp):
@@ -95,10 +97,12 @@ async def ours(
             _client(server.url, server.key, token_map) as engine,
             anyio.create_task_group() as tasks,
         ):
-            table = await slot_table(engine, await engine.facts(), config, files, tasks)
+            some = list(range(_ORDINARY, _ORDINARY + 3))
+            table = await slot_table(engine, await engine.facts(), some, config, files, tasks)
             if table.swapper is None:
                 raise SystemExit("slots are not swapped; nothing was measured")
             await table.swapper.adopted.wait()
+            engine.beside = 0
             yield Side(engine, table, metrics=metrics, directory=files.directory)
 
 

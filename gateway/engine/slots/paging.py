@@ -16,7 +16,7 @@ from typing import Final
 from gateway.engine.slots.kept_files import KeptFiles
 from gateway.engine.slots.rates import Rates
 from gateway.engine.slots.rewind import reused
-from gateway.engine.slots.slot import NO_HINTS, Hints, Slot, continued, is_at, longest_rested, takes_over
+from gateway.engine.slots.slot import NO_HINTS, Hints, Slot, continued, is_at, is_continued, longest_rested, takes_over
 from gateway.engine.slots.slot_file import SlotFile
 
 _LEAST: Final = 32
@@ -103,7 +103,9 @@ class Paging:
         restore = file
         if not (self._isolate or beginning):
             restore = self._best_of_all(slot, prompt, owner, file, found, in_place)
-        goes_on = file is not None and not file.shared and (held or takes_over(file.ids, found, prompt))
+        goes_on = False
+        if file is not None and not file.shared:
+            goes_on = held or is_continued(file.answer, hints) or takes_over(file.ids, found, prompt)
         return Plan(save, restore, beginning, file, goes_on, stays, found)
 
     def is_worth_saving(self, slot: Slot) -> bool:

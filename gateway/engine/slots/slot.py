@@ -81,7 +81,12 @@ class Slot:
 
     def is_continued_by(self, hints: Hints) -> bool:
         """Whether it holds the conversation that a prompt continues, of which nothing but that prompt is needed."""
-        return bool(self.answer) and self.answer in (hints.before, hints.answer)
+        return is_continued(self.answer, hints)
+
+
+def is_continued(answer: str, hints: Hints) -> bool:
+    """Whether a prompt continues the conversation that was left with this answer, or makes more of it."""
+    return bool(answer) and answer in (hints.before, hints.answer)
 
 
 def is_at(question: int, checkpoints: Checkpoints) -> bool:

@@ -36,6 +36,8 @@ class SlotFile:
     """Whether it is a beginning that several conversations share."""
     checkpoints: Checkpoints = None
     """Where what it holds can be cut."""
+    answer: str = ""
+    """The name of the answer whose ids it holds; "" after a restart."""
     question: int = 0
     """Ids up to the user's message that this answers; 0: not known."""
     slot: int | None = None

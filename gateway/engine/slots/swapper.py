@@ -208,7 +208,7 @@ class Swapper:
         self._metrics.moved("save", size)
         ids = slot.ids[: moved.ids]
         told = (name, ids, owner, size, digest, moved.ids, shared)
-        file = SlotFile(*told, checkpoints=slot.checkpoints, question=slot.question)
+        file = SlotFile(*told, checkpoints=slot.checkpoints, answer=slot.answer, question=slot.question)
         await run_sync(self._directory.note, file, self._identity)
         return file
 

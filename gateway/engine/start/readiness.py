@@ -323,12 +323,13 @@ class EngineRoute:
         await run_sync(self._prepare)
         facts, token_map = own_part(proven.facts, engine.keeper, self._settings.slot_range), proven.token_map
         template = ChatTemplate(engine, facts, token_map)
+        # Only an id proves that it works again, unless it is busy and makes progress with requests of others.
+        works = pulse is None or await _generates(engine, SlotTable(facts.slots), token_map)
+        if pulse is not None and not works and not await pulse.advances():
+            raise self._still_stuck()
         some = token_map.encode(BATTERY[0])
         slots = await slot_table(engine.keeper, facts, some, self._config, self.slot_files, tasks)
         facts = replace(facts, can=replace(facts.can, rewind=slots.rewind))
-        # Only an id proves that it works again, unless it is busy and makes progress with requests of others.
-        if pulse is not None and not await _generates(engine, slots, token_map) and not await pulse.advances():
-            raise self._still_stuck()
         self._was_stuck = False
         wanted = self._settings.tool_format
         can = {"supports_tools": facts.supports_tools, "supports_calls": facts.supports_calls}

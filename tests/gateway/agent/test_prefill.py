@@ -374,6 +374,8 @@ async def test_client_that_leaves_in_a_piece_frees_the_only_slot(gate, prefilled
 
     monkeypatch.setattr(LlamaCpp, "fill_slot", noted)
     async with real(gate) as at:
+        # The engine's start fills a slot too.
+        begun = anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(at.answer)
             await begun.wait()
@@ -392,10 +394,11 @@ async def test_client_that_leaves_in_a_piece_frees_the_only_slot(gate, prefilled
 
 @pytest.mark.engine
 async def test_engine_that_dies_in_a_piece_is_told_with_the_result_and_started_again(gate, prefilled, monkeypatch):
-    died, again, fill, engine_up = anyio.Event(), anyio.Event(), LlamaCpp.fill_slot, Metrics.engine_up
+    started, died, again = anyio.Event(), anyio.Event(), anyio.Event()
+    fill, engine_up = LlamaCpp.fill_slot, Metrics.engine_up
 
     async def dying(self: LlamaCpp, slot: int, ids: Sequence[int]) -> Filled:
-        if not died.is_set():
+        if started.is_set() and not died.is_set():
             os.kill(at.services.routes["engine"].child_pid or 0, signal.SIGKILL)
             died.set()
         return await fill(self, slot, ids)
@@ -408,6 +411,7 @@ async def test_engine_that_dies_in_a_piece_is_told_with_the_result_and_started_a
     monkeypatch.setattr(LlamaCpp, "fill_slot", dying)
     monkeypatch.setattr(Metrics, "engine_up", noted)
     async with real(gate) as at:
+        started.set()
         before = at.services.engines.ready()
         failed: list[EngineUnavailable] = []
 

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
+from bench.cache.tiny_caches import CACHES, Cache, tiny_model
 from gateway.engine.embedded.child_process import KEPT_CHECKPOINTS
 from gateway.engine.slots.slot import Hints
 from tests.gateway.engine.running_engine import Running, running
-from tests.tiny_models import CACHES, Cache, tiny_model
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
