@@ -153,4 +153,5 @@ def test_page_and_picture_are_those_of_the_committed_results() -> None:
     assert all(each.exists() == RESULTS.exists() for each in shown)
     if RESULTS.exists():
         results = json.loads(RESULTS.read_text(encoding="utf-8"))
-        assert [each.read_text(encoding="utf-8") for each in shown] == [page(results), draw(results)]
+        kinds = json.loads(RESULTS.with_name("cache_kinds.json").read_text(encoding="utf-8"))
+        assert [each.read_text(encoding="utf-8") for each in shown] == [page(results, kinds), draw(results)]

@@ -212,7 +212,8 @@ async def measure(*, short: bool, only: str, rounds: int, folder: Path) -> dict[
 def publish() -> None:
     """Make the page and the picture from the committed results."""
     results = json.loads((RESULTS / "cache.json").read_text(encoding="utf-8"))
-    (_DOCS / "cache-speed.md").write_text(table.page(results), encoding="utf-8")
+    kinds = json.loads((RESULTS / "cache_kinds.json").read_text(encoding="utf-8"))
+    (_DOCS / "cache-speed.md").write_text(table.page(results, kinds), encoding="utf-8")
     (_DOCS / "cache-speed.svg").write_text(picture.draw(results), encoding="utf-8")
 
 

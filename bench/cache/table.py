@@ -24,13 +24,20 @@ conversations are waiting for a slot and how long tools take on average, but not
 as can be known."""
 _STOCK: Final = """By default a stock server has one KV cache for all slots. Where a conversation lies in it then
 depends on the others, and so does the rounding; with a cache for each slot, they depend on the others less."""
+_KINDS: Final = """`python -m bench.cache.kinds`, {date}. In the first scene {talks} conversations of 2,000 to 6,000
+tokens take {questions} turns each on {slots} slots, and a template drops what the model thought at the next question.
+Beside the slots both sides have the same memory, in which all conversations fit as slot files. **Again** is what a
+question processes besides the visible answer before it and itself. In the second scene conversations begin with one
+preamble of 2,000 tokens, and what follows takes 300; **again** is what all but the first process besides those. What a
+server reuses does not depend on weights, so a tiny model with random ones stands for its architecture."""
 _SIDES: Final = {"ours": "gateway", "stock": "stock server"}
 
 
-def page(results: Results) -> str:
-    """Return the whole page."""
+def page(results: Results, kinds: Results) -> str:
+    """Return the whole page. `kinds`: the results of `bench.cache.kinds`."""
     parts = (_machine, _bars, _scenes, _answers, _orders, _swaps, _back, _stalls)
-    return "\n".join([_HEAD, *(line for part in parts for line in part(results))]).rstrip("\n") + "\n"
+    lines = [line for part in parts for line in part(results)] + list(_kinds(kinds))
+    return "\n".join([_HEAD, *lines]).rstrip("\n") + "\n"
 
 
 def _machine(results: Results) -> Iterator[str]:
@@ -147,6 +154,30 @@ def _stalls(results: Results) -> Iterator[str]:
     yield from ("| does nothing | is saved and another restored | is processed again |", "|---:|---:|---:|")
     yield f"| {' | '.join(_ms(stalls[key]) for key in ('nothing', 'swap', 'process'))} |"
     yield ""
+
+
+def _kinds(results: Results) -> Iterator[str]:
+    yield from ("## By kind of model", "")
+    yield _KINDS.format(**results).replace("\n", " ")
+    yield from (
+        "",
+        "| | memory | reasoning, again: gateway | stock | preamble, again: gateway | stock | other next tokens |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    )
+    for name, row in results["kinds"].items():
+        cells = [_again(row[side][scene]) for scene in ("reasoning", "preambles") for side in _SIDES]
+        played = [row[side][scene] for side in _SIDES for scene in ("reasoning", "preambles")]
+        others = f"{sum(len(each['others']) for each in played)} of {sum(each['checked'] for each in played)}"
+        yield f"| {name} | {row['mib']} MiB | {' | '.join(cells)} | {others} |"
+    yield from (
+        "",
+        "The last column compares the next token after the last prompts with that of a server without a cache.",
+    )
+
+
+def _again(row: Mapping[str, Any]) -> str:
+    samples = row["again"]["samples"]
+    return f"{sum(samples) / len(samples):,.0f}, at most {max(samples):,.0f}"
 
 
 def _ms(row: Mapping[str, Any]) -> str:

@@ -183,7 +183,15 @@ def _ask(route: EngineRoute, settings: EngineConfig) -> tuple[str, list[str], in
     except EngineError as error:
         return "down", [error.message], None
     whose = "the gateway" if settings.exclusive or settings.own_slots else "the engine (engine.exclusive is off)"
-    return f"{facts.model}, {facts.slots} slots of {facts.context} tokens, chosen by {whose}", [], facts.context
+    slots = f"{facts.model}, {facts.slots} slots of {facts.context} tokens, chosen by {whose}"
+    # Where the server chooses, it was not found out.
+    return slots + _CACHES.get(facts.can.rewind, ""), [], facts.context
+
+
+_CACHES: Final[Mapping[str, str]] = {
+    "window": ", with sliding windows: their caches go back to checkpoints",
+    "checkpoints": ", with recurrent layers: their caches go back to checkpoints",
+}
 
 
 async def _unrendered(config: GatewayConfig, lists: Mapping[str, Mapping[str, Listed | None]]) -> list[str]:

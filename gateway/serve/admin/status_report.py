@@ -171,7 +171,7 @@ class StatusReport:
     def _engine(self, secrets: frozenset[str]) -> dict[str, Any]:
         config = self._proxy.config
         kind = "pool" if config.engines else config.engine.kind
-        unknown = dict.fromkeys(("model", "context", "slots", "tool_format"))
+        unknown = dict.fromkeys(("model", "context", "slots", "rewind", "tool_format"))
         if kind == "none":
             return {"kind": kind, "up": False, "state": "none", "reason": None, **unknown}
         state, reason = self._engines.state()
@@ -188,6 +188,7 @@ class StatusReport:
             "model": escape_text(facts.model, _NAME),
             "context": facts.context,
             "slots": facts.slots,
+            "rewind": facts.can.rewind,
             "tool_format": ready.tool_format.format.name,
         }
 
