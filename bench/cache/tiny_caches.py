@@ -8,7 +8,7 @@ template are the packaged model's. Names and shapes of tensors: llama.cpp, `src/
 import random
 import struct
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.testing.gguf import Float32, gguf_file
@@ -35,7 +35,7 @@ def tiny_model(architecture: Cache, path: Path, template: str | None = None) -> 
     if template is not None:
         pairs["tokenizer.chat_template"] = template
     layers, own = _layers(architecture)
-    words = len(_tokenizer()["tokenizer.ggml.tokens"])
+    words = len(cast("list[str]", _tokenizer()["tokenizer.ggml.tokens"]))
     keys = {
         "vocab_size": words,
         "context_length": 32_768,
