@@ -61,6 +61,10 @@ class Context:
         if self.sources is not None:
             self.sources.add([span_without_tool("model", len(ids))])
 
+    def note_question(self, ids: int) -> None:
+        """Note how many ids stand before the model's first turn after the user's last message; 0: it is not known."""
+        self.question = ids
+
     def begin_turn(self, ids: Sequence[int]) -> None:
         """Append what a client has written of the model's turn."""
         self.ids += ids

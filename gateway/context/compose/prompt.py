@@ -117,8 +117,8 @@ class Composer:
             sources = SourceTrail()
             sources.add(spans_of_rendering(rendering, turns, moved, self.asked.owner_of, self._definitions()))
         earlier = calls_of_turns([turn.message for turn in turns])
-        context = Context(rendering.ids, earlier, sources=sources, preamble=rendering.preamble)
-        context.question = _question(turns, context.ids)
+        question = _question(turns, len(rendering.ids))
+        context = Context(rendering.ids, earlier, sources=sources, preamble=rendering.preamble, question=question)
         return context, rendering.by_shape
 
     def _definitions(self) -> DefinitionsIn | None:
@@ -173,7 +173,7 @@ class Composer:
             contents,
             () if sources is None else spans_of_new(recalled, contents, self.asked.owner_of),
         )
-        context.question = _question((*recalled.lived, *new), context.ids)
+        context.note_question(_question((*recalled.lived, *new), len(context.ids)))
         return context
 
     def _shape(self, recalled: Recalled) -> Shape:
@@ -193,14 +193,14 @@ class Composer:
         return shape_of(messages, len(recalled.new), tools=bool(self.asked.tools), inside=inside, forms=forms)
 
 
-def _question(turns: Sequence[Turn], ids: Sequence[int]) -> int:
-    """How many ids stand before the model's first turn after the user's last message; 0: it is not known."""
+def _question(turns: Sequence[Turn], size: int) -> int:
+    """How many of `size` ids stand before the model's first turn after the user's last message; 0: it is not known."""
     last = max((n for n, turn in enumerate(turns) if turn.message["role"] == "user"), default=-1)
     if last == len(turns) - 1:
-        return len(ids)
+        return size
     answer = turns[last + 1].lived
     start = answer.turn.start if answer is not None and answer.turn is not None else None
-    return start if start is not None and start < len(ids) else 0
+    return start if start is not None and start < size else 0
 
 
 def _is_json(turn: Turn) -> bool:
