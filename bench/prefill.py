@@ -23,7 +23,8 @@ from bench.record import summary, write
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
 from gateway.engine.slots.prefill import PIECE, Prefill
-from gateway.engine.start.readiness import EngineRoute, ReadyEngine
+from gateway.engine.start.readiness import EngineRoute
+from gateway.engine.start.ready_engine import ReadyEngine
 
 SCAFFOLDS: Final = (11, 50, 200)
 PROMPT: Final = 60

@@ -13,7 +13,7 @@ from typing import Any
 from codec_demo.drift import Drift, measure_drift
 from gateway.context.history.template_messages import with_preamble
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.proxy.proxy import Proxy
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.message import parse

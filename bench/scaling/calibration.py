@@ -17,7 +17,7 @@ from bench.scaling.costs import Costs, moving
 from gateway.app.services import open_services
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.engine.interface import GenerateRequest, GenerationEnd, Sampling, Timings
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineUnavailable
 
 _FEW: Final = 20

@@ -33,7 +33,7 @@ from gateway.engine.interface import Message
 from gateway.engine.pool.homes import home_key
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template_options import NO_OPTIONS, checked_options
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import ContextExceeded, TemplateRefused
 from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import TrajectoryLog

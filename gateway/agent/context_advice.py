@@ -1,6 +1,6 @@
 """How an engine gets a larger context: turns a running engine into the advice for a prompt that does not fit."""
 
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 
 
 def larger_context(ready: ReadyEngine) -> str:

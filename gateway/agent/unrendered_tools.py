@@ -12,7 +12,7 @@ from typing import Final
 
 from gateway.context.history.template_messages import tool_definitions
 from gateway.engine.rendering.tool_forms import ToolFault
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import RequestInvalid
 from gateway.toolcalls.grammar.loosened import too_much
 from gateway.toolcalls.schema.merge import NO_PARAMETERS, tidied, typed

@@ -11,7 +11,7 @@ from gateway.agent.calls.runner import FinishedCall
 from gateway.agent.events import SplicedPart
 from gateway.context.compose.conversation import Conversation
 from gateway.engine.rendering.scaffold import Scaffold
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.observe.trajectories import Span
 from gateway.proxy.result_tokens import IdPiece
 from leaf_sdk.vocab import TokenMap

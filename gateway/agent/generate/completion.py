@@ -25,7 +25,7 @@ from gateway.engine.pool.homes import key_of
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.pool.stay import Stay
 from gateway.engine.slots.allocation import Place
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineError, EngineUnavailable, GrammarRefused, RequestInvalid
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal

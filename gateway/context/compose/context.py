@@ -12,7 +12,7 @@ from gateway.context.compose.source_trail import SourceTrail, span_without_tool
 from gateway.context.memory import LivedTurn
 from gateway.engine.interface import Message
 from gateway.engine.rendering.scaffold import WRITTEN, Scaffold, TurnEnd, TurnShape
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.observe.trajectories import Span
 
 _NO_TURN = LivedTurn()

@@ -17,7 +17,7 @@ from gateway.context.memory import History, LivedAnswer, Miss, Remembered
 from gateway.engine.pool.stay import Stay
 from gateway.engine.rendering.scaffold import Scaffold
 from gateway.engine.slots.slot import Hints
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import RequestInvalid
 from gateway.observe.trajectories import Span
 

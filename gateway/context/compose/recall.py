@@ -40,7 +40,7 @@ from gateway.context.memory import (
 from gateway.engine.interface import Message
 from gateway.engine.left_behind import shared_prefix
 from gateway.engine.pool.stay import Stay
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import TrajectoryLog
 

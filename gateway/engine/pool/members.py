@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from gateway.breaker import Breaker
 from gateway.engine.pool.stay import Route
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineError, EngineStarting, EngineUnavailable, MapDiffers, ModelUnknown
 
 EngineState = Literal["ready", "starting", "down"]

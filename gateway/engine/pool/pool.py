@@ -18,7 +18,7 @@ from gateway.engine.pool.retries import MovesOfAnswer, RetryBudget
 from gateway.engine.pool.stay import Route, Stay, is_loss
 from gateway.engine.rendering.tool_forms import ToolFault
 from gateway.engine.start.maps import MapSet
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineBusy, EngineError, EngineUnavailable
 from gateway.observe.logs import get_logger
 

@@ -7,7 +7,7 @@ there is, and changes nothing; `pool.py` has one that moves between several.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineBusy, EngineError, EngineRefused, EngineUnavailable, MapDiffers
 
 T = TypeVar("T")

@@ -5,11 +5,9 @@ down, it closes the route with a reason, starts the engine again or waits for it
 generate. `gateway.serve` shows the state.
 """
 
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from itertools import count
+from dataclasses import replace
 from math import inf
 from time import monotonic
 from typing import Final
@@ -22,10 +20,8 @@ from gateway.config import EngineConfig, GatewayConfig
 from gateway.config.masking import mask_text
 from gateway.engine.embedded.model_watch import ModelFile
 from gateway.engine.embedded.server import EmbeddedServer, embedded_server
-from gateway.engine.interface import Engine, EngineFacts, GenerateRequest, Options, Provable, Proven
-from gateway.engine.rendering.shapes import Shapes
+from gateway.engine.interface import GenerateRequest, Provable, Proven
 from gateway.engine.rendering.template import ChatTemplate
-from gateway.engine.rendering.tool_forms import ToolForms
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.slots.prefill import Prefill
 from gateway.engine.slots.rates import Rates
@@ -34,7 +30,7 @@ from gateway.engine.start.map_proof import BATTERY, PreparedMap, prepared_map, p
 from gateway.engine.start.maps import MapSet, needs_engine, note_specials, noted_specials, resolve_maps
 from gateway.engine.start.outage import STEADY, Outage, Pauses, first_words, until_file_changes
 from gateway.engine.start.pulse import Pulse
-from gateway.engine.start.watched import Life
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.engine.wire.connect import EngineAddress, connected
 from gateway.engine.wire.http.client import EngineClient
 from gateway.errors import (
@@ -49,8 +45,7 @@ from gateway.errors import (
 from gateway.observe.engine_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
-from gateway.toolcalls.formats.registry import AUTO, ChosenFormat, choose_format, format_named
-from gateway.toolcalls.grammar.loosened import LooseTools
+from gateway.toolcalls.formats.registry import AUTO, choose_format, format_named
 from leaf_sdk.vocab import TokenMap
 
 _POLL = 2.0
@@ -71,57 +66,7 @@ _LAST_WORDS: Final = 2.0
 _ONE_ID: Final = 4.0
 """Seconds in which an engine that seems stuck, or was, has to generate an id."""
 
-_VARIANTS = 16
-"""Sets of options for which a template, and what is known about it, is kept."""
-
 log = get_logger("engine")
-
-
-@dataclass(frozen=True, slots=True)
-class ReadyEngine:
-    """A running engine whose tokenizer has been proven equal to the maps."""
-
-    engine: Engine
-    facts: EngineFacts
-    token_map: TokenMap
-    template: ChatTemplate
-    slots: SlotTable
-    tool_format: ChosenFormat
-    """How this model's calls are read, and whether its template or we teach it to write them."""
-    loose: LooseTools = field(default_factory=LooseTools)
-    """Tools whose schemas it has refused in a grammar."""
-    forms: ToolForms = field(default_factory=ToolForms)
-    """Tools that it can't render as they are defined."""
-    number: int = field(default_factory=count().__next__)
-    """The number of this start, unique among all engines."""
-    shapes: Shapes = field(default_factory=Shapes)
-    """Which conversations its template only appends to."""
-    variants: "OrderedDict[str, tuple[ChatTemplate, Shapes]]" = field(
-        default_factory=OrderedDict[str, tuple[ChatTemplate, Shapes]]
-    )
-    """Its template with options, and the shapes of that, by the options."""
-    prefill: Prefill | None = None
-    """What processes ids ahead of time; None if the engine's slots are not ours, or it is not wanted."""
-    name: str = "engine"
-    """Its name among the engines of the gateway."""
-    settings: EngineConfig = field(default_factory=EngineConfig)
-    """Its settings."""
-    life: Life = field(default_factory=Life)
-    """The life of this start, which ends when the engine is lost."""
-
-    def with_options(self, options: Options) -> "ReadyEngine":
-        """Return the same engine with options for its template."""
-        template = self.template.with_options(options)
-        if not template.options:
-            return self
-        key = repr(sorted(template.options.items()))
-        if key not in self.variants:
-            self.variants[key] = (template, Shapes())
-            if len(self.variants) > _VARIANTS:
-                self.variants.popitem(last=False)
-        self.variants.move_to_end(key)
-        known, shapes = self.variants[key]
-        return replace(self, template=known, shapes=shapes)
 
 
 class EngineRoute:

@@ -17,7 +17,7 @@ from gateway.agent import Agent, Conversation
 from gateway.agent.events import Emit, Finished
 from gateway.config import LimitsConfig
 from gateway.engine.pool.pool import EnginePool
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import ContextExceeded, EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of

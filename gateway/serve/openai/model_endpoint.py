@@ -20,7 +20,7 @@ from gateway.config import LimitsConfig
 from gateway.context.history.template_messages import check_length
 from gateway.engine.pool.homes import key_of
 from gateway.engine.pool.pool import EnginePool
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineRefused, GatewayError, RequestInvalid
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Chunk

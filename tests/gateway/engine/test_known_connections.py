@@ -11,7 +11,8 @@ import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import GenerateRequest
-from gateway.engine.start.readiness import EngineRoute, ReadyEngine
+from gateway.engine.start.readiness import EngineRoute
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineError, EngineUnavailable, MapDiffers
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map

@@ -21,7 +21,8 @@ from gateway.context.compose.conversation import Conversation
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.engine.pool.stay import Stay
-from gateway.engine.start.readiness import EngineRoute, ReadyEngine
+from gateway.engine.start.readiness import EngineRoute
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.engine.wire.llama_cpp.client import LlamaCpp
 from gateway.engine.wire.llama_cpp.json import completion_body
 from gateway.errors import EngineRefused, GrammarRefused

@@ -13,7 +13,7 @@ from gateway.engine.pool.pool import EnginePool
 from gateway.engine.pool.retries import MovesOfAnswer, RetryBudget
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineBusy, EngineUnavailable, MapDiffers
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.registry import choose_format

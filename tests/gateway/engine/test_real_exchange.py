@@ -11,7 +11,8 @@ from bench.processes import free_port
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.embedded.server import EmbeddedServer, Listening, embedded_server
 from gateway.engine.interface import GenerateRequest
-from gateway.engine.start.readiness import EngineRoute, ReadyEngine
+from gateway.engine.start.readiness import EngineRoute
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineUnavailable, MapDiffers
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import TokenMap

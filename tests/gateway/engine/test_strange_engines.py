@@ -13,7 +13,8 @@ from anyio.abc import SocketStream
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd
-from gateway.engine.start.readiness import EngineRoute, ReadyEngine
+from gateway.engine.start.readiness import EngineRoute
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineError, EngineRefused, EngineUnavailable
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from tests.gateway.engine.engines import HEAD, FakeEngine, Watch, address_of

@@ -14,7 +14,8 @@ from anyio.abc import SocketStream
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import GenerateRequest, GenerationEvent
 from gateway.engine.pool.engines import Engines
-from gateway.engine.start.readiness import EngineRoute, ReadyEngine
+from gateway.engine.start.readiness import EngineRoute
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineUnavailable
 from gateway.observe.metrics import Metrics
 from leaf_sdk.testing import tiny_map, tiny_map_bytes

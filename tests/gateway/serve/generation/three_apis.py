@@ -17,7 +17,7 @@ from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, Ge
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

@@ -22,7 +22,7 @@ from gateway.engine.left_behind import shared_prefix
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
-from gateway.engine.start.readiness import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

@@ -10,7 +10,8 @@ import pytest
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling
-from gateway.engine.start.readiness import EngineRoute, ReadyEngine
+from gateway.engine.start.readiness import EngineRoute
+from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.engine.wire.connect import salt_of
 from gateway.engine.wire.vllm.client import Vllm
 from gateway.errors import EngineRefused, GrammarRefused
