@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final, Literal, cast
 
 from gateway.agent import ToolChoice
 from gateway.errors import RequestInvalid
-from gateway.escape import cut_text
+from gateway.escape import cut_text, escape_text
 from gateway.toolcalls.formats.answer import AnswerForm
 from gateway.toolcalls.schema.keywords import is_larger
 from gateway.toolcalls.schema.spec import ToolSpec, flat_tool
@@ -37,6 +38,10 @@ def check_schemas(schemas: Iterable[object]) -> None:
 # Pure.
 
 _SHOWN: Final = 64
+_READ: Final = frozenset(("type", "name", "description", "parameters", "format", "cache_control"))
+"""Fields of definitions, as `flat_tool` returns them, that have an effect in one of the APIs."""
+_UNUSED: Final = 16
+"""Most fields of one definition that are named as unused."""
 _NAME: Final = 256
 """Most characters of a tool's name."""
 
@@ -48,8 +53,8 @@ class ClientTool:
     kind: Literal["function", "custom"]
     """`custom`: its input is one text, which is the only argument of the model's call."""
     spec: ToolSpec
-    has_unheld_format: bool = False
-    """Whether its input has a format that no grammar of ours expresses: the model is told of it, no more."""
+    unused: tuple[str, ...] = ()
+    """Fields of its definition without effect, `format` among them where no grammar of ours expresses it."""
 
 
 def read_client_tool(tool: Mapping[str, Any], where: str) -> ClientTool | None:
@@ -64,8 +69,12 @@ def read_client_tool(tool: Mapping[str, Any], where: str) -> ClientTool | None:
         raise RequestInvalid(f"{where}.name: {words}", param=f"{where}.name")
     description = described if isinstance(described, str) else ""
     if kind == "function":
-        return ClientTool("function", ToolSpec(name, description, fields["parameters"]))
-    return _free_form(name, description, _mapping(fields.get("format")))
+        read = ClientTool("function", ToolSpec(name, description, fields["parameters"]))
+    else:
+        read = _free_form(name, description, _mapping(fields.get("format")))
+    # What is empty or false asks for nothing.
+    others = (escape_text(key, _SHOWN) for key, value in fields.items() if value and key not in _READ)
+    return replace(read, unused=(*read.unused, *islice(others, _UNUSED)))
 
 
 def _free_form(name: str, description: str, form: Mapping[str, Any]) -> ClientTool:
@@ -79,7 +88,7 @@ def _free_form(name: str, description: str, form: Mapping[str, Any]) -> ClientTo
     held = _input(pattern=f"^(?:{definition})$")
     if syntax == "regex" and _can_be_held(held):
         return ClientTool("custom", ToolSpec(name, words, held))
-    return ClientTool("custom", ToolSpec(name, words, _input()), has_unheld_format=True)
+    return ClientTool("custom", ToolSpec(name, words, _input()), unused=("format",))
 
 
 def _input(**more: str) -> dict[str, Any]:

@@ -88,13 +88,14 @@ class SortedTools:
             self._leave_out(f"{where}: {escape_text(str(kind), _SHOWN)}")
             return
         self.client.append(read.spec)
-        if read.has_unheld_format:
-            self._leave_out(f"{where}.format")
+        for name in read.unused:
+            if name != "eager_input_streaming":
+                self._leave_out(f"tools.{name}")
         if tool.get("eager_input_streaming") is True:
             self.eager.add(read.spec.name)
 
     def _leave_out(self, what: str) -> None:
-        if len(self.left_out) < _LEFT_OUT:
+        if len(self.left_out) < _LEFT_OUT and what not in self.left_out:
             self.left_out.append(what)
 
     def _narrow(self, tool: _Toolset, where: str) -> None:

@@ -108,12 +108,11 @@ class ChatTools:
             self.specs.append(read.spec)
             if read.kind == "custom":
                 free_form.append(read.spec.name)
-            if read.has_unheld_format:
-                left_out.append(f"{place}.format")
+            left_out += (f"{where}.{name}" for name in read.unused)
         check_schemas(spec.parameters for spec in self.specs)
         self.free_form = frozenset(free_form)
         """Names of the free-form tools."""
-        self.left_out = tuple(left_out[:_LEFT_OUT])
+        self.left_out = tuple(dict.fromkeys(left_out))[:_LEFT_OUT]
 
 
 _CHOICES: Final = 16

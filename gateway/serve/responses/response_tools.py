@@ -287,8 +287,7 @@ def _add_own(tools: RequestTools, tool: Mapping[str, Any], where: str, namespace
     read = read_client_tool(tool, where)
     if read is None:
         return False
-    if read.has_unheld_format:
-        tools.ignored.append("tools.custom.format")
+    tools.ignored += (f"tools.{name}" for name in read.unused if f"tools.{name}" not in tools.ignored)
     spec = replace(read.spec, name=joined_name(read.spec.name, namespace))
     tools.add(spec, DeferredTool(read.kind, read.spec.name, namespace), where)
     return True

@@ -1,6 +1,7 @@
 """One definition in every shape in which clients send it: each API reads the same tool."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,7 +45,9 @@ FREE_FORM: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("tool", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_function_is_the_same_tool_in_every_shape_and_api(tool: dict[str, Any]) -> None:
-    assert read_client_tool(tool, "tools[0]") == ClientTool("function", LOOK)
+    read_tool = read_client_tool(tool, "tools[0]")
+    assert read_tool is not None
+    assert replace(read_tool, unused=()) == ClientTool("function", LOOK)
     assert ChatTools([tool], "tools").specs == [LOOK]
     assert SortedTools([tool]).client == [LOOK]
     read = read_tools([tool], (), frozenset)
@@ -57,7 +60,7 @@ def test_free_form_tool_is_a_function_of_one_text_in_every_shape_and_api(tool: d
     read = read_client_tool(tool, "tools[0]")
 
     assert read is not None
-    assert (read.kind, read.has_unheld_format) == ("custom", False)
+    assert (read.kind, read.unused) == ("custom", ())
     assert read.spec.parameters["properties"]["input"]["pattern"] == "^(?:[a-z]+ [0-9]{1,3})$"
     chat, responses = ChatTools([tool], "tools"), read_tools([tool], (), frozenset)
     assert chat.specs == responses.specs == SortedTools([tool]).client == [read.spec]
@@ -90,7 +93,26 @@ def test_tool_without_a_schema_takes_any_object(without: Any) -> None:
 def test_format_is_held_or_named(form: Any, held: bool) -> None:
     chat = ChatTools([{"type": "custom", "custom": {"name": "patch", "format": form}}], "tools")
 
-    assert chat.left_out == (() if held else ("tools[0].format",))
+    assert chat.left_out == (() if held else ("tools.format",))
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+def test_fields_of_tools_without_effect_are_named_once_in_every_api(wrap: bool) -> None:
+    odd = {"defer_loading": True, "strict": True, "allowed_callers": ["code"], "x\x1b": 1}
+    empty = {"input_examples": [], "strict_schema": False, "note": None}
+    tools = [{**BARE, "name": f"look{n}", **odd, **empty} for n in range(3)]
+    tools = [{"type": "function", "function": tool} if wrap else {"type": "function", **tool} for tool in tools]
+    named = ["tools.allowed_callers", "tools.defer_loading", "tools.strict", "tools.x\\x1b"]
+
+    assert sorted(ChatTools(tools, "tools").left_out) == named
+    assert sorted(SortedTools(tools).left_out) == named
+    assert sorted(read_tools(tools, (), frozenset).ignored) == named
+
+
+def test_pieces_of_arguments_are_served_where_the_api_has_them() -> None:
+    tool = {**BARE, "eager_input_streaming": True}
+    assert SortedTools([tool]).left_out == []
+    assert ChatTools([tool], "tools").left_out == ("tools.eager_input_streaming",)
 
 
 def test_format_that_is_held_stands_in_the_grammar_of_a_required_call() -> None:

@@ -422,7 +422,7 @@ async def test_what_has_no_effect_is_named(stage: Any) -> None:
 
     assert response["codec"]["ignored"] == [
         *("client_metadata", "prompt_cache_key", "reasoning.effort", "text.verbosity"),
-        *("include.web_search_call.results", "tools.web_search", "tools.x\\x1b", "tools.custom.format"),
+        *("include.web_search_call.results", "tools.web_search", "tools.x\\x1b", "tools.format"),
         "input.web_search_call",
     ]
     assert response["tools"] == [FORMED]
