@@ -85,7 +85,7 @@ class PagedSlots:
             plan.own.readers += 1
         if plan.save:
             self._save(slot, slot.ids, len(held), shared=False)
-        self.paging.take(slot.number, plan)
+        self.paging.take(slot.number, plan, OWNER)
         if plan.own is not None:
             plan.own.readers -= 1
         if plan.restore is not None and plan.restore in self.paging.kept.files:

@@ -238,7 +238,7 @@ class ChatTemplate:
             turn = {"role": "assistant", "content": "firstsaid", "reasoning_content": "firstthought"}
             asked = {"role": "user", "content": "asked"}
             try:
-                text = await self._engine.apply_template([asked, turn, asked])
+                text = await self._ask([asked, turn, asked], ())
             except EngineRefused:
                 text = ""
             self._reasoning_dropped = "firstsaid" in text and "firstthought" not in text

@@ -123,7 +123,7 @@ class SlotTable:
 
         Raises `EngineBusy` when too many wait already, and `EngineUnavailable` when the slot does not come to rest.
         """
-        await self._turn(prompt, owner, alone=alone)
+        await self._turn(prompt, owner, hints, alone=alone)
         self._left.enter(owner)
         slot = self._choose(prompt, owner, hints)
         self._free.remove(slot)
@@ -133,10 +133,12 @@ class SlotTable:
             pinned = await self._rested(slot)
             # Counted before the swap, which may replace it with what others have left.
             there, held = self._own(slot, prompt, owner) if pinned is not None else 0, slot.ids
+            # How far a cache that can't be cut goes back may depend on what others left in it; its end does not.
+            known = there if slot.checkpoints is None or slot.reused(prompt) == len(slot.ids) else 0
             found = await self._prepared(slot, prompt, owner, hints)
             in_slot = there if slot.ids is held else self._own(slot, prompt, owner)
             slot.mixed = slot.mixed or slot.owner not in (None, owner)
-            place = self._place(slot, prompt, owner, pinned, max(there, found), in_slot)
+            place = self._place(slot, prompt, owner, pinned, max(known, found), in_slot)
             slot.holds([], at_rest=False, answered=False)
             slot.owner, slot.answer, slot.question = owner, hints.answer, hints.question
             try:
@@ -270,7 +272,7 @@ class SlotTable:
             return 0
         return await self.swapper.prepare(slot, prompt, owner, hints)
 
-    async def _turn(self, prompt: list[int], owner: str, *, alone: bool) -> None:
+    async def _turn(self, prompt: list[int], owner: str, hints: Hints, *, alone: bool) -> None:
         if self._waiting.total() >= _QUEUE:
             raise EngineBusy(f"every slot of the engine is taken, and {_QUEUE} requests are waiting; try again later")
         if not alone and self._waiting[owner] >= self._share:
@@ -281,7 +283,7 @@ class SlotTable:
         self._waiting[owner] += 1
         try:
             swapper = None if self._available.value else self.swapper
-            with swapper.awaiting(prompt, owner) if swapper is not None else nullcontext():
+            with swapper.awaiting(prompt, owner, hints) if swapper is not None else nullcontext():
                 await self._available.acquire()
         finally:
             self._waiting[owner] -= 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.engine.left_behind import shared_prefix
-from gateway.engine.slots.slot import is_at, takes_over
+from gateway.engine.slots.slot import NO_HINTS, Hints, is_at, is_continued, takes_over
 from gateway.engine.slots.slot_file import SlotFile
 
 _FILES: Final = 4096
@@ -28,6 +28,7 @@ class _Waiting:
 
     prompt: list[int]
     owner: str
+    hints: Hints = NO_HINTS
     file: SlotFile | None = None
     found: int = 0
     """Ids that the file brings."""
@@ -39,7 +40,8 @@ class _Waiting:
         """
         if self.found < min(len(file.ids), len(self.prompt)) and file.ids[self.found] == self.prompt[self.found]:
             brings = file.reused(self.prompt)
-            if brings > self.found and (file.shared or takes_over(file.ids, brings, self.prompt)):
+            goes_on = is_continued(file.answer, self.hints) or takes_over(file.ids, brings, self.prompt)
+            if brings > self.found and (file.shared or goes_on):
                 self.file, self.found = file, brings
 
 
@@ -79,9 +81,9 @@ class KeptFiles:
         return max((file.reused(ids) for file in self._own(owner) if file.shared), default=0)
 
     @contextmanager
-    def awaiting(self, prompt: list[int], owner: str) -> Generator[None]:
+    def awaiting(self, prompt: list[int], owner: str, hints: Hints = NO_HINTS) -> Generator[None]:
         """Keep the file that a prompt will continue, while it waits for a slot."""
-        waiting = _Waiting(prompt, owner)
+        waiting = _Waiting(prompt, owner, hints)
         for file in self._own(owner):
             waiting.see(file)
         self._waiting.append(waiting)
@@ -120,8 +122,10 @@ class KeptFiles:
             number: the slot that holds its conversation; None: it is a shared beginning, or from an earlier run.
         """
         known = self.known_beginning(file.ids, file.owner)
-        # A beginning that two have asked for will be asked for more often than either.
-        file.density = (1 + file.shared) * (len(file.ids) - known) / max(len(file.ids), 1)
+        # A beginning that two have asked for will be asked for more often than either. Where caches can't be cut, it is
+        # kept at the first one (`ask_for`).
+        twice = file.shared and file.checkpoints is None
+        file.density = (1 + twice) * (len(file.ids) - known) / max(len(file.ids), 1)
         self.touch(file)
         own = [each for each in self._own(file.owner) if not each.shared and not each.readers]
         gone = [each for each in own if number is not None and _is_in(each, file, number)]
@@ -149,6 +153,12 @@ class KeptFiles:
         if file in self.files:
             self.files.remove(file)
             self.size -= file.size
+
+    def ask_for(self, file: SlotFile) -> None:
+        """Note that a prompt of its owner continues a file."""
+        self.touch(file)
+        if file.shared and file.checkpoints is not None and file.density <= 1:
+            file.density *= 2
 
     def touch(self, file: SlotFile) -> None:
         """Note that the owner of a file has asked for it."""

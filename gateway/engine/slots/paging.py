@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.engine.slots.kept_files import KeptFiles
 from gateway.engine.slots.rates import Rates
-from gateway.engine.slots.rewind import reused
+from gateway.engine.slots.rewind import Checkpoints, reused
 from gateway.engine.slots.slot import NO_HINTS, Hints, Slot, continued, is_at, is_continued, longest_rested, takes_over
 from gateway.engine.slots.slot_file import SlotFile
 
@@ -35,8 +35,8 @@ class Plan:
     """The principal's own file that is restored, or would be if another principal's file did not bring more."""
     goes_on: bool = False
     """Whether the prompt continues the conversation of that file."""
-    stays: bool = False
-    """Whether the prompt continues the conversation that the slot holds."""
+    held: bool = False
+    """Whether the slot holds the conversation that the prompt continues, by its name."""
     told: int = 0
     """Ids that the principal may be told were reused: those of its own file."""
 
@@ -105,8 +105,10 @@ class Paging:
             restore = self._best_of_all(slot, prompt, owner, file, found, in_place)
         goes_on = False
         if file is not None and not file.shared:
-            goes_on = held or is_continued(file.answer, hints) or takes_over(file.ids, found, prompt)
-        return Plan(save, restore, beginning, file, goes_on, stays, found)
+            goes_on = is_continued(file.answer, hints) or takes_over(file.ids, found, prompt)
+        # How far a cache that can't be cut goes back may depend on what others left in it; its end does not.
+        told = found if file is None or file.checkpoints is None or found == len(file.ids) else 0
+        return Plan(save, restore, beginning, file, goes_on, held, told)
 
     def is_worth_saving(self, slot: Slot) -> bool:
         """Whether a slot that is at rest holds more than its owner's files, and saving it is worth the cost."""
@@ -124,19 +126,23 @@ class Paging:
         _, known = self.kept.longest(question, slot.owner)
         return not is_at(hints.question, (known,)) and self._pays(len(question) - known, 2 * len(slot.ids))
 
-    def is_worth_waiting(self, slot: Slot, prompt: list[int], owner: str, ids: list[int]) -> bool:
+    def is_worth_waiting(
+        self, slot: Slot, prompt: list[int], owner: str, ids: list[int], checkpoints: Checkpoints
+    ) -> bool:
         """Whether it pays to wait for a file of these ids of the same owner, which is being written."""
         _, found = self.kept.longest(prompt, owner)
         there = max(found, _own_share(slot, prompt, owner))
-        return self._pays(reused(ids, slot.checkpoints, prompt) - there, len(ids))
+        return self._pays(reused(ids, checkpoints, prompt) - there, len(ids))
 
-    def take(self, number: int, plan: Plan) -> None:
+    def take(self, number: int, plan: Plan, owner: str, hints: Hints = NO_HINTS) -> None:
         """Note that a slot belongs to a prompt now: no file of another conversation is in it any more."""
         for file in self.kept.files:
-            if file.slot == number and not plan.stays:
+            if file.owner == owner and not file.shared and is_continued(file.answer, hints):
+                file.slot = number
+            elif file.slot == number and not plan.held:
                 file.slot = None
         if plan.own is not None:
-            self.kept.touch(plan.own)
+            self.kept.ask_for(plan.own)
             plan.own.slot = number if plan.goes_on else None
 
     def _pays(self, ids: int, moved: int) -> bool:

@@ -5,10 +5,12 @@ everything again (llama.cpp 25913, 26676, 28194). So a slot at rest is filled wi
 and what the engine had to process tells. It costs about 40 tokens at each start of an engine whose slots are ours.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
+
+import anyio
 
 from gateway.engine.interface import Rewind, SlotKeeper
 from gateway.engine.slots.slot_directory import FileUnfit, SlotDirectory
@@ -22,6 +24,10 @@ _CUT: Final = 5
 """Where it is cut: before the checkpoint."""
 _LOST: Final = 8
 """Processed tokens from which on a restored file has not brought back what was in it."""
+
+_LOOKS: Final = 20
+_PAUSE: Final = 0.25
+"""Seconds between two looks for a slot at rest."""
 
 log = get_logger("engine")
 
@@ -48,10 +54,9 @@ async def find_rewind(
 
     Raises `EngineUnavailable`. If no slot is at rest, or the engine refuses, the cache counts as one that can be cut.
     """
-    slot = await anext((number async for number in _resting(keeper, slots)), None)
+    slot = await _resting(keeper, slots)
     if slot is None:
-        log.info("it was not found out where the engine's cache can be cut", reason="none of its slots is at rest")
-        return Findings()
+        return Findings(fault="none of the engine's slots was at rest when it was to be tried")
     held, other = (list(tokens) * _HELD)[:_HELD], list(tokens)[::-1]
     try:
         await keeper.fill_slot(slot, held)
@@ -68,10 +73,14 @@ async def find_rewind(
             await keeper.erase_slot(slot)
 
 
-async def _resting(keeper: SlotKeeper, slots: range) -> AsyncIterator[int]:
-    for number in slots:
-        if await keeper.is_at_rest(number):
-            yield number
+async def _resting(keeper: SlotKeeper, slots: range) -> int | None:
+    """A slot that is at rest, or comes to rest soon: a gateway that ended may have left them at work."""
+    for _ in range(_LOOKS):
+        for number in slots:
+            if await keeper.is_at_rest(number):
+                return number
+        await anyio.sleep(_PAUSE)
+    return None
 
 
 async def _file_fault(

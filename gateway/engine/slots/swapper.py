@@ -8,7 +8,7 @@ and that is at rest is touched, and a swap is never interrupted, so it is always
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -19,6 +19,7 @@ from anyio.to_thread import run_sync
 
 from gateway.engine.interface import Moved, Rewind, SlotMover
 from gateway.engine.slots.paging import Paging, Plan
+from gateway.engine.slots.rewind import Checkpoints
 from gateway.engine.slots.slot import NO_HINTS, Hints, Slot
 from gateway.engine.slots.slot_directory import FileUnfit, SlotDirectory
 from gateway.engine.slots.slot_file import SlotFile
@@ -26,6 +27,10 @@ from gateway.errors import EngineRefused
 from gateway.observe.engine_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
 
+_FIRST_PART: Final = 512
+"""Tokens of a shared beginning that are processed in one request, until it is known how long they take."""
+_PART: Final = 10.0
+"""Seconds that each further request may take."""
 _PAUSE: Final = 30.0
 """Seconds without another attempt to save after a failed one: a full disk stays full for a while."""
 
@@ -38,6 +43,7 @@ class _Leaving:
 
     ids: list[int]
     owner: str | None
+    checkpoints: Checkpoints
     done: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -98,21 +104,22 @@ class Swapper:
         """The free slot to take for a prompt."""
         return self._paging.choose(free, prompt, owner, hints)
 
-    def awaiting(self, prompt: list[int], owner: str) -> AbstractContextManager[None]:
+    def awaiting(self, prompt: list[int], owner: str, hints: Hints = NO_HINTS) -> AbstractContextManager[None]:
         """A context for the time that a prompt waits for a slot."""
-        return self._paging.kept.awaiting(prompt, owner)
+        return self._paging.kept.awaiting(prompt, owner, hints)
 
     async def prepare(self, slot: Slot, prompt: list[int], owner: str, hints: Hints = NO_HINTS) -> int:
         """Prepare a slot that is at rest for a prompt: save what is in it, and restore what the prompt continues.
 
         Returns the number of ids that the prompt's principal may be told it found in a file of its own.
         """
-        before, leaving = list(self._leaving), _Leaving(slot.ids, slot.owner)
+        before, leaving = list(self._leaving), _Leaving(slot.ids, slot.owner, slot.checkpoints)
         self._leaving.append(leaving)
         try:
             # Wait only for earlier ones: two that wait for each other would never end.
             for each in before:
-                if each.owner == owner and self._paging.is_worth_waiting(slot, prompt, owner, each.ids):
+                left = each.ids, each.checkpoints
+                if each.owner == owner and self._paging.is_worth_waiting(slot, prompt, owner, *left):
                     await each.done.wait()
             return await self._prepare(slot, prompt, owner, leaving, hints)
         finally:
@@ -124,14 +131,18 @@ class Swapper:
         # Only the own file is protected. What is given up must not depend on prompts of others, so theirs may go.
         if plan.own is not None:
             plan.own.readers += 1
-        told = 0
+        told, restored = 0, False
         try:
             # An interrupted swap would leave a slot with unknown content.
             with anyio.CancelScope(shield=True):
                 if plan.save:
                     await self._save(slot, slot.owner or "", shared=False)
                 leaving.done.set()
-                told = await self._carry_out(plan, slot, prompt, owner)
+                self._paging.take(slot.number, plan, owner, hints)
+                restored = plan.restore is None or await self._restore_one(slot, plan)
+                told = plan.told if restored else 0
+            if plan.beginning and restored:
+                await self._keep_beginning(slot, prompt[: plan.beginning], owner)
         except BaseException:
             slot.holds([], at_rest=False, answered=False)
             raise
@@ -147,13 +158,6 @@ class Swapper:
             if self._directory.kept and self.adopted.is_set() and slot.at_rest and self._paging.is_worth_saving(slot):
                 await self._save(slot, slot.owner or "", shared=False)
 
-    async def _carry_out(self, plan: Plan, slot: Slot, prompt: list[int], owner: str) -> int:
-        self._paging.take(slot.number, plan)
-        restored = plan.restore is None or await self._restore_one(slot, plan)
-        if plan.beginning and restored:
-            await self._keep_beginning(slot, prompt[: plan.beginning], owner)
-        return plan.told if restored else 0
-
     async def _restore_one(self, slot: Slot, plan: Plan) -> bool:
         """Restore the file that brings most; if it is another principal's and gone, the principal's own."""
         files = [file for file in (plan.restore, plan.own) if file is not None]
@@ -163,13 +167,28 @@ class Swapper:
         return False
 
     async def _keep_beginning(self, slot: Slot, ids: list[int], owner: str) -> None:
-        """Keep a beginning that conversations share, once for all of them."""
+        """Keep a beginning that conversations share, once for all of them.
+
+        A request for a long one could take minutes, so it is processed in parts, between which the caller may leave.
+        """
         try:
-            await self._fill(slot, ids)
+            with anyio.CancelScope(shield=True):
+                if slot.mixed or slot.owner not in (None, owner):
+                    # Its states would be those of another principal, and how long it takes would tell what that holds.
+                    await self._engine.erase_slot(slot.number)
+                    slot.holds([], at_rest=True, answered=False)
+                slot.owner, slot.mixed = owner, False
+            size = _FIRST_PART
+            while slot.ids != ids:
+                with anyio.CancelScope(shield=True):
+                    await self._fill(slot, ids[: slot.reused(ids) + size])
+                size = max(int(_PART / self._paging.rates.to_process(1)), _FIRST_PART)
+                await anyio.lowlevel.checkpoint()
         except EngineRefused as error:
             log.warning("a shared beginning was not kept", reason=error.message)
             return
-        await self._save(slot, owner, shared=True)
+        with anyio.CancelScope(shield=True):
+            await self._save(slot, owner, shared=True)
 
     async def _fill(self, slot: Slot, ids: list[int]) -> None:
         filled = await self._engine.fill_slot(slot.number, ids)
@@ -188,8 +207,9 @@ class Swapper:
         try:
             if self.rewind == "window" and not shared:
                 # A restored window can only be continued from a checkpoint, and generating leaves none. This makes one
-                # at the end, for one token.
-                await self._fill(slot, ids)
+                # at the end, for one token. A full context has no room for it.
+                with suppress(EngineRefused):
+                    await self._fill(slot, ids)
             file = await self._written(slot, name, owner, shared=shared)
         except (EngineRefused, FileUnfit, OSError) as error:
             await run_sync(self._directory.remove, name)

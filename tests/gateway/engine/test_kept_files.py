@@ -1,10 +1,11 @@
 """Slot files when there is no room for all: which are given up, and which are not."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 
 from gateway.engine.slots.kept_files import KeptFiles
 from gateway.engine.slots.paging import Paging
-from gateway.engine.slots.slot import Slot
+from gateway.engine.slots.slot import Hints, Slot
 from gateway.engine.slots.slot_file import SlotFile
 from tests.gateway.engine.slot_engine import FixedRates
 
@@ -26,8 +27,8 @@ def test_what_was_asked_for_longest_ago_goes_first_among_equals() -> None:
     paging = Paging(30, FixedRates())
     for n in (1, 2, 3):
         paging.kept.add(a_file(f"file {n}", talk(n, 10)))
-    paging.take(0, paging.plan(Slot(0), [*talk(1, 10), 5], "ada"))
-    paging.take(0, paging.plan(Slot(0), [*talk(9, 10), 5], "ada"))
+    paging.take(0, paging.plan(Slot(0), [*talk(1, 10), 5], "ada"), "ada")
+    paging.take(0, paging.plan(Slot(0), [*talk(9, 10), 5], "ada"), "ada")
 
     assert named(paging.kept.make_room(talk(4, 10), "ada", 20)) == ["file 2", "file 3"]
 
@@ -36,7 +37,7 @@ def test_what_is_in_a_slot_anyway_goes_before_all_else() -> None:
     paging = Paging(30, FixedRates())
     for n in (1, 2, 3):
         paging.kept.add(a_file(f"file {n}", talk(n, 10)))
-    paging.take(0, paging.plan(Slot(0), [*talk(3, 10), 5], "ada"))
+    paging.take(0, paging.plan(Slot(0), [*talk(3, 10), 5], "ada"), "ada")
 
     assert named(paging.kept.make_room(talk(4, 10), "ada", 10)) == ["file 3"]
 
@@ -152,3 +153,37 @@ def test_what_waits_is_kept_where_a_file_came_out_larger_than_expected() -> None
     with kept.awaiting([*talk(1, 10), 5], "ada"):
         kept.add(a_file("file 4", talk(4, 10)))
     assert named(kept.files) == ["file 1", "file 3", "file 4"]
+
+
+def test_a_file_of_another_conversation_with_the_same_beginning_stays() -> None:
+    paging = Paging(1000, FixedRates())
+    other = a_file("other", [*talk(1, 40), *talk(2, 40)])
+    paging.kept.add(other, 1)
+    slot = Slot(0, ids=[*talk(1, 20), *talk(3, 60)], owner="ada", answered=True, answer="one", question=70)
+    hints = Hints(question=60, answer="two", before="one")
+    plan = paging.plan(slot, [*talk(1, 40), *talk(4, 20)], "ada", hints)
+    paging.take(0, plan, "ada", hints)
+    paging.kept.add(replace(a_file("newer", [*talk(1, 40), *talk(4, 20)]), question=60), 0)
+    assert other in paging.kept.files
+
+
+def test_files_of_a_conversation_go_when_its_next_question_is_kept() -> None:
+    paging = Paging(1000, FixedRates())
+    for number, question in enumerate(range(50, 100, 10)):
+        hints = Hints(question=question, answer=f"{number}", before=f"{number - 1}")
+        slot, prompt = Slot(0), [*talk(1, 40), *talk(2, question - 40)]
+        paging.take(0, paging.plan(slot, prompt, "ada", hints), "ada", hints)
+        for each in (talk(5, 5), talk(6, 5)):
+            kept = a_file(f"{number}", [*prompt, *each])
+            paging.kept.add(replace(kept, answer=f"{number}", question=question), 0)
+        assert len(paging.kept.files) <= 2
+
+
+def test_a_preamble_that_nobody_asked_for_again_is_worth_no_more_than_a_conversation() -> None:
+    paging = Paging(1000, FixedRates())
+    once = replace(a_file("preamble", talk(1, 40), shared=True), checkpoints=(36,))
+    paging.kept.add(once)
+    assert once.density == 1
+    slot = Slot(0, checkpoints=())
+    paging.take(0, paging.plan(slot, [*talk(1, 40), *talk(2, 40)], "ada"), "ada")
+    assert once.density == 2
