@@ -269,7 +269,8 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     ),
     "Slots.": "the name of what follows",
     "A llama.cpp slot is one KV cache.": "an explanation of the model, the engine or the template",
-    "Where the engine is ours alone, `gateway/engine/slots/allocation.py` remembers what each holds and for whom, and gives a generation the free slot, known to be at rest, whose ids its prompt continues; `paging.py` and `kept_files.py` beside it swap slots of the embedded engine to files and back.": (
+    "Where the engine is ours alone, `gateway/engine/slots/allocation.py` remembers what each holds and for whom, and gives a generation the free slot, known to be at rest, whose ids its prompt continues; `paging.py` and `kept_files.py` beside it swap slots of the embedded engine to files and back; `rewind.py` knows where a cache can be cut.": (
+        "tests/gateway/engine/test_checkpoints.py::test_what_is_reused_is_a_common_beginning_that_the_cache_can_go_back_to",
         "tests/gateway/engine/test_slots.py::test_the_slot_with_the_longest_common_prefix_is_taken",
         "tests/gateway/engine/test_slots.py::test_what_another_principal_left_decides_nothing",
         "tests/gateway/engine/test_slots.py::test_a_slot_is_named_only_once_the_engine_says_that_it_does_nothing",
@@ -280,7 +281,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     "`prefill.py` processes what precedes a result while the tool works.": (
         "tests/gateway/agent/test_prefill.py::test_what_was_processed_ahead_of_time_counts_as_processed_once",
     ),
-    "Among several engines `homes.py` chooses which answers; if one is lost, `gateway/agent/generate/replay.py` continues on another from the ids.": (
+    "Among several engines `homes.py` chooses which answers; if one is lost, `gateway/agent/generate/replay.py` continues on another.": (
         "tests/gateway/engine/test_homes.py::test_homes_are_spread_evenly",
         "tests/gateway/agent/test_failover.py::test_an_answer_goes_on_with_the_ids_that_are_there_wherever_it_is_lost",
     ),
