@@ -3,17 +3,16 @@
 Two scenes, each on the gateway's embedded engine and on a stock server with the same memory beside the slots. In the
 first, conversations outnumber the slots, and a template drops the model's reasoning at each next question; in the
 second, conversations begin with the same preamble. Tiny models stand for their architectures; `--gemma` adds a real
-Gemma 3 270M (`make real-models` fetches it). Writes `results/cache_kinds.json`; `--short` prints a
-little instead.
+Gemma 3 270M (`make real-models` fetches it). Writes `results/cache_kinds.json`; `--short` prints a little
+instead.
 """
 
 import argparse
 import json
 import tempfile
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -22,13 +21,12 @@ import uvloop
 
 from bench.cache import engines
 from bench.cache.engines import MIB, Side
-from bench.cache.live import LETTERS
+from bench.cache.live import Answers, differing, digest, generate
 from bench.cache.scene import Scene, Shape
 from bench.cache.simulated import ModelRates
 from bench.cache.tiny_caches import tiny_model
 from bench.record import RESULTS, summary, write
 from gateway.engine.embedded.packaged_model import packaged_model
-from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling
 from gateway.engine.slots.slot import Hints
 from leaf_sdk import TokenMap, open_map
 
@@ -37,9 +35,6 @@ _SLOTS: Final = 2
 _THOUGHT, _VISIBLE, _ADDED = 32, 8, 60
 """Ids that the model thinks and says in answer to a question, and those of the next question."""
 _PREAMBLE, _OWN = 2000, 300
-_NOISE: Final = 0.7
-"""Nats by which two ids may differ and still be a tie, on a quantized model whose batches differ."""
-_TOPS: Final = 20
 
 
 class MeasuredSizes(ModelRates):
@@ -56,16 +51,14 @@ class Found:
     again: list[int] = field(default_factory=list[int])
     """For each request: processed tokens that are not new in it."""
     processed: int = 0
-    others: list[float] = field(default_factory=list[float])
-    """Of the last requests whose next id is another than without a cache: by how many nats."""
 
-    def row(self, checked: int) -> dict[str, Any]:
-        """Return the figures."""
+    def row(self, checked: int, others: list[float]) -> dict[str, Any]:
+        """Return the figures. `others`: margins of those `checked` requests whose next id differs without a cache."""
         return {
             "again": summary([float(each) for each in self.again]),
             "processed": self.processed,
             "checked": checked,
-            "others": [round(each, 4) for each in self.others],
+            "others": [round(each, 4) for each in others],
         }
 
 
@@ -99,36 +92,16 @@ def drawn(name: str, count: int, words: int) -> list[int]:
     return Random(name).choices(range(1000, words), k=count)
 
 
-async def ask(side: Side, prompt: list[int], most: int, hints: Hints, tops: int = 0) -> tuple[list[int], int, Any]:
-    """Generate; return the ids, the tokens that were processed, and the likeliest ids at the first place."""
-    ids: list[int] = []
-    end: GenerationEnd | None = None
-    first: Any = ()
+async def ask(side: Side, prompt: list[int], most: int, hints: Hints) -> tuple[list[int], int]:
+    """Generate; return the ids and how many tokens were processed for them."""
     before = side.engine.beside
-    async with side.table.take(prompt, "bench", alone=True, hints=hints) as place:
-        request = GenerateRequest(
-            *(prompt, place.pinned, most, Sampling(0, seed=1), LETTERS),
-            reuse=place.reuse and side.reuse,
-            logprobs=tops > 0,
-            top_logprobs=tops,
-        )
-        async with side.engine.generate(request) as events:
-            async for event in events:
-                if isinstance(event, Generated):
-                    ids += event.ids
-                    first = first or event.tops[:1]
-                else:
-                    end = event
-        if end is None:
-            raise SystemExit("an answer broke off; nothing was measured")
-        cached = end.timings.cache_n
-        place.slot.holds([*prompt, *ids], at_rest=True, answered=True, prompt=len(prompt), cached=cached)
-    return ids, end.timings.prompt_n + side.engine.beside - before, first
+    answer, timings = await generate(side, prompt, most, hints=hints)
+    return answer.ids, timings.prompt_n + side.engine.beside - before
 
 
-async def reasoning(side: Side, played: Played, words: int) -> tuple[Found, dict[int, tuple[list[int], int]]]:
-    """Play conversations in turn; each question drops the thought before it. Returns the last prompts and ids, too."""
-    found, last = Found(), dict[int, tuple[list[int], int]]()
+async def reasoning(side: Side, played: Played, words: int) -> tuple[Found, Answers]:
+    """Play conversations in turn; each question drops the thought before it. Also returns the last first ids."""
+    found, last = Found(), Answers()
     spread = played.most - played.least
     prompts = [
         drawn(f"talk {n}", played.least + spread * n // max(played.talks - 1, 1), words) for n in range(played.talks)
@@ -138,38 +111,29 @@ async def reasoning(side: Side, played: Played, words: int) -> tuple[Found, dict
             prompt = prompts[number]
             name = f"{number} {question}"
             hints = Hints(question=len(prompt), answer=name, before=f"{number} {question - 1}" if question else "")
-            ids, processed, _ = await ask(side, prompt, _THOUGHT + _VISIBLE, hints)
+            ids, processed = await ask(side, prompt, _THOUGHT + _VISIBLE, hints)
             found.processed += processed
             if question:
                 found.again.append(max(processed - _VISIBLE - _ADDED, 0))
-            last[number] = (prompt, ids[0])
+            if question == played.questions - 1:
+                last[digest(prompt)] = (prompt, ids[:1])
             prompts[number] = [*prompt, *ids[-_VISIBLE:], *drawn(name, _ADDED, words)]
     return found, last
 
 
-async def preambles(side: Side, talks: int, words: int) -> tuple[Found, dict[int, tuple[list[int], int]]]:
+async def preambles(side: Side, talks: int, words: int) -> tuple[Found, Answers]:
     """Begin conversations with one preamble."""
-    found, last = Found(), dict[int, tuple[list[int], int]]()
+    found, last = Found(), Answers()
     shared = drawn("preamble", _PREAMBLE, words)
     for number in range(talks):
         prompt = [*shared, *drawn(f"own {number}", _OWN, words)]
         hints = Hints(preamble=_PREAMBLE, question=len(prompt), answer=f"preamble {number}")
-        ids, processed, _ = await ask(side, prompt, _VISIBLE, hints)
+        ids, processed = await ask(side, prompt, _VISIBLE, hints)
         found.processed += processed
         if number:
             found.again.append(processed - _OWN)
-        last[number] = (prompt, ids[0])
+        last[digest(prompt)] = (prompt, ids[:1])
     return found, last
-
-
-async def check(kind: Kind, scene: Scene, found: Found, last: dict[int, tuple[list[int], int]]) -> None:
-    """Compare the last answers' first ids with those of an engine that reuses nothing."""
-    async with engines.fresh(kind.model, kind.token_map, scene, 0) as fresh:
-        for prompt, own in last.values():
-            ids, _, (tops,) = await ask(fresh, prompt, 1, Hints(), _TOPS)
-            if ids[0] != own:
-                told = dict(tops)
-                found.others.append(told[ids[0]] - told.get(own, min(told.values())))
 
 
 async def measure_kind(kind: Kind, played: Played, checked: int) -> dict[str, Any]:
@@ -180,13 +144,13 @@ async def measure_kind(kind: Kind, played: Played, checked: int) -> dict[str, An
         async with opened(kind.model, kind.token_map, scene, mib) as side:
             found, last = await reasoning(side, played, words)
             moved = side.moved()
-        last = dict(list(last.items())[:checked])
-        await check(kind, scene, found, last)
         async with opened(kind.model, kind.token_map, scene, mib) as side:
             shared, first = await preambles(side, min(played.talks, 20), words)
-        first = dict(list(first.items())[:checked])
-        await check(kind, scene, shared, first)
-        rows[name] = {"reasoning": found.row(len(last)), "preambles": shared.row(len(first)), "moved": moved}
+        rows[name] = {"moved": moved}
+        async with engines.fresh(kind.model, kind.token_map, scene, 0) as fresh:
+            for what, each, answers in (("reasoning", found, last), ("preambles", shared, first)):
+                some = dict(islice(answers.items(), checked))
+                rows[name][what] = each.row(len(some), await differing(fresh, some, {}))
         print(f"{kind.name}, {name}: {rows[name]}", flush=True)
     return {"mib": mib, **rows}
 
@@ -202,9 +166,8 @@ async def memory_of(kind: Kind, scene: Scene) -> int:
     return -(-moved.size * (scene.talks + 1) // MIB)
 
 
-@asynccontextmanager
-async def kinds(folder: Path, gemma: Path | None) -> AsyncGenerator[list[Kind]]:
-    """Write the tiny models; yield all."""
+def kinds(folder: Path, gemma: Path | None) -> list[Kind]:
+    """Write the tiny models; return all."""
     packaged = open_map(packaged_model())
     found = [
         Kind("SmolLM2 135M (dense)", packaged_model(), packaged),
@@ -213,19 +176,18 @@ async def kinds(folder: Path, gemma: Path | None) -> AsyncGenerator[list[Kind]]:
     ]
     if gemma is not None:
         found.insert(1, Kind("Gemma 3 270M (window of 512)", gemma, open_map(gemma)))
-    yield found
+    return found
 
 
 async def measure(*, short: bool, only: str, gemma: Path | None) -> dict[str, Any]:
     """Measure everything."""
     played = Played(3, 3, 700, 900) if short else Played(30, 8, 2000, 5300)
     with tempfile.TemporaryDirectory(prefix="bench-cache-") as folder:
-        async with kinds(Path(folder), gemma) as all_kinds:
-            rows = {
-                kind.name: await measure_kind(kind, played, 3 if short else 10)
-                for kind in all_kinds
-                if only in kind.name
-            }
+        rows = {
+            kind.name: await measure_kind(kind, played, 3 if short else 10)
+            for kind in kinds(Path(folder), gemma)
+            if only in kind.name
+        }
     return {"talks": played.talks, "questions": played.questions, "slots": _SLOTS, "kinds": rows}
 
 

@@ -20,6 +20,7 @@ from bench.cache.engines import Side
 from bench.cache.scene import Scene, Start, Talk, talks
 from bench.cache.simulated import OWNER, VOCABULARY, Counts
 from gateway.engine.interface import Generated, GenerateRequest, Sampling, Timings
+from gateway.engine.slots.slot import NO_HINTS, Hints
 
 LETTERS: Final = "root ::= [a-zA-Z ,.0-9]+"
 """Allows neither an end of turn nor a character of several tokens, so that every answer has its full length."""
@@ -56,12 +57,13 @@ async def generate(
     most: int,
     tops: int = 0,
     *,
+    hints: Hints = NO_HINTS,
     ready: Callable[[], None] = lambda: None,
     until: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
 ) -> tuple[Answer, Timings]:
     """Generate one answer, as the gateway's agent does. `ready` is called when it has a slot, which `until` keeps."""
     found, end = Answer(), None
-    async with side.table.take(prompt, OWNER, alone=True) as place:
+    async with side.table.take(prompt, OWNER, alone=True, hints=hints) as place:
         ready()
         request = GenerateRequest(
             *(prompt, place.pinned, most, Sampling(0, seed=1), LETTERS),
@@ -77,7 +79,7 @@ async def generate(
                 else:
                     end = event
         await until()
-        place.slot.holds([*prompt, *found.ids], at_rest=True, answered=True)
+        place.leaves([*prompt, *found.ids], len(prompt), end, answered=True)
     if end is None or len(found.ids) != most:
         raise SystemExit(f"an answer has {len(found.ids)} ids, expected {most}; nothing was measured")
     return found, end.timings

@@ -229,11 +229,8 @@ class _Completion:
             except GrammarRefused as error:
                 raise form_refused() from error
             finally:
-                reported = end is not None and end.reported
-                answered = end is not None or self._answered
-                cached = end.timings.cache_n if end is not None and end.reported else None
                 held = [*self._prompt.ids, *self._ids]
-                place.slot.holds(held, at_rest=reported, answered=answered, prompt=len(context), cached=cached)
+                place.leaves(held, len(context), end, answered=self._answered)
         return end, place
 
     async def _rewind(self, error: EngineError) -> tuple[GenerationEnd, None] | None:

@@ -122,11 +122,8 @@ class Generation:
                     hold = await self._stay.wait(loosened_hold(hold, request, conversation, self._metrics))
                     end = await self._generate(place, hold, started)
             finally:
-                reported = end is not None and end.reported
                 held = [*conversation.ids, *self._output.ids]
-                cached = end.timings.cache_n if end is not None and end.reported else None
-                answered = end is not None or self._answered
-                place.slot.holds(held, at_rest=reported, answered=answered, prompt=prompt, cached=cached)
+                place.leaves(held, prompt, end, answered=self._answered)
         return end, place
 
     async def _generate(self, place: Place, hold: Hold | None, started: float) -> GenerationEnd | None:

@@ -17,7 +17,7 @@ from typing import Final
 
 import anyio
 
-from gateway.engine.interface import Rewind, Timings
+from gateway.engine.interface import GenerationEnd, Rewind, Timings
 from gateway.engine.left_behind import LeftBehind, shared_prefix
 from gateway.engine.slots.slot import NO_HINTS, Hints, Slot, continued, longest_rested
 from gateway.engine.slots.swapper import Swapper
@@ -52,6 +52,19 @@ class Place:
     """Ids at the prompt's beginning that the slot held for its principal; 0 where the server chooses the slot."""
     salt: str | None = None
     """The salt to send, so that the request shares cached ids only with others of its principal."""
+
+    def leaves(self, ids: list[int], prompt: int, end: GenerationEnd | None, *, answered: bool) -> None:
+        """Note what a generation has left in the slot.
+
+        Args:
+            ids: everything that it was given or has generated.
+            prompt: how many of them it was given.
+            end: its last event; None: it was cut off.
+            answered: whether it has given an id.
+        """
+        reported = end is not None and end.reported
+        cached = end.timings.cache_n if end is not None and reported else None
+        self.slot.holds(ids, at_rest=reported, answered=answered or end is not None, prompt=prompt, cached=cached)
 
     def shown(self, timings: Timings) -> Timings:
         """The engine's timings as the principal may see them: they do not depend on what others have left behind."""

@@ -61,8 +61,7 @@ class Running:
                     else:
                         end = event
             assert end is not None
-            cached = end.timings.cache_n
-            place.slot.holds([*prompt, *ids], at_rest=True, answered=True, prompt=len(prompt), cached=cached)
+            place.leaves([*prompt, *ids], len(prompt), end, answered=True)
         return ids, end.timings
 
     def files(self) -> list[StateFile]:
