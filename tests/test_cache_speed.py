@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -147,14 +146,6 @@ def test_one_answer_that_is_another_is_a_bar_missed_and_a_tie_is_told(results: d
     results["apart"]["two"] |= {"differing": 1, "beyond_ties": 0}
     exact = [bar for bar in bars(results) if "without a cache" in bar.what or "two gateways" in bar.what]
     assert [(bar.measured, bar.held) for bar in exact] == [("1 of 27, and 2 ties", False), ("0 of 9, and 1 ties", True)]
-
-
-def test_readme_says_what_windows_cost() -> None:
-    kinds = json.loads(RESULTS.with_name("cache_kinds.json").read_text(encoding="utf-8"))["kinds"]
-    (row,) = (row for name, row in kinds.items() if name.startswith("a tiny Gemma 3"))
-    ours, stock = (round(fmean(row[side]["reasoning"]["again"]["samples"])) for side in ("ours", "stock"))
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"| all but {ours:,} tokens a question | {stock:,} tokens a question recomputed |" in readme
 
 
 def test_page_and_picture_are_those_of_the_committed_results() -> None:

@@ -5,6 +5,7 @@ Both come from the numbers of a run.
 
 import json
 from collections.abc import Iterable
+from statistics import fmean
 from typing import Any, Final
 
 from bench.record import on_lines
@@ -14,6 +15,7 @@ FILE: Final = HERE / "results.json"
 PAGE: Final = HERE.parents[1] / "docs" / "openai-apps.md"
 README: Final = HERE.parents[1] / "README.md"
 CROWDED: Final = HERE.parents[1] / "bench" / "results" / "cache.json"
+KINDS: Final = CROWDED.with_name("cache_kinds.json")
 _BEGIN: Final = "<!-- measured: clients -->\n"
 _GAINS: Final = "<!-- measured: gains -->\n"
 _END: Final = "<!-- end -->"
@@ -61,7 +63,7 @@ def with_gains(readme: str, results: dict[str, Any]) -> str:
         f"| everything in {alone['whole']} of {alone['turns']} turns; {alone['again']:,} of the {alone['processed']:,} "
         "prompt tokens processed had already been cached |\n"
     )
-    return _between(readme, _GAINS, f"{_GAINS_HEAD}{found}{_crowded()}{_GAINS_REST}")
+    return _between(readme, _GAINS, f"{_GAINS_HEAD}{found}{_crowded()}{_windowed()}{_GAINS_REST}")
 
 
 def _crowded() -> str:
@@ -73,6 +75,17 @@ def _crowded() -> str:
         ours, stock = (_range(scene[whose]["reuse"]["median"] for scene in chosen) for whose in ("ours", "stock"))
         rows += f"| 40 conversations on 4 slots, {words} | {ours} | {stock} |\n"
     return rows
+
+
+def _windowed() -> str:
+    """The row of a model with sliding windows, from the results of the bench of kinds."""
+    kinds = json.loads(KINDS.read_text(encoding="utf-8"))["kinds"]
+    (kind,) = (kind for name, kind in kinds.items() if name.startswith("a tiny Gemma 3"))
+    ours, stock = (round(fmean(kind[side]["reasoning"]["again"]["samples"])) for side in ("ours", "stock"))
+    return (
+        "| 30 on 2 slots, sliding windows as in Gemma 3, reasoning dropped "
+        f"| all but {ours:,} tokens a question | {stock:,} tokens a question recomputed |\n"
+    )
 
 
 def _range(shares: Iterable[float]) -> str:
