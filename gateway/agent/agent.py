@@ -113,7 +113,7 @@ class Agent:
         def owner_of(tool: str) -> str | None:
             return None if tool in names else self._calls.offers.server_of(tool)
 
-        home = self._home(ready, principal, messages, tools)
+        home = self._home(ready, principal, messages)
 
         async def made_with(ready: ReadyEngine) -> Conversation:
             placed = await in_their_places(messages, ready.template)
@@ -122,9 +122,9 @@ class Agent:
             asked = Asked(
                 ready.tool_format.format,
                 ready.forms.offered(tools),
-                names,
-                principal,
-                self._calls.offers.server_of,
+                client_tools=names,
+                principal=principal,
+                server_of=self._calls.offers.server_of,
                 may_call=choice.may_call,
                 model=model,
                 home=home,
@@ -147,13 +147,11 @@ class Agent:
             raise ContextExceeded(_too_long(conversation), len(conversation.ids), ready.facts.context)
         return conversation
 
-    def _home(
-        self, ready: ReadyEngine, principal: Principal, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> bytes:
+    def _home(self, ready: ReadyEngine, principal: Principal, messages: Sequence[Message]) -> bytes:
         """The key of the conversation's home; b"" where nothing depends on it."""
         if not (self._pool.several or ready.facts.can.sessions):
             return b""
-        return home_key(principal.name, messages, tool_definitions(tools))
+        return home_key(principal.name, messages)
 
     @property
     def offers(self) -> ToolOffers:

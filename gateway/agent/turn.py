@@ -109,7 +109,7 @@ class Answer:
             last = turn == self._limits.turns - 1
             held, asked = self._conversation, self._conversation.asked
             map_id = held.ready.token_map.map_id
-            async with self._runner.running(asked.tools, asked.principal, map_id, self._choice.allows) as calls:
+            async with self._runner.running(held.tools, asked.principal, map_id, self._choice.allows) as calls:
                 result = await self._generate(None if last else calls)
                 mixed = result.stopped and any(map(self._is_client_s, result.calls))
                 if last and mixed:

@@ -103,7 +103,7 @@ BOUND_KINDS: Final = (
 """Bounded things of which each principal has a share."""
 LossReason = Literal[
     "client_changed",
-    "tools_changed",
+    "options_changed",
     "reasoning_dropped",
     "template_rewrote",
     "slot_taken",

@@ -21,7 +21,7 @@ from gateway.shared.store_interface import StoreKind, StoreRecord
 # purpose, principal and key. When the secret is replaced, what was made with the previous one is still found and
 # opened. No IO.
 
-_FORMAT: Final = b"\x03"
+_FORMAT: Final = b"\x04"
 """The format of values, and of what the packages write into them. A value of another format counts as missing."""
 _NONCE: Final = 12
 _DIGEST: Final = 18

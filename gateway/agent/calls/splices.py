@@ -27,7 +27,7 @@ async def fitted(
     token_map = conversation.ready.token_map
     # Asked first, and only once for each engine: where the template reads no results, none is decoded here.
     if await conversation.stay.ask(_reads_results) and any(_is_json(outcome, token_map) for outcome in outcomes):
-        shape, end = conversation.context.last_turn(conversation.asked, conversation.ready)
+        shape, end = conversation.context.last_turn(conversation.ready)
         texts = [token_map.decode(outcome.ids) for outcome in outcomes]
         whole = await conversation.stay.ask(lambda ready: ready.template.scaffold_with(shape, end, texts))
         # The scaffold contains the results.

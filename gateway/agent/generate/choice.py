@@ -121,7 +121,7 @@ def hold_for(
     special token.
     """
     fmt = conversation.asked.format
-    tools = tuple(tool for tool in conversation.asked.tools if choice.allows(tool.name))
+    tools = tuple(tool for tool in conversation.tools if choice.allows(tool.name))
     if not tools and form is None:
         return None
     loose, forms = conversation.ready.loose, conversation.ready.forms

@@ -50,7 +50,7 @@ class ModelOutput:
         self._parser = parser_for(
             asked.format,
             ready.token_map,
-            asked.tools if asked.may_call and not options.words else (),
+            conversation.tools if asked.may_call and not options.words else (),
             prompt_tail=conversation.prompt_tail,
             # A grammar lets any tokens spell a marker, since not every server's grammars know tokens.
             by_text=options.hold is not None and not options.hold.triggers,

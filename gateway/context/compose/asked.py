@@ -1,7 +1,7 @@
 """What a request asks of its conversation. Pure."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls.formats.format import Format
@@ -15,6 +15,9 @@ class Asked:
 
     format: Format
     tools: tuple[ToolSpec, ...] = ()
+    """Those that the prompt is to define."""
+    deferred: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
+    """By name, those that are defined only where a search finds them."""
     client_tools: frozenset[str] = frozenset()
     """Names of tools that the client runs itself."""
     principal: Principal = ANYBODY

@@ -7,7 +7,6 @@ that the template writes after a turn like the model's last one (`engine/renderi
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.context.compose.asked import Asked
 from gateway.context.compose.source_trail import SourceTrail, span_without_tool
 from gateway.context.memory import LivedTurn
 from gateway.engine.interface import Message
@@ -35,6 +34,8 @@ class Context:
     """Ids up to the model's first turn after the user's last message; 0: not known."""
     begun: tuple[int, ...] = ()
     """Ids at its end that already begin the model's turn; () once the model has written."""
+    defines: bool = False
+    """Whether the template defines tools in it."""
 
     def splice(
         self, scaffold: Scaffold, contents: Sequence[Sequence[int]], sources: Sequence[Sequence[Span]] = ()
@@ -70,7 +71,7 @@ class Context:
         self.ids += ids
         self.begun = tuple(ids)
 
-    def last_turn(self, asked: Asked, ready: ReadyEngine) -> tuple[TurnShape, TurnEnd]:
+    def last_turn(self, ready: ReadyEngine) -> tuple[TurnShape, TurnEnd]:
         """Return the shape and end of the model's last turn; calls that are text for the template are content."""
         turn, token_map, fmt = self.last, ready.token_map, ready.tool_format
         calls = () if fmt.calls_as_text else turn.calls
@@ -78,7 +79,7 @@ class Context:
             calls=tuple(call.name for call in calls),
             content=turn.content or (fmt.calls_as_text and bool(turn.calls)),
             reasoning=turn.reasoning,
-            tools=bool(asked.tools) and not fmt.preamble,
+            tools=self.defines and not fmt.preamble,
             earlier=self.earlier,
         )
         tail = self.ids[-WRITTEN:]

@@ -13,13 +13,14 @@ from gateway.context.compose.asked import Asked
 from gateway.context.compose.begun_turn import begun_ids
 from gateway.context.compose.context import Context
 from gateway.context.compose.observer import Observer
-from gateway.context.memory import History, LivedAnswer, Miss, Remembered
+from gateway.context.memory import NO_TOOLS, DefinedTools, History, LivedAnswer, Miss, Remembered
 from gateway.engine.pool.stay import Stay
 from gateway.engine.rendering.scaffold import Scaffold
 from gateway.engine.slots.slot import Hints
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import RequestInvalid
 from gateway.observe.trajectories import Span
+from gateway.toolcalls.schema.spec import ToolSpec
 
 _PROMPT_TAIL: Final = 64
 """Ids at the end of the prompt: enough to tell whether the template opened a reasoning block."""
@@ -71,6 +72,8 @@ class Conversation:
     """The engine that continues it, and what can take that engine's place."""
     context: Context
     continuation: Continuation = _NOTHING
+    defined: DefinedTools = NO_TOOLS
+    """The tools that its prompt defines."""
     observer: Observer | None = None
     """Records how its answer is made; None: nobody looks at it."""
     answer_id: str = field(default_factory=lambda: secrets.token_hex(12))
@@ -92,6 +95,15 @@ class Conversation:
     def ids(self) -> list[int]:
         """The ids of its context."""
         return self.context.ids
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools that may be called: those of the request whose definitions the model has read."""
+        deferred = self.asked.deferred
+        if not deferred:
+            return self.asked.tools
+        found = dict.fromkeys(each.name for each in self.defined.entries if each.name in deferred)
+        return (*self.asked.tools, *(deferred[name] for name in found))
 
     @property
     def room(self) -> int:
@@ -131,7 +143,7 @@ class Conversation:
     async def around_results(self) -> Scaffold:
         """Return the scaffold of the results of the last turn's calls."""
         started = time.perf_counter()
-        shape, end = self.context.last_turn(self.asked, self.ready)
+        shape, end = self.context.last_turn(self.ready)
         count = len(self.context.last.calls)
         scaffold = await self.stay.ask(lambda ready: ready.template.scaffold(shape, end, "tool", count))
         self.spliced.seconds += time.perf_counter() - started

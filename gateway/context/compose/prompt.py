@@ -19,7 +19,7 @@ from gateway.context.compose.source_trail import SourceTrail
 from gateway.context.compose.sources import DefinitionsIn, spans_of_new, spans_of_rendering
 from gateway.context.history.call_ids import with_model_ids
 from gateway.context.history.template_messages import tool_definitions, with_preamble
-from gateway.context.memory import History, Lived, LivedTurn, Recalled, Turn, retold
+from gateway.context.memory import NO_TOOLS, DefinedTools, History, Lived, LivedTurn, Recalled, Turn, retold
 from gateway.engine.interface import Message
 from gateway.engine.rendering.foreign import is_json_result
 from gateway.engine.rendering.placed import Known
@@ -48,6 +48,7 @@ class Composer:
 
     asked: Asked
     ready: ReadyEngine
+    defined: DefinedTools = NO_TOOLS
     history: History | None = None
     """The messages, as a memory compares them; None: the answer is not remembered."""
     definitions: DefinitionCache | None = None
@@ -87,7 +88,7 @@ class Composer:
 
         Raises `EngineUnavailable`, `TemplateRefused`.
         """
-        ready, fmt, tools = self.ready, self.asked.format, self.asked.tools
+        ready, fmt, tools = self.ready, self.asked.format, self.defined.beginning
         taught, calls_as_text, token_map = ready.tool_format.preamble, ready.tool_format.calls_as_text, ready.token_map
         known: dict[int, Known] = {}
         messages: list[Message] = []
@@ -110,7 +111,7 @@ class Composer:
             plain,
             () if taught else tool_definitions(ready.forms.rendered(tools)),
             placed,
-            partial(_calls_in, fmt, token_map, tools),
+            partial(_calls_in, fmt, token_map, self.defined.newest),
         )
         sources = None
         if self.definitions is not None:
@@ -118,15 +119,19 @@ class Composer:
             sources.add(spans_of_rendering(rendering, turns, moved, self.asked.owner_of, self._definitions()))
         earlier = calls_of_turns([turn.message for turn in turns])
         question = _question(turns, len(rendering.ids))
-        context = Context(rendering.ids, earlier, sources=sources, preamble=rendering.preamble, question=question)
+        context = Context(
+            *(rendering.ids, earlier),
+            sources=sources,
+            preamble=rendering.preamble,
+            question=question,
+            defines=bool(tools),
+        )
         return context, rendering.by_shape
 
     def _definitions(self) -> DefinitionsIn | None:
         """What finds the definitions of the request's tools."""
-        tools, ready, history, cache, asked = (
-            *(self.asked.tools, self.ready, self.history, self.definitions),
-            self.asked,
-        )
+        ready, history, cache, asked = self.ready, self.history, self.definitions, self.asked
+        tools = self.defined.beginning
         if not tools or history is None or cache is None:
             return None
         servers = tuple([asked.owner_of(tool.name) for tool in tools])
@@ -136,8 +141,8 @@ class Composer:
             by_name = {tool.name: server for tool, server in zip(tools, servers, strict=True)}
             return Definitions(tools, ready.token_map, by_name, taught)
 
-        # The root is a digest of the map and the tools, among others.
-        key = (history.root, servers)
+        # The root is a digest of the map, among others.
+        key = (history.root, self.defined.digests, servers)
         return lambda ids, around: cache.spans(ids, around, key, definitions)
 
     async def _appended(self, recalled: Recalled, held: Sequence[int]) -> Context | None:
@@ -151,8 +156,9 @@ class Composer:
         if any(map(_is_json, new)) and await template.reads_results():
             return None
         sources = None if self.definitions is None else SourceTrail(len(held))
-        context = Context(list(held), calls_of_turns([each.message for each in recalled.lived[:-1]]), turn, sources)
-        shape, end = context.last_turn(self.asked, self.ready)
+        earlier = calls_of_turns([each.message for each in recalled.lived[:-1]])
+        context = Context(list(held), earlier, turn, sources, defines=bool(self.defined.beginning))
+        shape, end = context.last_turn(self.ready)
         try:
             if results:
                 scaffold = await template.scaffold(shape, end, "tool", len(turn.calls))
@@ -190,7 +196,7 @@ class Composer:
             for number, turn in enumerate(recalled.lived)
             if turn.lived is not None and turn.lived.turn is not None
         }
-        return shape_of(messages, len(recalled.new), tools=bool(self.asked.tools), inside=inside, forms=forms)
+        return shape_of(messages, len(recalled.new), tools=bool(self.defined.beginning), inside=inside, forms=forms)
 
 
 def _question(turns: Sequence[Turn], size: int) -> int:

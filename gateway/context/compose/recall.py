@@ -22,10 +22,11 @@ from gateway.context.compose.context import Context
 from gateway.context.compose.conversation import Continuation, Conversation
 from gateway.context.compose.definitions import DefinitionCache
 from gateway.context.compose.finished import answer_of, record_of
+from gateway.context.compose.later_tools import completed, with_definitions
 from gateway.context.compose.observer import Observer
 from gateway.context.compose.prompt import Composer
-from gateway.context.history.template_messages import tool_definitions
 from gateway.context.memory import (
+    NO_TOOLS,
     AnswerRecord,
     ConversationMemory,
     History,
@@ -37,6 +38,7 @@ from gateway.context.memory import (
     root_digest,
     schemas_of,
 )
+from gateway.context.memory import recalled as continued
 from gateway.engine.interface import Message
 from gateway.engine.left_behind import shared_prefix
 from gateway.engine.pool.stay import Stay
@@ -110,45 +112,64 @@ class Recall:
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
         """
         if not remembered:
-            return Conversation(asked, Stay(ready), await Composer(asked, ready).begin(messages))
+            defined = completed(NO_TOOLS, messages, 0, asked.tools, asked.deferred)
+            composer = Composer(asked, ready, defined)
+            context = await composer.begin(await with_definitions(messages, defined, ready))
+            return Conversation(asked, Stay(ready), context, defined=defined)
         history = History(self._root(asked, ready, self._keys[0]), messages)
         recalled = await self._recalled(asked, ready, history)
         watched = self.is_watched
         observer = None
         if self._trajectories is not None or watched:
             observer = Observer(watched, self._trajectories is not None and self._trajectories.logprobs)
-        composer = Composer(asked, ready, history, None if observer is None else self._definitions)
-        context, continuation = await self._composed(composer, history, recalled)
+        composer = Composer(asked, ready, NO_TOOLS, history, None if observer is None else self._definitions)
+        if recalled is not None:
+            found = await self._continued(composer, history, recalled)
+            miss = _refused(recalled)
+        else:
+            found, miss = None, self._miss(asked, history) if history.answers else None
+        composer, context, continuation = found or await self._begun(composer, history, miss)
         held = 0 if continuation.before is None else continuation.before.held
-        return Conversation(asked, Stay(ready), context, continuation, observer, held=held)
+        return Conversation(asked, Stay(ready), context, continuation, composer.defined, observer, held=held)
 
-    async def _composed(
-        self, composer: Composer, history: History, recalled: Recalled | None
-    ) -> tuple[Context, Continuation]:
-        if recalled is None:
-            miss = self._miss(composer.asked, history) if history.answers else None
-            return await composer.begin(history.messages), Continuation(history, miss=miss)
-        last = recalled.last
-        context = await composer.go_on(recalled)
+    async def _begun(
+        self, composer: Composer, history: History, miss: Miss | None
+    ) -> tuple[Composer, Context, Continuation]:
+        asked = composer.asked
+        composer = replace(composer, defined=completed(NO_TOOLS, history.messages, 0, asked.tools, asked.deferred))
+        messages = await with_definitions(history.messages, composer.defined, composer.ready)
+        return composer, await composer.begin(messages), Continuation(history, miss=miss)
+
+    async def _continued(
+        self, composer: Composer, history: History, recalled: Recalled
+    ) -> tuple[Composer, Context, Continuation] | None:
+        """What continues a remembered answer; None where the template refuses what was lived."""
+        last, asked, messages = recalled.last, composer.asked, history.messages
+        defined = completed(last.tools, messages, last.place + 1, asked.tools, asked.deferred)
+        composer = replace(composer, defined=defined)
+        extended = await with_definitions(messages, defined, composer.ready)
+        context = await composer.go_on(recalled if extended is messages else continued(last, extended))
         if context is None:
-            lost = any(turn.lived is not None and turn.lived.turn is None for turn in recalled.lived)
-            miss = Miss("template_rewrote", last.held, results_lost=lost)
-            return await composer.begin(history.messages), Continuation(history, miss=miss)
+            return None
         kept = shared_prefix(last.ids(), context.ids)
         if context.sources is not None:
             context.sources.keep(min(kept, last.original_ids))
-        return context, Continuation(history, last, kept)
+        return composer, context, Continuation(history, last, kept)
 
     async def _recalled(self, asked: Asked, ready: ReadyEngine, history: History) -> Recalled | None:
-        owner, schemas = asked.principal.name, schemas_of(asked.tools)
-        recalled = self._memory.recall(owner, history, schemas)
+        owner, schemas = asked.principal.name, schemas_of((*asked.tools, *asked.deferred.values()))
+
+        def lacks(node: Remembered) -> int:
+            return len(node.tools.missing(asked.tools))
+
+        recalled = self._memory.recall(owner, history, schemas, lacks)
         behind = -1 if recalled is None else recalled.last.place
         if self._shared is None or not history.answers or history.answers[-1][0] <= behind:
             return recalled
         # Under earlier secrets the same history has other digests.
         others = [History(self._root(asked, ready, key), history.messages) for key in self._keys[1:]]
         more = await self._shared.recall(self._memory, owner, [history, *others], behind, self._numbers.__next__)
-        return self._memory.recall(owner, history, schemas) if more else recalled
+        return self._memory.recall(owner, history, schemas, lacks) if more else recalled
 
     def keep(self, conversation: Conversation, ended: str, figures: RequestFigures | None) -> Awaitable[object] | None:
         """Remember a finished answer, write its trajectory, and count its tokens. `ended`: how it ended.
@@ -227,10 +248,14 @@ class Recall:
 
     def _root(self, asked: Asked, ready: ReadyEngine, key: bytes) -> bytes:
         """A digest of what two histories must have in common besides their messages."""
-        tools = json.dumps(tool_definitions(asked.tools))
-        if ready.template.options:
-            tools += json.dumps(ready.template.options)
-        return root_digest(key, asked.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools)
+        options = json.dumps(ready.template.options) if ready.template.options else ""
+        return root_digest(key, asked.principal.name, ready.token_map.map_id, ready.facts.chat_template, options)
+
+
+def _refused(recalled: Recalled) -> Miss:
+    """Why a remembered conversation is rendered from its client's messages."""
+    lost = any(turn.lived is not None and turn.lived.turn is None for turn in recalled.lived)
+    return Miss("template_rewrote", recalled.last.held, results_lost=lost)
 
 
 def _remember(
@@ -271,6 +296,7 @@ def _remember(
         # The words around what a client changed are kept only while somebody is watching.
         figures=None if figures is None else replace(figures, recall_miss=None),
         record=record,
+        tools=conversation.defined,
         strangers=history.strangers(before.place + 1 if before is not None else 0, len(history.messages)),
     )
     memory.remember(node, history.with_answer(shown))

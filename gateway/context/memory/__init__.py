@@ -1,19 +1,23 @@
 """What the gateway remembers of conversations: histories of messages, and their ids in the context. No IO."""
 
+from gateway.context.memory.defined_tools import BEGINNING, NO_TOOLS, DefinedTools
 from gateway.context.memory.history import RETOLD, Call, History, Shown, retold, root_digest, schemas_of
 from gateway.context.memory.lived import Lived, LivedAnswer, LivedTurn
 from gateway.context.memory.misses import Miss, Misses
 from gateway.context.memory.record import AnswerRecord, CallRecord, GenerationRecord
 from gateway.context.memory.remembered import Remembered
 from gateway.context.memory.request_figures import RequestFigures
-from gateway.context.memory.store import ConversationMemory, Recalled, Turn
+from gateway.context.memory.store import ConversationMemory, Recalled, Turn, recalled
 
 __all__ = [
+    "BEGINNING",
+    "NO_TOOLS",
     "RETOLD",
     "AnswerRecord",
     "Call",
     "CallRecord",
     "ConversationMemory",
+    "DefinedTools",
     "GenerationRecord",
     "History",
     "Lived",
@@ -26,6 +30,7 @@ __all__ = [
     "RequestFigures",
     "Shown",
     "Turn",
+    "recalled",
     "retold",
     "root_digest",
     "schemas_of",

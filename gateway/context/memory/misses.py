@@ -82,7 +82,7 @@ class Misses:
         pairs = zip(best.messages, messages, strict=False)
         place = next((n for n, (was, now) in enumerate(pairs) if not _is_same(was, now)), None)
         if place is None:
-            return Miss("tools_changed" if best.root != root else "not_seen_before", best.held)
+            return Miss("options_changed" if best.root != root else "not_seen_before", best.held)
         was, now = _text(best.messages[place]), _text(messages[place])
         at = shared_prefix(was, now)
         return Miss("client_changed", best.held, place, at, _around(was, at), _around(now, at))

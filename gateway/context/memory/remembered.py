@@ -4,6 +4,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.context.memory.defined_tools import NO_TOOLS, DefinedTools
 from gateway.context.memory.history import Shown
 from gateway.context.memory.lived import Lived
 from gateway.context.memory.record import AnswerRecord
@@ -42,6 +43,8 @@ class Remembered:
     strangers: bytes = b""
     """Digest of answers before it that are not remembered (`History.strangers`)."""
     digest: bytes = b""
+    tools: DefinedTools = NO_TOOLS
+    """The tools that the prompt defined at its end."""
     model: str | None = None
     """The model that wrote it; this, the map and the time are None where another replica made the answer."""
     map_id: str | None = None

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
+from gateway.context.memory.defined_tools import DefinedTool, DefinedTools
 from gateway.context.memory.history import Call, Shown
 from gateway.context.memory.lived import Lived, LivedTurn
 from gateway.context.memory.remembered import NO_ENGINE, Remembered
@@ -25,7 +26,8 @@ def serialize(node: Remembered, process: bytes) -> bytes:
     lived = [_lived(each) for each in node.lived]
     figures = [node.place, node.kept, node.held, node.original_ids]
     engine = [process, node.engine, node.engine_name]
-    parts = [node.digest, figures, shown, lived, _bytes(node.added), node.strangers, engine]
+    tools = [[each.name, each.digest, each.place] for each in node.tools.entries]
+    parts = [node.digest, figures, shown, lived, _bytes(node.added), node.strangers, engine, tools]
     return packed(parts)
 
 
@@ -33,7 +35,8 @@ def deserialize(
     data: bytes, owner: str, answer_id: str, before: Remembered | None, number: int, process: bytes
 ) -> Remembered:
     """The answer in such bytes, with the digest that it was kept under. `number`: its conversation's number."""
-    digest, (place, kept, held, original), (content, reasoning, calls), lived, added, strangers, where = unpacked(data)
+    digest, figures, (content, reasoning, calls), lived, added, strangers, where, tools = unpacked(data)
+    place, kept, held, original = figures
     engine, engine_name = where[1:] if where[0] == process else (NO_ENGINE, "")
     return Remembered(
         owner=owner,
@@ -51,6 +54,7 @@ def deserialize(
         original_ids=original,
         strangers=strangers,
         digest=digest,
+        tools=DefinedTools(tuple(DefinedTool(*each) for each in tools)),
     )
 
 

@@ -7,7 +7,7 @@ principal that has the most is dropped first. It renders nothing and never waits
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import chain, islice
@@ -69,14 +69,25 @@ class ConversationMemory:
         """Bytes in use."""
         return self._sizes.total()
 
-    def recall(self, owner: str, history: History, schemas: Mapping[str, Mapping[str, Any]]) -> Recalled | None:
-        """The longest remembered conversation that the history continues; None where nothing of it is remembered."""
+    def recall(
+        self,
+        owner: str,
+        history: History,
+        schemas: Mapping[str, Mapping[str, Any]],
+        lacks: Callable[[Remembered], int] = lambda node: 0,
+    ) -> Recalled | None:
+        """The longest remembered conversation that the history continues; None where nothing of it is remembered.
+
+        Of several alike, the one that `lacks` the least, or else the newest.
+        """
         echoed: dict[int, bool] = {}
         for place, digest in reversed(history.answers):
-            for node in self._found.get(digest, ()):
-                if node.owner == owner and node.place == place and _is_echoed(node, history, schemas, echoed):
-                    self._touch(node)
-                    return _recalled(node, history.messages)
+            alike = self._found.get(digest, ())
+            same = [each for each in alike if each.owner == owner and each.place == place]
+            if found := [each for each in same if _is_echoed(each, history, schemas, echoed)]:
+                node = min(found, key=lacks) if len(found) > 1 else found[0]
+                self._touch(node)
+                return recalled(node, history.messages)
         return None
 
     def forgotten(self, history: History) -> bool | None:
@@ -103,6 +114,8 @@ class ConversationMemory:
         node.digest = digest
         node.size = _NODE_BYTES + len(node.added) * node.added.itemsize + sum(each.size for each in node.lived)
         node.size += getsizeof(node.shown.content) + getsizeof(node.shown.reasoning)
+        # The definitions before it are the same objects.
+        node.size += node.tools.size - (0 if node.before is None else node.before.tools.size)
         node.size += 0 if node.record is None else node.record.size
         # Answers before it may have been dropped while it was made: they are added again, so that they are counted.
         missing: list[Remembered] = []
@@ -205,7 +218,8 @@ def _is_answer(node: Remembered, history: History, schemas: Mapping[str, Mapping
     return node.shown.is_echoed_by(history.shown[node.place], schemas)
 
 
-def _recalled(node: Remembered, messages: Sequence[Message]) -> Recalled:
+def recalled(node: Remembered, messages: Sequence[Message]) -> Recalled:
+    """What continues an answer. `messages`: the client's, among them this answer and those before it."""
     answers = {each.place: each for each in node.chain()}
     found: list[Turn] = []
     ran: set[str] = set()

@@ -36,14 +36,14 @@ class Load:
     """The part of its share that it takes by now, 0 to 1: a new engine is warmed up."""
 
 
-def home_key(principal: str, messages: Sequence[Mapping[str, Any]], tools: object) -> bytes:
+def home_key(principal: str, messages: Sequence[Mapping[str, Any]]) -> bytes:
     """The key of a conversation's home: depends on who asks, what the prompt begins with, and the first question.
 
-    Nothing after that changes it, so a conversation keeps its home. `tools`: the definitions of its tools.
+    Nothing after that changes it, and neither do its tools, so a conversation keeps its home.
     """
     first = next((number for number, each in enumerate(messages) if each.get("role") == "user"), len(messages))
     beginning = [[each.get("role"), each.get("content")] for each in messages[: first + 1]]
-    return key_of(principal, beginning, tools)
+    return key_of(principal, beginning)
 
 
 def key_of(*parts: object) -> bytes:

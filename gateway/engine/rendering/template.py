@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from gateway.engine.interface import Engine, EngineFacts, Message, Options
 from gateway.engine.markers import MarkerGuard
+from gateway.engine.rendering.definition_text import around, as_json, definition_in
 from gateway.engine.rendering.foreign import Foreign, Signs, argument_characters, is_json_result
 from gateway.engine.rendering.histories import Numbered, histories
 from gateway.engine.rendering.placed import CallsIn, Known, regions
@@ -96,6 +97,9 @@ class ChatTemplate:
         self._results_read: bool | None = None
         self._late_system: bool | None = None
         self._reasoning_dropped: bool | None = None
+        self._without_definition: str | None = None
+        self._definitions: OrderedDict[str, str] = OrderedDict()
+        """Texts of definitions, by their JSON texts."""
         self._counts: bool | None = None
         """Whether what follows a turn depends on the number of calls before it."""
         # Cached by identity: a `Following` is the same object for as long as it is kept.
@@ -243,6 +247,26 @@ class ChatTemplate:
                 text = ""
             self._reasoning_dropped = "firstsaid" in text and "firstthought" not in text
         return self._reasoning_dropped
+
+    async def definition(self, definition: Mapping[str, Any]) -> str:
+        """A tool's definition as the template writes it, for a content; as JSON where that can't be found out."""
+        key = as_json(definition)
+        if key not in self._definitions:
+            self._definitions[key] = await self._definition(definition) or key
+            if len(self._definitions) > _KEPT:
+                self._definitions.popitem(last=False)
+        self._definitions.move_to_end(key)
+        return self._definitions[key]
+
+    async def _definition(self, definition: Mapping[str, Any]) -> str | None:
+        question = [{"role": "user", "content": "-"}]
+        try:
+            if self._without_definition is None:
+                self._without_definition = await self._ask(question, around(None))
+            # The words of others need no guard here: as part of a content, they are guarded like all of it.
+            return definition_in(await self._ask(question, around(definition)), self._without_definition)
+        except EngineRefused:
+            return None
 
     async def scaffold(self, shape: TurnShape, end: TurnEnd, role: Role, count: int = 1) -> Scaffold:
         """Ids around `count` contents of `role` that follow a turn of the model.

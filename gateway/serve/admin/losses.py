@@ -9,7 +9,7 @@ from typing import Final
 
 WORDS: Final[Mapping[str, str]] = {
     "client_changed": "the client changed an earlier message, so the prompt differs from there on",
-    "tools_changed": "the tools, or the options of the chat template, are not those of the previous request",
+    "options_changed": "the options of the chat template are not those of the previous request",
     "reasoning_dropped": "the chat template leaves out the reasoning of earlier turns",
     "template_rewrote": "the chat template renders earlier turns differently once they are no longer the last",
     "slot_taken": "another conversation used the slot, and the cache of this one was evicted; an engine that does not "
@@ -27,7 +27,7 @@ WORDS: Final[Mapping[str, str]] = {
 _ADVICE: Final = {
     "client_changed": "message {message} changes at character {at}; if it is a system message that changes with each "
     "request, add a pattern that matches the changing part to engine.volatile",
-    "tools_changed": "keep both the same from request to request of a conversation",
+    "options_changed": "keep them the same from request to request of a conversation",
     "reasoning_dropped": "no setting can change that",
     "template_rewrote": "no setting can change that",
     "slot_taken": "if there are more conversations than slots, raise engine.slots, or the size of the engine's "

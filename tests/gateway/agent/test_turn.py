@@ -547,7 +547,7 @@ async def test_turn_is_rendered_with_calls_and_tools_only_where_the_template_kno
     async with open_stage(call, tools_template=template, turns=1) as stage:
         conversation = await stage.agent.open(QUESTION)
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
-        shape, _ = conversation.context.last_turn(conversation.asked, conversation.ready)
+        shape, _ = conversation.context.last_turn(conversation.ready)
 
     assert (shape.tools, shape.calls, shape.content) == (tools, calls, content)
 
@@ -621,7 +621,7 @@ async def test_turn_that_an_id_of_another_vocabulary_ended_is_rendered_without_i
         conversation = await stage.agent.open(QUESTION)
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
         conversation.context.last = replace(conversation.context.last, ended_by=ended_by)
-        _, end = conversation.context.last_turn(conversation.asked, conversation.ready)
+        _, end = conversation.context.last_turn(conversation.ready)
 
     assert end.token == spelled
 

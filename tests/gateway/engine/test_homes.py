@@ -13,7 +13,7 @@ keys = st.binary(min_size=16, max_size=16)
 
 
 def keys_of(count: int) -> list[bytes]:
-    return [home_key("ada", [{"role": "user", "content": f"question {n}"}], []) for n in range(count)]
+    return [home_key("ada", [{"role": "user", "content": f"question {n}"}]) for n in range(count)]
 
 
 @given(keys, names, st.randoms(use_true_random=False))
@@ -52,15 +52,13 @@ def test_homes_are_spread_evenly() -> None:
 def test_a_home_hangs_on_who_asks_what_stands_first_and_the_first_question() -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
     later = [*messages, {"role": "assistant", "content": "So."}, {"role": "user", "content": "And then?"}]
-    tools = [{"name": "time"}]
 
-    home = home_key("ada", messages, tools)
+    home = home_key("ada", messages)
 
-    assert home_key("ada", later, tools) == home
-    assert home_key("bob", messages, tools) != home
-    assert home_key("ada", messages, []) != home
-    assert home_key("ada", [{"role": "system", "content": "Be long."}, messages[1]], tools) != home
-    assert home_key("ada", [messages[0], {"role": "user", "content": "How?"}], tools) != home
+    assert home_key("ada", later) == home
+    assert home_key("bob", messages) != home
+    assert home_key("ada", [{"role": "system", "content": "Be long."}, messages[1]]) != home
+    assert home_key("ada", [messages[0], {"role": "user", "content": "How?"}]) != home
 
 
 @given(st.lists(keys, min_size=1, max_size=120), names, st.integers(1, 4))

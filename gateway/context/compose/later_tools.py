@@ -1,0 +1,107 @@
+"""Where the tools of a request are defined in its prompt, and the texts of those that are defined behind messages.
+
+The first request of a conversation has its tools defined by the template. From then on, what is new is only ever added:
+a tool that a search found behind that search's result, any other behind the first new message. Renders nothing itself;
+asks the template how it writes a definition.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from gateway.context.history.template_messages import tool_definitions
+from gateway.context.memory import BEGINNING, RETOLD, DefinedTools
+from gateway.context.memory.defined_tools import found_in
+from gateway.engine.interface import Message
+from gateway.engine.start.ready_engine import ReadyEngine
+from gateway.toolcalls.formats.registry import describe_tool
+from gateway.toolcalls.schema.spec import ToolSpec
+
+_WORDS: Final = "You can call these tools now:"
+
+
+def completed(
+    defined: DefinedTools,
+    messages: Sequence[Message],
+    known: int,
+    tools: Sequence[ToolSpec],
+    deferred: Mapping[str, ToolSpec],
+) -> DefinedTools:
+    """Return the definitions of a prompt: those that a remembered answer's had, and those that are missing.
+
+    Args:
+        messages: the client's messages.
+        known: how many of them, from the first, the remembered answer's prompt and the answer itself hold; 0: none.
+        tools: the tools that are to be defined.
+        deferred: those that are defined only once they are found, by their names.
+    """
+    defined = defined.completed((*tools, *deferred.values()) if deferred else tools)
+    if not known:
+        defined = defined.having(tools, BEGINNING)
+    for place in range(known, len(messages)) if deferred else ():
+        found = [deferred[name] for name in names_in(messages[place]) if name in deferred]
+        defined = defined.having(found, place) if found else defined
+    if not known:
+        # The search that found these is not part of the messages any more.
+        called = (name for message in messages if deferred for name in _called_in(message))
+        return defined.having([deferred[name] for name in dict.fromkeys(called) if name in deferred], BEGINNING)
+    place = _place(messages, known)
+    return defined if place is None else defined.having(tools, place)
+
+
+def names_in(message: Message) -> list[str]:
+    """Return the names of the tools that a message found, or one of those that stand for it."""
+    return [name for each in (message, *(message.get(RETOLD) or ())) for name in found_in(each)]
+
+
+def _called_in(message: Message) -> list[str]:
+    return [str(call["function"]["name"]) for call in message.get("tool_calls") or ()]
+
+
+def _place(messages: Sequence[Message], known: int) -> int | None:
+    """The new message behind which new tools are defined: the last of the results that come first, or else the first.
+
+    None: all are turns of the model.
+    """
+    place = next((n for n in range(known, len(messages)) if messages[n]["role"] != "assistant"), None)
+    while place is not None and [each["role"] for each in messages[place : place + 2]] == ["tool", "tool"]:
+        place += 1
+    return place
+
+
+async def with_definitions(messages: Sequence[Message], defined: DefinedTools, ready: ReadyEngine) -> Sequence[Message]:
+    """Return the messages with the texts of the tools that are defined behind them."""
+    if not defined.later:
+        return messages
+    extended = list(messages)
+    for place, tools in defined.behind(len(messages)).items():
+        extended[place] = await _with_tools(messages[place], tools, ready)
+    return extended
+
+
+async def _with_tools(message: Message, tools: Sequence[ToolSpec], ready: ReadyEngine) -> Message:
+    retold = message.get(RETOLD)
+    if not retold:
+        return _extended(message, await definition_text(tools, ready))
+    # Several messages stand for this one: each tool is defined behind the one that found it, or else behind the last.
+    owners = {name: number for number, each in enumerate(retold) for name in found_in(each)}
+    inside = list(retold)
+    for number in dict.fromkeys(owners.get(tool.name, len(retold) - 1) for tool in tools):
+        own = [tool for tool in tools if owners.get(tool.name, len(retold) - 1) == number]
+        inside[number] = _extended(inside[number], await definition_text(own, ready))
+    return {**message, RETOLD: inside}
+
+
+def _extended(message: Message, text: str) -> Message:
+    content = str(message.get("content") or "")
+    # What the user asks comes last, where models look for it.
+    parts = (text, content) if message["role"] == "user" else (content, text)
+    return {**message, "content": "\n\n".join(filter(None, parts))}
+
+
+async def definition_text(tools: Sequence[ToolSpec], ready: ReadyEngine) -> str:
+    """Return the text that defines tools, each as the model's template or preamble writes it."""
+    if ready.tool_format.preamble:
+        texts = [describe_tool(tool) for tool in tools]
+    else:
+        texts = [await ready.template.definition(each) for each in tool_definitions(ready.forms.rendered(tools))]
+    return "\n".join((_WORDS, *texts))

@@ -1,0 +1,123 @@
+"""The tools that a conversation's prompt defines, and where: definitions are only ever added to it.
+
+Clients insert tools into their lists, remove some, change others; servers come late. Rendering such a list anew would
+change what the engine has cached. So the definitions at the beginning of a conversation stay as they are; a tool that
+is new, or that was changed, is defined behind everything that is cached. A removed tool stays defined, and calls of it
+are refused. Pure.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, Final
+
+from gateway.engine.interface import Message
+from gateway.toolcalls.schema.spec import ToolSpec
+
+BEGINNING: Final = -1
+"""The place of definitions that the template writes, at the beginning of the prompt."""
+ANSWER: Final = -2
+"""The place of definitions within an answer: in the result of a search that the gateway ran."""
+FOUND_TOOLS: Final = "found_tools"
+"""Key of a message that has the names of tools whose definitions belong behind its content."""
+_DIGEST: Final = 16
+_VALUE_BYTES: Final = 3
+"""Bytes that a definition takes in memory for each character of its JSON text, measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedTool:
+    """One definition in a prompt."""
+
+    name: str
+    digest: bytes
+    place: int
+    """The message, by its number among the client's, behind whose content it stands; or `BEGINNING`, or `ANSWER`."""
+    spec: ToolSpec | None = None
+    """None: another replica wrote it, and no request has sent it since."""
+    size: int = 0
+    """Characters of its JSON text."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedTools:
+    """The definitions of one conversation, in the order in which they stand in its prompt."""
+
+    entries: tuple[DefinedTool, ...] = ()
+
+    @property
+    def beginning(self) -> tuple[ToolSpec, ...]:
+        """The tools that the template defines."""
+        return self._specs(BEGINNING)
+
+    @property
+    def newest(self) -> tuple[ToolSpec, ...]:
+        """All tools that are defined, each as it was defined last."""
+        return tuple({each.name: each.spec for each in self.entries if each.spec is not None}.values())
+
+    @property
+    def digests(self) -> tuple[bytes, ...]:
+        """What tells its tools at the beginning from others."""
+        return tuple(each.digest for each in self.entries if each.place == BEGINNING)
+
+    @property
+    def later(self) -> bool:
+        """Whether any tool was defined behind a message."""
+        return any(each.place >= 0 for each in self.entries)
+
+    @property
+    def size(self) -> int:
+        """Bytes that the definitions take, approximately."""
+        return sum(each.size for each in self.entries) * _VALUE_BYTES
+
+    def missing(self, tools: Iterable[ToolSpec]) -> list[ToolSpec]:
+        """Those of these tools that are not defined, or were defined otherwise."""
+        newest = {each.name: each.digest for each in self.entries}
+        return [tool for tool in tools if newest.get(tool.name) != _written(tool)[0]]
+
+    def having(self, tools: Iterable[ToolSpec], place: int) -> "DefinedTools":
+        """The same definitions, and those of these tools that are missing, at this place."""
+        more = [DefinedTool(each.name, digest, place, each, size) for each, digest, size in map(_entry, tools)]
+        known = {each.name: each.digest for each in self.entries}
+        new = tuple(each for each in more if known.get(each.name) != each.digest)
+        return replace(self, entries=self.entries + new) if new else self
+
+    def completed(self, tools: Sequence[ToolSpec]) -> "DefinedTools":
+        """The same, with the definitions that another replica wrote, where these tools have them."""
+        if all(each.spec is not None for each in self.entries):
+            return self
+        known = {(tool.name, digest): (tool, size) for tool, digest, size in map(_entry, tools)}
+
+        def filled(each: DefinedTool) -> DefinedTool:
+            spec, size = known.get((each.name, each.digest), (each.spec, each.size))
+            return replace(each, spec=spec, size=size)
+
+        return DefinedTools(tuple(map(filled, self.entries)))
+
+    def behind(self, places: int) -> Mapping[int, tuple[ToolSpec, ...]]:
+        """The tools that are defined behind messages, by the messages' numbers; only those below `places`."""
+        found = {each.place for each in self.entries if 0 <= each.place < places}
+        return {place: self._specs(place) for place in sorted(found)}
+
+    def _specs(self, place: int) -> tuple[ToolSpec, ...]:
+        return tuple(each.spec for each in self.entries if each.place == place and each.spec is not None)
+
+
+NO_TOOLS: Final = DefinedTools()
+
+
+def found_in(message: Message) -> Sequence[str]:
+    """The names of the tools that a message found."""
+    return message.get(FOUND_TOOLS) or ()
+
+
+def _entry(tool: ToolSpec) -> tuple[ToolSpec, bytes, int]:
+    return (tool, *_written(tool))
+
+
+def _written(tool: ToolSpec) -> tuple[bytes, int]:
+    """A digest of a tool's definition, and the characters of its JSON text."""
+    fields: list[Any] = [tool.name, tool.description, tool.parameters]
+    text = json.dumps(fields, default=dict)
+    return blake2b(text.encode(), digest_size=_DIGEST).digest(), len(text)
