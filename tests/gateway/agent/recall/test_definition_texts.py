@@ -8,6 +8,7 @@ from gateway.context.history.template_messages import tool_definitions
 from gateway.engine.rendering.definition_text import as_json
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.errors import EngineRefused
 from gateway.toolcalls.schema.spec import ToolSpec
 from leaf_sdk.vocab import TokenMap
 
@@ -36,6 +37,7 @@ TOOLS = (
 
 OWN = {"Qwen3.5-4B", "Qwen-Qwen3-0.6B", "openai-gpt-oss-120b", "meta-llama-Llama-3.2-3B-Instruct"}
 """Templates whose own text must be found; where it can't be, or holds control tokens, a definition is JSON."""
+QUESTION = [{"role": "user", "content": "?"}]
 BETWEEN = {"ByteDance-Seed-OSS", "CohereForAI-c4ai-command-r-plus-tool_use"}
 """Templates that write lines between two definitions, which then end with these."""
 
@@ -54,10 +56,12 @@ async def test_definition_is_the_templates_own_text_or_json(
                 continue
             tool = definition["function"]["name"]
             others = tool_definitions([each for each in TOOLS if each.name != tool])
-            prompt, without = [
-                await client.apply_template([{"role": "user", "content": "?"}], each) for each in ([definition], others)
-            ]
             assert tool in text
+            try:
+                prompt, without = [await client.apply_template(QUESTION, each) for each in ([definition], others)]
+            except EngineRefused:
+                # The template has no place for the schemas of the others.
+                continue
             assert text not in without
             assert text in prompt or name in BETWEEN
     finally:
