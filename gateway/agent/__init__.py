@@ -2,6 +2,7 @@
 
 from gateway.agent.agent import Agent
 from gateway.agent.calls.offers import EVERY_TOOL, NO_TOOL, ToolScope
+from gateway.agent.calls.request_tools import Deferral
 from gateway.agent.calls.runner import CallRunner
 from gateway.agent.generate.choice import ToolChoice
 from gateway.agent.generate.completion import Completer, CompletionOptions, Prompt
@@ -17,6 +18,7 @@ __all__ = [
     "Completer",
     "CompletionOptions",
     "Conversation",
+    "Deferral",
     "Prompt",
     "ToolChoice",
     "ToolScope",

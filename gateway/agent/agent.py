@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gateway.agent.calls.offers import EVERY_TOOL, ToolOffers, ToolScope, is_heavy
+from gateway.agent.calls.request_tools import NO_DEFERRAL, Deferral, Deferring, gathered
 from gateway.agent.calls.runner import CallRunner
 from gateway.agent.context_advice import larger_context
 from gateway.agent.events import Emit, Finished, ToolFinished
@@ -57,13 +58,15 @@ class Agent:
         metrics: Metrics,
         *,
         show_calls: bool = False,
+        defer_client_tools: Deferring = "auto",
         volatile: Sequence[str] = (),
         trajectories: TrajectoryLog | None = None,
         shared: "SharedMemory | None" = None,
         tracing: "Tracing | None" = None,
     ) -> None:
-        """`volatile`: see `EngineConfig`; `show_calls`: see `AgentConfig`; `shared`: what other replicas remember.
+        """`volatile`: see `EngineConfig`; `show_calls`, `defer_client_tools`: see `AgentConfig`.
 
+        `shared`: what other replicas remember; None: replicas share nothing.
         `tracing`: makes a span for each generation; None: there are none.
         """
         self._pool = pool
@@ -71,6 +74,7 @@ class Agent:
         self._limits = limits
         self._metrics = metrics
         self._show_calls = show_calls
+        self._defer_client_tools: Deferring = defer_client_tools
         self._tracing = tracing
         self._volatile = re.compile("|".join(f"(?:{pattern})" for pattern in volatile)) if volatile else None
         self.recall = Recall(limits, metrics, trajectories, shared)
@@ -81,6 +85,7 @@ class Agent:
         *,
         choice: ToolChoice = FREE,
         client_tools: Sequence[ToolSpec] = (),
+        deferral: Deferral = NO_DEFERRAL,
         gateway_tools: ToolScope = EVERY_TOOL,
         principal: Principal = ANYBODY,
         options: Mapping[str, object] = NO_OPTIONS,
@@ -90,6 +95,7 @@ class Agent:
         """The conversation that `messages` (see `context/history/client_messages.py`) begin, as prompt ids.
 
         The gateway's own tools are those that `principal` may call and `gateway_tools` holds.
+        `deferral`: which of the client's tools are defined only where the model finds them.
         `options`: variables for the chat template; those that it does not use are left out.
         `continues`: the answer continues the last message, which is the model's own; this is not remembered.
         `model`: the model that is asked for, where there are several.
@@ -103,8 +109,10 @@ class Agent:
         names = frozenset(tool.name for tool in client_tools)
         if aliases := self._calls.offers.aliases(principal, besides=names):
             choice, messages = choice.renamed(aliases), with_tool_names(messages, aliases)
-        ours = self._calls.offers.to(principal, ready.facts.context, choice.names or (), gateway_tools)
-        tools = _merged(ours, client_tools)
+        named = choice.names or ()
+        ours = self._calls.offers.to(principal, ready.facts.context, named, gateway_tools)
+        offered = gathered(ours, client_tools, deferral, named, ready.facts.context, self._defer_client_tools)
+        tools = offered.tools
         check_choice(choice, tools)
         check_size(messages, ready.facts.context)
         messages, begun = (messages[:-1], begun_text(messages)) if continues else (messages, "")
@@ -122,13 +130,15 @@ class Agent:
             asked = Asked(
                 ready.tool_format.format,
                 ready.forms.offered(tools),
+                deferred=offered.deferred,
+                search=offered.search,
                 client_tools=names,
                 principal=principal,
                 server_of=self._calls.offers.server_of,
                 may_call=choice.may_call,
                 model=model,
                 home=home,
-                diagnostics=(*unreadable, *odd),
+                diagnostics=(*unreadable, *odd, *((offered.note,) if offered.note is not None else ())),
             )
             return await self.recall.begin(asked, ready, placed, remembered=not continues)
 
@@ -226,9 +236,3 @@ def _heavy(tools: Sequence[ToolSpec], ready: ReadyEngine) -> int:
     written = json.dumps(tool_definitions(tools), ensure_ascii=False).encode("utf-8", "replace").decode()
     taken = len(ready.token_map.encode(written)) if tools else 0
     return taken if is_heavy(taken, ready.facts.context) else 0
-
-
-def _merged(ours: Sequence[ToolSpec], theirs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """The gateway's tools and the client's; where names clash the client's wins, since the client gets that call."""
-    names = {tool.name for tool in theirs}
-    return (*theirs, *(tool for tool in ours if tool.name not in names))

@@ -71,6 +71,8 @@ class ToolFinished:
     shim_ids: int
     is_error: bool
     seconds: float
+    found: tuple[str, ...] = ()
+    """Names of the tools that it found, for a search of tools."""
 
     @property
     def text(self) -> str:

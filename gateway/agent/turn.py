@@ -14,6 +14,7 @@ from gateway.agent.calls.prefill import prefill
 from gateway.agent.calls.repeats import Repeats
 from gateway.agent.calls.runner import CallRunner, FinishedCall, RunningCalls
 from gateway.agent.calls.splices import fitted, parts_of, spans_of_result
+from gateway.agent.calls.tool_finder import ToolFinder
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
 from gateway.agent.figures import Reuse, figures_of, reuse_of
 from gateway.agent.generate.choice import FREE, Hold, ToolChoice, hold_for
@@ -95,6 +96,7 @@ class Answer:
         self._generations: list[GenerationFinished] = []
         self._reuse = Reuse()
         self._repeats = Repeats(limits.repeated_calls)
+        self._finder = ToolFinder(conversation, limits.result_tokens) if conversation.asked.deferred else None
 
     async def run(self) -> Finished:
         """Generate, call and splice until the answer is complete.
@@ -109,7 +111,8 @@ class Answer:
             last = turn == self._limits.turns - 1
             held, asked = self._conversation, self._conversation.asked
             map_id = held.ready.token_map.map_id
-            async with self._runner.running(held.tools, asked.principal, map_id, self._choice.allows) as calls:
+            rights = (held.tools, asked.principal, map_id, self._choice.allows)
+            async with self._runner.running(*rights, finder=self._finder) as calls:
                 result = await self._generate(None if last else calls)
                 mixed = result.stopped and any(map(self._is_client_s, result.calls))
                 if last and mixed:
@@ -174,13 +177,13 @@ class Answer:
         return result
 
     def _shows(self, name: str) -> bool:
-        return self._choice.allows(name) and (self._show_calls or name in self._conversation.asked.client_tools)
+        return self._choice.allows(name) and (self._show_calls or self._conversation.is_clients(name))
 
     def _is_client_s(self, call: CallClosed) -> bool:
         # A client's tool that may not be called now is answered here, like a name that is not a tool at all.
         if not self._choice.allows(call.name):
             return False
-        return call.name in self._conversation.asked.client_tools or self._options.asks(call)
+        return self._conversation.is_clients(call.name) or self._options.asks(call)
 
     def _start_ours(self, call: CallClosed, calls: RunningCalls) -> None:
         most = self._options.max_calls
@@ -243,6 +246,7 @@ class Answer:
             # Kept although nobody may be looking: whoever looks later finds the server.
             sources = spans_of_result(outcome)
             self._conversation.lived.add_result(finished.call_id, finished.name, outcome.ids, sources)
+            self._conversation.define(outcome.defined)
             note_call(self._conversation, outcome)
             await self._emit(finished)
 

@@ -95,6 +95,7 @@ async def open_services(config: GatewayConfig, start_wait: float = inf) -> Async
             agent = Agent(
                 *(pool, runner, config.limits, metrics),
                 show_calls=config.agent.show_calls,
+                defer_client_tools=config.agent.defer_client_tools,
                 volatile=[*dict.fromkeys(each for engine in config.members.values() for each in engine.volatile)],
                 trajectories=trajectories,
                 shared=shared,

@@ -14,7 +14,6 @@ from typing import Any, Final, cast
 import anyio
 import anyio.to_thread
 
-from gateway.agent.calls.offers import spec_of
 from gateway.agent.unrendered_tools import find_forms
 from gateway.app.sign_ins import open_sign_ins
 from gateway.config.masking import mask_text
@@ -35,6 +34,7 @@ from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.items.tool_pins import PinFile
 from gateway.proxy.upstream.supervision.listing import Listed
 from gateway.serve.admin.advice import Judgement, advice_for, advice_on_context, can_be_tried, judge
+from gateway.toolcalls.schema.spec import read_tools
 
 _AT_A_TIME: Final = 4
 _CALL_TIME: Final = 10.0
@@ -219,7 +219,7 @@ async def _faults(route: EngineRoute, lists: Mapping[str, Mapping[str, Listed | 
         ready = route.ready()
         for server, listed in lists.items():
             offered = listed.get("tools")
-            tools = [spec_of(each) for each in offered.items] if offered is not None else []
+            tools = read_tools(offered.items) if offered is not None else ()
             await find_forms(tools, ready, {tool.name: server for tool in tools}.get)
     except EngineError:
         return []

@@ -273,6 +273,8 @@ class AgentConfig:
 
     show_calls: bool = False
     """Whether calls that the gateway runs itself are also shown as `tool_calls`; many clients would run them again."""
+    defer_client_tools: Literal["auto", "never", "always"] = "auto"
+    """Whether the model searches for the tools of clients that defer none: `auto`, if their definitions are heavy."""
 
 
 @dataclass(frozen=True, slots=True)

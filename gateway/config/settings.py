@@ -167,6 +167,12 @@ class AgentSection(Section):
         "clients would then run them again; `codec.tool_results` lists them in any case. A request "
         "can override this with a field of the same name.",
     )
+    defer_client_tools: Literal["auto", "never", "always"] = Field(
+        default=_AGENT.defer_client_tools,
+        description="Whether the model searches for a client's own tools instead of reading all of their definitions, "
+        "where the client itself defers none. `auto`: if they would take more than a quarter of the context; "
+        "`codec.diagnostics` then says so.",
+    )
 
 
 class TokensSection(Section):

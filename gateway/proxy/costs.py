@@ -17,7 +17,7 @@ from gateway.proxy.naming import ToolEntry
 from gateway.proxy.proxy import Proxy
 from leaf_sdk.vocab import TokenMap
 
-_BYTES_A_TOKEN: Final = 4
+BYTES_A_TOKEN: Final = 4
 """Rough average for English and JSON under today's vocabularies."""
 _LONGEST: Final = 65_536
 """Characters of the longest definition that is counted (40 ms); a longer one is estimated."""
@@ -99,4 +99,4 @@ def _count(text: str, token_map: TokenMap | None) -> Cost:
 
 
 def _estimate(text: str) -> Cost:
-    return Cost(-(-len(text.encode("utf-8", "replace")) // _BYTES_A_TOKEN), estimated=True)
+    return Cost(-(-len(text.encode("utf-8", "replace")) // BYTES_A_TOKEN), estimated=True)

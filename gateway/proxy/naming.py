@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.overrides import ToolOverride
 from gateway.protocol.headers import Annotation, annotations_of
+from gateway.toolcalls.schema.spec import ToolSpec
 
 # Aliases: names that every model API accepts, for tools whose public names some refuse (`safe_names`).
 #
@@ -160,6 +161,12 @@ class ToolEntry:
     """The public name, if `name` is an alias of it."""
     renamed: str | None = None
     """The name that the operator gave it everywhere, unless another tool of the server has that as its own."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool as parser and grammar take it."""
+        described, schema = self.definition.get("description"), self.definition.get("inputSchema")
+        return ToolSpec(self.name, str(described or ""), schema or {"type": "object"})
 
     @property
     def local(self) -> str:

@@ -2,14 +2,15 @@
 
 A list of some hundred tools costs a model more tokens than its question. If the operator turns this on, clients see
 only these two, and a model asks for the definitions that fit what it wants to do. Turns a query into the definitions
-that share words with it, ranked by those words; rare words count more. A definition is split into words once, by the
-first search: with thousands of long ones that takes seconds, so callers search in a thread. Pure.
+that share words with it, ranked by BM25 over the words of names, servers, descriptions and parameters. A definition is
+split into words once, by the first search: with thousands of long ones that takes seconds, so callers search in a
+thread. Pure.
 """
 
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from gateway.config.overrides import OWN_TOOLS
@@ -45,6 +46,12 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
     },
 )
 NAMES: Final = frozenset(OWN_TOOLS)
+FINDER: Final[dict[str, Any]] = {
+    **DEFINITIONS[0],
+    "description": "Find tools by what they do. Returns the definitions of those that fit best; from then on you can "
+    "call them.",
+}
+"""The search as a model on `/v1` gets it, which calls what it finds by its own name."""
 _MOST: Final = 50
 _USUAL: Final = 8
 _QUERY: Final = 2000
@@ -55,6 +62,18 @@ _CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _IN_NAME: Final = 3.0
 _IN_TEXT: Final = 1.0
 _IN_PARAMETERS: Final = 0.5
+_SATURATION: Final = 1.2
+"""BM25's `k1`."""
+_LENGTH: Final = 0.3
+"""BM25's `b`: long descriptions of tools say more, and are not diluted."""
+_STOP_WORDS: Final = frozenset(
+    (
+        *("a", "all", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "for", "from", "has", "have"),
+        *("how", "i", "if", "in", "into", "is", "it", "its", "me", "my", "of", "on", "one", "or", "our", "that", "the"),
+        *("their", "them", "then", "there", "these", "this", "to", "was", "we", "what", "when", "where", "which"),
+        *("will", "with", "you", "your"),
+    )
+)
 
 
 def search(entries: Sequence[ToolEntry], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,25 +86,19 @@ def search(entries: Sequence[ToolEntry], arguments: Mapping[str, Any]) -> dict[s
     return {"content": [{"type": "text", "text": content}], "structuredContent": {"tools": found}}
 
 
-def called(name: str, arguments: str) -> tuple[str, str]:
-    """The tool that a call is for and its arguments as JSON text, also where `codec_call_tool` stands in between."""
-    if name != CALL:
-        return name, arguments
-    try:
-        given: object = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return name, arguments
-    asked = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    return str(asked.get("name")), json.dumps(asked.get("arguments") or {}, ensure_ascii=False)
-
-
 def rank(entries: Sequence[ToolEntry], query: str) -> list[ToolEntry]:
     """The tools that share a word with the query, best first; tools with equal scores keep their order."""
     bags = [_bag(entry) for entry in entries]
     wanted = list(dict.fromkeys(_words(query[:_QUERY])))[:_WANTED]
     seen = {word: sum(word in bag for bag in bags) for word in wanted}
-    rarity = {word: math.log(1 + len(bags) / seen[word]) for word in wanted if seen[word]}
-    scored = [(sum(rarity[word] * bag[word] for word in rarity.keys() & bag.keys()), n) for n, bag in enumerate(bags)]
+    rarity = {word: math.log(1 + (len(bags) - n + 0.5) / (n + 0.5)) for word, n in seen.items() if n}
+    sizes = [sum(bag.values()) for bag in bags] if rarity else []
+    usual = sum(sizes) / max(len(sizes), 1) or 1.0
+    scored: list[tuple[float, int]] = []
+    for n, size in enumerate(sizes):
+        longer = _SATURATION * (1 - _LENGTH + _LENGTH * size / usual)
+        weights = ((rarity[word], bags[n][word]) for word in rarity.keys() & bags[n].keys())
+        scored.append((sum(rare * weight / (weight + longer) for rare, weight in weights), n))
     return [entries[n] for score, n in sorted(scored, key=lambda pair: (-pair[0], pair[1])) if score > 0]
 
 
@@ -98,17 +111,33 @@ def _bag(entry: ToolEntry) -> dict[str, float]:
 
 def _weighted(entry: ToolEntry) -> dict[str, float]:
     bag: dict[str, float] = {}
-    schema: object = entry.definition.get("inputSchema")
-    properties: object = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
-    parameters = " ".join(map(str, cast("dict[str, Any]", properties))) if isinstance(properties, dict) else ""
-    title = f"{entry.definition.get('title') or ''} {entry.definition.get('description') or ''}"
+    title = f"{entry.server} {entry.definition.get('title') or ''} {entry.definition.get('description') or ''}"
+    parameters = " ".join(_parameters(entry.definition.get("inputSchema")))
     for weight, text in ((_IN_PARAMETERS, parameters), (_IN_TEXT, title), (_IN_NAME, entry.name)):
         for word in _words(text):
-            bag[word] = max(bag.get(word, 0.0), weight)
+            bag[word] = bag.get(word, 0.0) + weight
     return bag
 
 
+def _parameters(schema: object) -> Iterator[str]:
+    """The names and descriptions of a schema's properties."""
+    properties: object = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
+    for name, value in cast("dict[str, object]", properties).items() if isinstance(properties, dict) else ():
+        yield str(name)
+        if isinstance(value, dict):
+            yield str(cast("dict[str, object]", value).get("description") or "")
+
+
 def _words(text: str) -> list[str]:
-    """Words in lower case and without a plural's `s`; `getTime` and `get_time` give the same."""
-    words = [word.lower() for word in _WORD.findall(_CAMEL.sub(" ", text))]
-    return [word[:-1] if len(word) > 3 and word.endswith("s") else word for word in words]
+    """Stems of words in lower case, without those that say nothing; `getTime` and `get_time` give the same."""
+    words = (word.lower() for word in _WORD.findall(_CAMEL.sub(" ", text)))
+    return [_stem(word) for word in words if word not in _STOP_WORDS]
+
+
+def _stem(word: str) -> str:
+    """A word without the endings of English plurals and verbs: `creates`, `created` and `creating` become `creat`."""
+    for ending, least in (("ing", 6), ("ed", 5), ("ies", 5), ("s", 4)):
+        if len(word) >= least and word.endswith(ending) and not word.endswith("ss"):
+            word = word[: -len(ending)] + ("y" if ending == "ies" else "")
+            break
+    return word[:-1] if len(word) > 3 and word.endswith("e") else word

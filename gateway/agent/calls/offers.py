@@ -1,14 +1,13 @@
 """Which of the gateway's tools a request is offered.
 
-Turns the proxy's tools, a caller's rights and the request's own wish into the definitions that stand in its prompt: all
-tools that it wants to see, or just the search tool and the call tool where all would take too much of the context.
+Turns the proxy's tools, a caller's rights and the request's own wish into the tools that its prompt defines, and those
+that are only found by a search, where the definitions of all would take too much of the context.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from gateway.proxy import tool_search as finder
 from gateway.proxy.approvals import level_of, why_asked
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.costs import DefinitionCosts
@@ -55,23 +54,24 @@ class ToolOffers:
 
     def specs(self, principal: Principal = ANYBODY, scope: ToolScope = EVERY_TOOL) -> tuple[ToolSpec, ...]:
         """The tools that can be called now on a principal's behalf, as the parser and the grammar take them."""
-        return tuple(spec_of(entry.definition) for entry in self.entries(principal) if scope.holds(entry))
+        return tuple(entry.spec for entry in self.entries(principal) if scope.holds(entry))
 
     def to(
         self, principal: Principal, context: int, named: Collection[str] = (), scope: ToolScope = EVERY_TOOL
-    ) -> tuple[ToolSpec, ...]:
-        """The tools that a conversation is offered: all, or the search and call tools instead of them (`tool_search`).
+    ) -> tuple[tuple[ToolSpec, ...], Mapping[str, ToolEntry]]:
+        """The tools that a conversation's prompt defines, and by name those that are searched for (`tool_search`).
 
         Args:
             principal: on whose behalf they would be called.
             context: ids that the engine's context holds.
-            named: tools that the request names; they are always offered.
-            scope: the tools that the request wants to see. A request that chooses servers gets no search tool.
+            named: tools that the request names; they are always defined.
+            scope: the tools that the request wants to see. A request that chooses servers has none searched for.
         """
         entries = self.entries(principal)
         if scope.servers is not None or not self._are_searched(entries, context):
-            return self.specs(principal, scope)
-        return (*_FINDERS, *(spec_of(tool.definition) for tool in entries if tool.name in named))
+            return self.specs(principal, scope), {}
+        defined = tuple(entry.spec for entry in entries if entry.name in named)
+        return defined, {entry.name: entry for entry in entries if entry.name not in named}
 
     def approval_rule(self) -> Callable[[ToolEntry], bool]:
         """Return what says whether the operator wants calls of a tool approved, by the settings in force now."""
@@ -97,15 +97,3 @@ class ToolOffers:
 def is_heavy(tokens: int, context: int) -> bool:
     """Whether definitions take more than a quarter of the context."""
     return tokens * 4 > context
-
-
-def spec_of(definition: Mapping[str, Any]) -> ToolSpec:
-    """A tool as parser and grammar take it."""
-    return ToolSpec(
-        name=definition["name"],
-        description=str(definition.get("description") or ""),
-        parameters=definition.get("inputSchema") or {"type": "object"},
-    )
-
-
-_FINDERS: Final = tuple(map(spec_of, finder.DEFINITIONS))

@@ -9,28 +9,27 @@ import json
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from gateway.agent.calls.argument_ids import spelled_arguments
 from gateway.agent.calls.ledger import Ledger
-from gateway.agent.calls.offers import ToolOffers, spec_of
+from gateway.agent.calls.offers import ToolOffers
 from gateway.agent.calls.result_limit import cut, shorten
+from gateway.agent.calls.tool_finder import FoundTools, ToolFinder
 from gateway.agent.events import ToolFinished
 from gateway.config import LimitsConfig
 from gateway.errors import GatewayError, UnknownTool
 from gateway.observe.audit import Audit
 from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
-from gateway.proxy import tool_search as finder
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import IdPiece, OtherPart, ResultTokens, UnreadText, read_parts
-from gateway.proxy.results import CallOutcome, WrittenIds, ending_of
+from gateway.proxy.results import CallOutcome, WrittenIds
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
 from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.vocab import TokenMap
@@ -52,6 +51,8 @@ class FinishedCall:
     """Seconds that it took to turn the result into ids."""
     server: str | None = None
     """The server of the tool; None: the gateway itself answered, or there is no such tool."""
+    defined: tuple[ToolSpec, ...] = ()
+    """Tools whose definitions are in it."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -87,19 +88,21 @@ class CallRunner:
         map_id: str = "",
         allows: Callable[[str], bool] = lambda name: True,
         *,
+        finder: ToolFinder | None = None,
         approved: bool = False,
     ) -> AsyncGenerator["RunningCalls"]:
         """A context in which calls may be started; it exits when all of them are over.
 
         `offered`: the tools that this request knows; it may call those for which `allows` is true. `map_id`: the
-        engine's map, which tools may be told (`wanted_ids`). `approved`: whether somebody has approved each call.
+        engine's map, which tools may be told (`wanted_ids`). `finder`: finds tools that it does not know yet.
+        `approved`: whether somebody has approved each call.
         An error inside the context cancels the calls that are still running, and is raised unchanged.
         """
         failure: Exception | None = None
         calls: RunningCalls | None = None
         try:
             async with anyio.create_task_group() as tasks:
-                calls = RunningCalls(self, tasks, offered, principal, map_id, allows, approved=approved)
+                calls = RunningCalls(self, tasks, offered, principal, map_id, allows, finder, approved=approved)
                 try:
                     yield calls
                     calls.wanted = True
@@ -119,20 +122,21 @@ class CallRunner:
         principal: Principal,
         map_id: str = "",
         allows: Callable[[str], bool] = lambda name: True,
+        finder: ToolFinder | None = None,
         *,
         approved: bool = False,
     ) -> "Answered":
         """Run one call; an error is an answer too. `approved`: whether somebody has approved it."""
         started = time.perf_counter()
         try:
+            if finder is not None and finder.holds(call.name) and allows(call.name):
+                found = await finder.unread(call.name)
+                return Answered(call, found.text, time.perf_counter() - started, found)
             arguments = _arguments(call.arguments, _allowed(call.name, offered, allows))
-            if call.name == finder.SEARCH:
-                found = await anyio.to_thread.run_sync(finder.search, self.offers.entries(principal), arguments)
-                return Answered(call, CallOutcome(found, ending_of(found)), time.perf_counter() - started)
-            if call.name == finder.CALL:
-                call, arguments = self._found(call, principal)
-                # An approval names the tool itself.
-                approved = False
+            if finder is not None and call.name == finder.name:
+                found = await finder.search(arguments)
+                outcome = CallOutcome(_text_result(found.text), "ok")
+                return Answered(call, outcome, time.perf_counter() - started, found)
             # Nobody sees the progress, but it gives a long call more time.
             meta: dict[str, Any] = {PROGRESS_KEY: call.id}
             params: dict[str, Any] = {"name": call.name, "arguments": arguments, "_meta": meta}
@@ -145,14 +149,6 @@ class CallRunner:
         except (GatewayError, ValueError) as error:
             return Answered(call, f"error: {error}", time.perf_counter() - started)
         return Answered(call, outcome, time.perf_counter() - started)
-
-    def _found(self, call: CallClosed, principal: Principal) -> tuple[CallClosed, dict[str, Any]]:
-        """The call of a tool that a search found, as if the model had named it. Raises only what `call` catches."""
-        name, inner = finder.called(call.name, call.arguments)
-        tool = next((spec_of(each.definition) for each in self.offers.entries(principal) if each.name == name), None)
-        if tool is None:
-            raise UnknownTool(f"there is no tool {name!r}; {finder.SEARCH} finds those that there are")
-        return replace(call, name=name, arguments=inner), _arguments(inner, tool)
 
     def _written(self, call: CallClosed, arguments: Mapping[str, Any], token_map: TokenMap) -> WrittenIds | None:
         """The ids in which the model wrote the call, for a tool that takes them."""
@@ -187,8 +183,10 @@ class CallRunner:
             shim_ids=sum(len(p.ids) for p in kept if p.source == "shim"),
             is_error=is_error,
             seconds=answered.seconds,
+            found=answered.found.names if answered.found is not None else (),
         )
-        return FinishedCall(kept, finished, time.perf_counter() - began, server)
+        new = answered.found.new if answered.found is not None else ()
+        return FinishedCall(kept, finished, time.perf_counter() - began, server, new)
 
     def share(self, room: int, calls: int) -> int:
         """How many ids each of several results may take if all of them together may take `room`."""
@@ -202,6 +200,8 @@ class Answered:
     call: CallClosed
     outcome: CallOutcome | str
     seconds: float
+    found: FoundTools | None = None
+    """What it found, for a search of tools."""
 
     @property
     def ended(self) -> str:
@@ -220,6 +220,7 @@ class RunningCalls:
         principal: Principal,
         map_id: str,
         allows: Callable[[str], bool],
+        finder: ToolFinder | None,
         *,
         approved: bool,
     ) -> None:
@@ -229,6 +230,7 @@ class RunningCalls:
         self._principal = principal
         self._map_id = map_id
         self._allows = allows
+        self._finder = finder
         self._approved = approved
         self._started: list[CallClosed] = []
         self._answered: list[Answered | None] = []
@@ -275,7 +277,8 @@ class RunningCalls:
         return calls
 
     async def _run(self, n: int, call: CallClosed) -> None:
-        rights, tracing = (self._offered, self._principal, self._map_id, self._allows), self._runner.tracing
+        tracing = self._runner.tracing
+        rights = (self._offered, self._principal, self._map_id, self._allows, self._finder)
         with nullcontext() if tracing is None else tracing.tool_span(call.name, call.id) as span:
             answered = await self._runner.call(call, *rights, approved=self._approved)
             if span is not None and answered.ended != "ok":
@@ -297,6 +300,10 @@ def _allowed(name: str, offered: Mapping[str, ToolSpec], allows: Callable[[str],
     what = f"the tool {name!r} may not be called now" if tool is not None else f"there is no tool {name!r}"
     others = ", ".join(filter(allows, offered)) or "none"
     raise UnknownTool(f"{what}; the tools that may be called are {others}")
+
+
+def _text_result(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}]}
 
 
 def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from gateway.engine.interface import Generated, GenerationEnd
 from gateway.engine.left_behind import shared_prefix
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Sampled
-from gateway.proxy.tool_search import called
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.stream.output_events import (
     CallClosed,
@@ -250,7 +249,7 @@ class ModelOutput:
                 lived.calls.append(Call(call.id, call.name, call.arguments))
             elif self._options.asks(call):
                 # Its client approves, and sends back, a call of the tool itself.
-                lived.calls.append(Call(call.id, *called(call.name, call.arguments)))
+                lived.calls.append(Call(call.id, call.name, call.arguments))
         ids: Sequence[int] | None = self.ids
         if cut:
             ids = cut_turn(self.ids, content, told, conversation.ready.token_map, self._hidden)

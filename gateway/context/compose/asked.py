@@ -4,9 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.proxy.caller import ANYBODY, Principal
+from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import Diagnostic
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTool:
+    """The tool with which the model searches for tools that are not defined yet."""
+
+    spec: ToolSpec
+    query: str = "query"
+    """The argument that says what it looks for, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +26,10 @@ class Asked:
     format: Format
     tools: tuple[ToolSpec, ...] = ()
     """Those that the prompt is to define."""
-    deferred: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
+    deferred: Mapping[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
     """By name, those that are defined only where a search finds them."""
+    search: SearchTool | None = None
+    """The tool that finds those, one of `tools`; None: the gateway does not search, but a tool of the client's may."""
     client_tools: frozenset[str] = frozenset()
     """Names of tools that the client runs itself."""
     principal: Principal = ANYBODY

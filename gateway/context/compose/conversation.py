@@ -13,7 +13,7 @@ from gateway.context.compose.asked import Asked
 from gateway.context.compose.begun_turn import begun_ids
 from gateway.context.compose.context import Context
 from gateway.context.compose.observer import Observer
-from gateway.context.memory import NO_TOOLS, DefinedTools, History, LivedAnswer, Miss, Remembered
+from gateway.context.memory import ANSWER, NO_TOOLS, DefinedTools, History, LivedAnswer, Miss, Remembered
 from gateway.engine.pool.stay import Stay
 from gateway.engine.rendering.scaffold import Scaffold
 from gateway.engine.slots.slot import Hints
@@ -103,7 +103,17 @@ class Conversation:
         if not deferred:
             return self.asked.tools
         found = dict.fromkeys(each.name for each in self.defined.entries if each.name in deferred)
-        return (*self.asked.tools, *(deferred[name] for name in found))
+        return (*self.asked.tools, *(deferred[name].spec for name in found))
+
+    def has(self, name: str) -> bool:
+        """Whether a tool is one of the request's whose definitions the model has read."""
+        if name in self.asked.deferred:
+            return any(each.name == name for each in self.defined.entries)
+        return any(each.name == name for each in self.asked.tools)
+
+    def is_clients(self, name: str) -> bool:
+        """Whether a call of a tool is the client's to make."""
+        return name in self.asked.client_tools and self.has(name)
 
     @property
     def room(self) -> int:
@@ -126,6 +136,11 @@ class Conversation:
                 param="continue_final_message",
             )
         self.context.begin_turn(begun)
+
+    def define(self, tools: Sequence[ToolSpec]) -> None:
+        """Note that a result of its answer defines tools."""
+        if tools:
+            self.defined = self.defined.having(tools, ANSWER)
 
     async def hints(self) -> Hints:
         """Return what is known of its next prompt, for the choice of a slot. Raises `EngineUnavailable`."""

@@ -6,6 +6,7 @@ asks the template how it writes a definition.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from gateway.context.history.template_messages import tool_definitions
@@ -13,6 +14,7 @@ from gateway.context.memory import BEGINNING, RETOLD, DefinedTools
 from gateway.context.memory.defined_tools import found_in
 from gateway.engine.interface import Message
 from gateway.engine.start.ready_engine import ReadyEngine
+from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.formats.registry import describe_tool
 from gateway.toolcalls.schema.spec import ToolSpec
 
@@ -24,7 +26,7 @@ def completed(
     messages: Sequence[Message],
     known: int,
     tools: Sequence[ToolSpec],
-    deferred: Mapping[str, ToolSpec],
+    deferred: Mapping[str, ToolEntry],
 ) -> DefinedTools:
     """Return the definitions of a prompt: those that a remembered answer's had, and those that are missing.
 
@@ -34,16 +36,16 @@ def completed(
         tools: the tools that are to be defined.
         deferred: those that are defined only once they are found, by their names.
     """
-    defined = defined.completed((*tools, *deferred.values()) if deferred else tools)
+    defined = defined.completed(chain(tools, (each.spec for each in deferred.values())))
     if not known:
         defined = defined.having(tools, BEGINNING)
     for place in range(known, len(messages)) if deferred else ():
-        found = [deferred[name] for name in names_in(messages[place]) if name in deferred]
+        found = [deferred[name].spec for name in names_in(messages[place]) if name in deferred]
         defined = defined.having(found, place) if found else defined
     if not known:
         # The search that found these is not part of the messages any more.
         called = (name for message in messages if deferred for name in _called_in(message))
-        return defined.having([deferred[name] for name in dict.fromkeys(called) if name in deferred], BEGINNING)
+        return defined.having([deferred[name].spec for name in dict.fromkeys(called) if name in deferred], BEGINNING)
     place = _place(messages, known)
     return defined if place is None else defined.having(tools, place)
 

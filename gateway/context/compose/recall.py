@@ -45,6 +45,7 @@ from gateway.engine.pool.stay import Stay
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import TrajectoryLog
+from gateway.toolcalls.schema.spec import ToolSpec
 
 if TYPE_CHECKING:
     from gateway.context.shared_memory import SharedMemory
@@ -157,7 +158,7 @@ class Recall:
         return composer, context, Continuation(history, last, kept)
 
     async def _recalled(self, asked: Asked, ready: ReadyEngine, history: History) -> Recalled | None:
-        owner, schemas = asked.principal.name, schemas_of((*asked.tools, *asked.deferred.values()))
+        owner, schemas = asked.principal.name, schemas_of(_own_tools(asked))
 
         def lacks(node: Remembered) -> int:
             return len(node.tools.missing(asked.tools))
@@ -250,6 +251,11 @@ class Recall:
         """A digest of what two histories must have in common besides their messages."""
         options = json.dumps(ready.template.options) if ready.template.options else ""
         return root_digest(key, asked.principal.name, ready.token_map.map_id, ready.facts.chat_template, options)
+
+
+def _own_tools(asked: Asked) -> list[ToolSpec]:
+    """The tools whose calls a client may send back with their defaults filled in."""
+    return [*asked.tools, *(each.spec for name, each in asked.deferred.items() if name in asked.client_tools)]
 
 
 def _refused(recalled: Recalled) -> Miss:

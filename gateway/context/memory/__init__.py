@@ -1,6 +1,6 @@
 """What the gateway remembers of conversations: histories of messages, and their ids in the context. No IO."""
 
-from gateway.context.memory.defined_tools import BEGINNING, NO_TOOLS, DefinedTools
+from gateway.context.memory.defined_tools import ANSWER, BEGINNING, FOUND_TOOLS, NO_TOOLS, DefinedTools
 from gateway.context.memory.history import RETOLD, Call, History, Shown, retold, root_digest, schemas_of
 from gateway.context.memory.lived import Lived, LivedAnswer, LivedTurn
 from gateway.context.memory.misses import Miss, Misses
@@ -10,7 +10,9 @@ from gateway.context.memory.request_figures import RequestFigures
 from gateway.context.memory.store import ConversationMemory, Recalled, Turn, recalled
 
 __all__ = [
+    "ANSWER",
     "BEGINNING",
+    "FOUND_TOOLS",
     "NO_TOOLS",
     "RETOLD",
     "AnswerRecord",

@@ -83,7 +83,7 @@ class DefinedTools:
         new = tuple(each for each in more if known.get(each.name) != each.digest)
         return replace(self, entries=self.entries + new) if new else self
 
-    def completed(self, tools: Sequence[ToolSpec]) -> "DefinedTools":
+    def completed(self, tools: Iterable[ToolSpec]) -> "DefinedTools":
         """The same, with the definitions that another replica wrote, where these tools have them."""
         if all(each.spec is not None for each in self.entries):
             return self

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from gateway.agent.calls.offers import is_heavy, spec_of
+from gateway.agent.calls.offers import is_heavy
 from gateway.config.address import is_loopback
 from gateway.config.model import UpstreamConfig
 from gateway.engine.rendering.tool_forms import nowhere
@@ -116,7 +116,7 @@ def advice_for(
             "or let models search for them (`tool_search = true`)"
         )
     for entry in entries:
-        if dead := dead_references(spec_of(entry.definition).parameters):
+        if dead := dead_references(entry.spec.parameters):
             yield f"tool {escape_text(entry.name, _SHOWN)!r}: {escape_text(nowhere(dead), _REASON)}"
     for name, why in invalid.items():
         yield f"{escape_text(name, _SHOWN)!r} is not offered: {escape_text(why, _REASON)}"

@@ -16,7 +16,6 @@ from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
 from gateway.proxy.approvals import is_read_only
 from gateway.proxy.naming import ToolEntry
-from gateway.proxy.tool_search import CALL, called
 from gateway.serve.generation.client_tools import MOST_TOOLS, check_schemas, named_tool, read_client_tool
 from gateway.serve.generation.fields import FAIL_FAST, ApiModel, checked_part
 from gateway.toolcalls.schema.spec import ToolSpec, flat_tool
@@ -157,18 +156,15 @@ class RequestTools:
         """What the client has to approve before a call is made; None: nothing, or it is the client's own call."""
         if call.flaw or call.name in self.deferred:
             return None
-        name, arguments = called(call.name, call.arguments)
-        entry = self._by_name.get(name)
-        if entry is None or not (name in self.strict or self.asks(entry)):
+        entry = self._by_name.get(call.name)
+        if entry is None or not (call.name in self.strict or self.asks(entry)):
             return None
-        return UnapprovedCall(entry.server, entry.local, arguments)
+        return UnapprovedCall(entry.server, entry.local, call.arguments)
 
     def may_ask(self, name: str) -> bool:
-        """Whether a call of this name may have to be approved, by what is known before its arguments."""
+        """Whether a call of this name has to be approved."""
         entry = self._by_name.get(name)
-        if name in self.deferred or entry is None:
-            return name == CALL and name not in self.deferred
-        return name in self.strict or self.asks(entry)
+        return name not in self.deferred and entry is not None and (name in self.strict or self.asks(entry))
 
     def public(self, server: str, tool: str) -> str | None:
         """The name under which the model knows a server's tool; None where there is none."""

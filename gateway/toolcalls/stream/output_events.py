@@ -65,11 +65,13 @@ class Diagnostic:
     policy, dropped. `repaired`: it broke them in a way that leaves one reading, and is a whole call. `lookalike`: it
     may be a call in another format, and is content. `failed`: the parser itself failed, with `cause`; from there on the
     whole stream is content. `loose`: calls of some tools are held only to their names; `history`: calls that a client
-    sends back have arguments that are not JSON; `definition`: the model does not read a tool's definition as it is. The
-    parser never reports these three.
+    sends back have arguments that are not JSON; `definition`: the model does not read a tool's definition as it is;
+    `deferred`: it does not read some definitions until it finds them. The parser never reports these four.
     """
 
-    kind: Literal["truncated", "malformed", "repaired", "lookalike", "failed", "loose", "history", "definition"]
+    kind: Literal[
+        "truncated", "malformed", "repaired", "lookalike", "failed", "loose", "history", "definition", "deferred"
+    ]
     message: str
     index: int | None = None
     cause: Exception | None = field(default=None, compare=False, repr=False)

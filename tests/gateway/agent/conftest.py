@@ -152,6 +152,7 @@ async def stage(
     context: int = 4000,
     breaks: bool = False,
     hold_calls: bool = False,
+    defer_client_tools: Any = "auto",
     tools_template: str = "",
     tool_search: Any = False,
     refuses: str | None = None,
@@ -170,7 +171,11 @@ async def stage(
     route = ScriptedRoute(engine, context, tools_template, hold_calls=hold_calls)
     async with call_runner(bounds, says, audit=audit, tool_search=tool_search, **names) as (runner, metrics):
         with nullcontext() if trajectories is None else TrajectoryLog(trajectories, metrics.access) as lines:
-            agent = Agent(EnginePool({"engine": route}), runner, bounds, metrics, trajectories=lines)
+            agent = Agent(
+                *(EnginePool({"engine": route}), runner, bounds, metrics),
+                trajectories=lines,
+                defer_client_tools=defer_client_tools,
+            )
             yield Stage(agent, engine, route, metrics)
 
 

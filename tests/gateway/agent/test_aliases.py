@@ -12,7 +12,7 @@ from gateway.errors import RequestInvalid
 from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
 from gateway.proxy.naming import Aliases
-from gateway.proxy.tool_search import CALL, SEARCH
+from gateway.proxy.tool_search import SEARCH
 from gateway.toolcalls.schema.spec import ToolSpec
 
 pytestmark = pytest.mark.anyio
@@ -85,12 +85,12 @@ async def test_history_with_the_public_name_is_told_with_the_alias(open_stage):
 
 
 async def test_search_gives_the_alias_and_takes_it(open_stage):
-    found = written(CALL, name=ALIAS, arguments={})
+    found = written(ALIAS)
     async with open_stage(
         written(SEARCH, query="say"), found, "It is 42.", tool_search=True, context=40_000, names=ODD
     ) as stage:
         await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
 
     search, called = stage.of(ToolFinished)
-    assert json.loads(search.text)["name"] == ALIAS
+    assert search.found == (ALIAS,)
     assert (called.name, called.is_error) == (ALIAS, False)

@@ -12,7 +12,7 @@ from gateway.agent.generate.refused_grammar import looseness
 from gateway.engine.interface import Capabilities
 from gateway.engine.pool.stay import Stay
 from gateway.errors import RequestInvalid
-from gateway.proxy.tool_search import CALL, SEARCH
+from gateway.proxy.tool_search import SEARCH
 from gateway.toolcalls.formats.answer import AnswerForm
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, CallStarted, Content
@@ -146,14 +146,14 @@ async def test_message_lists_the_first_tools_of_many(open_stage):
 
 
 async def test_search_does_not_lead_around_what_is_allowed(open_stage):
-    found = f"<tool_call>{json.dumps({'name': CALL, 'arguments': {'name': 'up__say'}})}</tool_call>"
+    found = '<tool_call>{"name": "up__say", "arguments": {}}</tool_call>'
     async with open_stage(found, "No.", tool_search=True, context=40_000) as stage:
         choice = ToolChoice("auto", ("paint",))
         conversation = await stage.agent.open(QUESTION, choice=choice, client_tools=[PAINT])
         await stage.agent.answer(conversation, AnswerOptions(choice), stage.listen)
 
-    assert {SEARCH, CALL} <= {tool.name for tool in conversation.asked.tools}
-    assert [(call.name, call.is_error) for call in stage.of(ToolFinished)] == [(CALL, True)]
+    assert SEARCH in {tool.name for tool in conversation.asked.tools}
+    assert [(call.name, call.is_error) for call in stage.of(ToolFinished)] == [("up__say", True)]
 
 
 async def test_answer_of_a_form_is_held_in_every_generation_and_is_no_call_whatever_it_says(open_stage):

@@ -7,7 +7,6 @@ import pytest
 from gateway.agent import AnswerOptions, ToolScope
 from gateway.agent.events import ToolFinished
 from gateway.config import LimitsConfig
-from gateway.config.overrides import ApprovalsConfig
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import ANYBODY
 from gateway.proxy.tool_search import CALL, SEARCH
@@ -29,46 +28,49 @@ def names(tools) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("search", "context", "expected"),
+    ("search", "context", "searched"),
     [
-        ("auto", 100_000, ["up__say"]),
-        ("auto", 100, [SEARCH, CALL]),
-        (True, 100_000, [SEARCH, CALL]),
-        (False, 100, ["up__say"]),
+        ("auto", 100_000, False),
+        ("auto", 100, True),
+        (True, 100_000, True),
+        (False, 100, False),
     ],
 )
 async def test_conversation_is_told_of_a_search_where_definitions_take_more_than_a_quarter_of_the_context(
-    open_runner, search, context, expected
+    open_runner, search, context, searched
 ):
     async with open_runner(LimitsConfig(), "It is 42.", tool_search=search) as (runner, _):
-        assert names(runner.offers.to(ANYBODY, context)) == expected
+        defined, deferred = runner.offers.to(ANYBODY, context)
+
+    assert (names(defined), [*deferred]) == (([], ["up__say"]) if searched else (["up__say"], []))
 
 
 async def test_tool_that_the_request_names_is_told_of_besides_the_search(open_runner):
     async with open_runner(LimitsConfig(), "It is 42.", tool_search=True) as (runner, _):
-        assert names(runner.offers.to(ANYBODY, 100, named=("up__say",))) == [SEARCH, CALL, "up__say"]
+        assert names(runner.offers.to(ANYBODY, 100, named=("up__say",))[0]) == ["up__say"]
 
 
 async def test_model_finds_a_tool_and_calls_it_as_if_by_its_own_name(open_stage):
-    found = written(CALL, name="up__say", arguments={})
+    found = written("up__say")
     async with open_stage(written(SEARCH, query="say"), found, "It is 42.", tool_search=True, context=40_000) as stage:
         conversation = await stage.agent.open(QUESTION)
         offered = names(conversation.asked.tools)
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
 
     search, called = stage.of(ToolFinished)
-    assert offered == [SEARCH, CALL]
-    assert json.loads(search.text)["name"] == "up__say"
+    assert offered == [SEARCH]
+    assert search.found == ("up__say",)
     assert (called.name, called.arguments, called.text, called.is_error) == ("up__say", "{}", "It is 42.", False)
 
 
-@pytest.mark.parametrize("name", ["nope", CALL, None])
+@pytest.mark.parametrize("name", ["nope", CALL])
 async def test_call_of_what_no_search_would_find_is_an_error_that_names_the_search(open_stage, name):
-    async with open_stage(written(CALL, name=name), "Sorry.", tool_search=True, context=40_000) as stage:
+    async with open_stage(written(name), "Sorry.", tool_search=True, context=40_000) as stage:
         await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
 
     (called,) = stage.of(ToolFinished)
     assert called.is_error
+    assert SEARCH in called.text
 
 
 async def test_conversation_that_does_not_fit_says_whose_definitions_take_its_room(open_stage):
@@ -104,7 +106,7 @@ async def test_conversation_that_does_not_fit_says_whose_definitions_take_its_ro
 )
 async def test_request_sees_the_servers_and_tools_that_it_asks_for(open_runner, servers, expected):
     async with open_runner(LimitsConfig(), "It is 42.") as (runner, _):
-        assert names(runner.offers.to(ANYBODY, 100_000, scope=ToolScope(servers))) == expected
+        assert names(runner.offers.to(ANYBODY, 100_000, scope=ToolScope(servers))[0]) == expected
 
 
 async def test_calls_that_are_told_but_not_shown_are_events_and_no_part_of_the_remembered_answer(open_stage):
@@ -114,14 +116,3 @@ async def test_calls_that_are_told_but_not_shown_are_events_and_no_part_of_the_r
 
     assert [call.name for call in stage.of(CallClosed)] == ["up__say"]
     assert conversation.lived.shown.calls == ()
-
-
-@pytest.mark.parametrize(("name", "refused"), [("up__say", False), (CALL, True)])
-async def test_approval_of_a_call_through_the_search_approves_no_tool_behind_it(open_runner, name, refused):
-    arguments = json.dumps({"name": "up__say", "arguments": {}} if name == CALL else {})
-    always = ApprovalsConfig(ask="always")
-    async with open_runner(LimitsConfig(), "It is 42.", tool_search=True, approvals=always) as (runner, _):
-        offered = {tool.name: tool for tool in runner.offers.to(ANYBODY, 100, named=("up__say",))}
-        answered = await runner.call(CallClosed(0, "c", name, arguments, ()), offered, ANYBODY, approved=True)
-
-    assert answered.ended == ("refused" if refused else "ok")

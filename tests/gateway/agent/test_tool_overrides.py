@@ -8,7 +8,7 @@ from gateway.agent import AnswerOptions
 from gateway.agent.events import ToolFinished
 from gateway.config.overrides import ApprovalsConfig, ToolOverride
 from gateway.proxy.caller import ANYBODY
-from gateway.proxy.tool_search import CALL, SEARCH
+from gateway.proxy.tool_search import SEARCH
 
 pytestmark = pytest.mark.anyio
 QUESTION = [{"role": "user", "content": "What is it?"}]
@@ -40,14 +40,14 @@ async def test_former_name_is_no_tools(open_stage):
 
 
 async def test_search_gives_the_new_name_and_takes_it(open_stage):
-    found = written(CALL, name="speak", arguments={})
+    found = written("speak")
     async with open_stage(
         written(SEARCH, query="speaks"), found, "It is 42.", tool_search=True, context=40_000, names=CHANGED
     ) as stage:
         await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
 
     search, called = stage.of(ToolFinished)
-    assert json.loads(search.text)["description"] == "Speaks."
+    assert "Speaks." in search.text
     assert (called.name, called.is_error) == ("speak", False)
 
 

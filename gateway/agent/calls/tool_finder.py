@@ -1,0 +1,95 @@
+"""Finds tools whose definitions the model has not read: for its searches, and for calls that it makes all the same.
+
+Turns a search into the definitions of the tools that fit best, and a call of a tool that was not found yet into that
+tool's definition and the request to call again. Which of them count as read is noted when the result is appended.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio.to_thread
+
+from gateway.context.compose.asked import SearchTool
+from gateway.context.compose.conversation import Conversation
+from gateway.context.compose.later_tools import definition_text
+from gateway.proxy.tool_search import FINDER, SEARCH, rank
+from gateway.toolcalls.schema.spec import ToolSpec
+
+_USUAL: Final = 5
+_MOST: Final = 20
+
+
+OURS: Final = SearchTool(ToolSpec(SEARCH, FINDER["description"], FINDER["inputSchema"]))
+"""The search where a request brings none."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTools:
+    """What a search, or a call of a tool that was not found yet, is answered with."""
+
+    text: str
+    names: tuple[str, ...]
+    """All tools that fit."""
+    new: tuple[ToolSpec, ...]
+    """Those of them whose definitions are in the text."""
+
+
+class ToolFinder:
+    """The tools of one conversation that are defined only where they are found."""
+
+    def __init__(self, conversation: Conversation, most: int) -> None:
+        """`most`: tokens that the definitions in one result may take."""
+        self._conversation = conversation
+        self._most = most
+        self._shown: set[str] = set()
+        """Names of the tools in results that may not be appended yet."""
+
+    @property
+    def name(self) -> str | None:
+        """The name of the search; None: there is nothing to find."""
+        search = self._conversation.asked.search
+        return None if search is None else search.spec.name
+
+    def holds(self, name: str) -> bool:
+        """Whether a tool exists whose definition the model has not read."""
+        return name in self._conversation.asked.deferred and not self._conversation.has(name)
+
+    async def search(self, arguments: Mapping[str, Any]) -> FoundTools:
+        """Return the tools that fit best."""
+        asked = self._conversation.asked
+        query, limit = "", arguments.get("limit")
+        if asked.search is not None:
+            query = str(arguments.get(asked.search.query) or "")
+        most = min(limit, _MOST) if isinstance(limit, int) and limit > 0 else _USUAL
+        entries = [*asked.deferred.values()]
+        found = (await anyio.to_thread.run_sync(rank, entries, query))[:most]
+        if not found:
+            words = f"none of the {len(entries)} tools matches this query; try other words"
+            return FoundTools(words, (), ())
+        return await self._found([entry.spec for entry in found])
+
+    async def unread(self, name: str) -> FoundTools:
+        """Return the answer to a call of a tool whose definition the model has not read."""
+        found = await self._found([self._conversation.asked.deferred[name].spec])
+        words = f"{name!r} was not loaded yet, so this call was not made. {found.text}\nCall it again as defined."
+        return FoundTools(words, found.names, found.new)
+
+    async def _found(self, tools: Sequence[ToolSpec]) -> FoundTools:
+        conversation = self._conversation
+        ready, new, known, left = conversation.ready, list[ToolSpec](), list[str](), self._most
+        for tool in tools:
+            if conversation.has(tool.name) or tool.name in self._shown:
+                known.append(tool.name)
+                continue
+            left -= len(ready.token_map.encode(await definition_text([tool], ready)))
+            if new and left < 0:
+                # Named only: a definition that was cut would be worse than none.
+                known.append(tool.name)
+                continue
+            new.append(tool)
+        self._shown |= {tool.name for tool in new}
+        texts = [await definition_text(new, ready)] if new else []
+        if known:
+            texts.append(f"Also fitting: {', '.join(known)}")
+        return FoundTools("\n".join(texts), tuple(tool.name for tool in tools), tuple(new))
