@@ -2,16 +2,20 @@
 
 from gateway.agent.agent import Agent
 from gateway.agent.calls.offers import EVERY_TOOL, NO_TOOL, ToolScope
-from gateway.agent.calls.request_tools import Deferral
+from gateway.agent.calls.request_tools import NO_DEFERRAL, Deferral
 from gateway.agent.calls.runner import CallRunner
+from gateway.agent.calls.tool_finder import OURS
 from gateway.agent.generate.choice import ToolChoice
 from gateway.agent.generate.completion import Completer, CompletionOptions, Prompt
 from gateway.agent.turn import AnswerOptions
+from gateway.context.compose.asked import SearchTool
 from gateway.context.compose.conversation import Conversation
 
 __all__ = [
     "EVERY_TOOL",
+    "NO_DEFERRAL",
     "NO_TOOL",
+    "OURS",
     "Agent",
     "AnswerOptions",
     "CallRunner",
@@ -20,6 +24,7 @@ __all__ = [
     "Conversation",
     "Deferral",
     "Prompt",
+    "SearchTool",
     "ToolChoice",
     "ToolScope",
 ]

@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from gateway.context.history.contents import LeftOut, text_of_content
+from gateway.context.history.contents import LeftOut, found_tools, text_of_content
+from gateway.context.memory import FOUND_TOOLS
 from gateway.context.memory import RETOLD as RETOLD
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text
@@ -63,14 +64,17 @@ def checked_message(message: object, where: str, left_out: LeftOut | None = None
     if not isinstance(message, Mapping):
         raise RequestInvalid(f"{where} must be an object with 'role' and 'content'", param=where)
     fields = dict(cast("Mapping[str, Any]", message))
-    # Clients may not set this key; only the code that assembles a message from a client's pieces does.
+    # Clients may not set these keys; only the code that assembles a message from a client's pieces does.
     fields.pop(RETOLD, None)
+    fields.pop(FOUND_TOOLS, None)
     role = fields.get("role")
     if role not in ROLES:
         raise RequestInvalid(
             f"{where}.role is {_shown(role)}; expected one of {', '.join(ROLES)}", param=f"{where}.role"
         )
     fields["role"] = "system" if role == "developer" else role
+    if found := found_tools(fields.get("content")):
+        fields[FOUND_TOOLS] = found
     fields["content"] = text_of_content(role, fields.get("content"), f"{where}.content", left_out or LeftOut())
     for key in ("tool_call_id", "name"):
         # Some clients number their calls.

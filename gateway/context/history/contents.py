@@ -78,6 +78,14 @@ def text_of_result_part(part: object, left_out: LeftOut) -> str:
     return stand_in(fields)
 
 
+def found_tools(content: object) -> tuple[str, ...]:
+    """The names of the tools that a content's parts refer to: what a search of tools has found."""
+    parts = cast("list[object]", content) if isinstance(content, list) else ()
+    fields = (cast("Mapping[str, Any]", part) for part in parts if isinstance(part, Mapping))
+    names = (each.get("tool_name") for each in fields if each.get("type") == "tool_reference")
+    return tuple(name for name in names if isinstance(name, str))
+
+
 def texts_of_parts(role: str, parts: Sequence[object], where: str, left_out: LeftOut) -> Iterator[str]:
     """The texts of the parts of a question, an answer or a system message. Raises `RequestInvalid`."""
     for part in parts:

@@ -8,6 +8,7 @@ appended to the message before it, which arrived together with it, so nothing th
 from collections.abc import Sequence
 from itertools import dropwhile, takewhile
 
+from gateway.context.memory.defined_tools import FOUND_TOOLS, found_in
 from gateway.engine.interface import Message
 from gateway.engine.rendering.template import ChatTemplate
 
@@ -23,21 +24,24 @@ async def in_their_places(messages: Sequence[Message], template: ChatTemplate) -
 def merged(messages: Sequence[Message]) -> list[Message]:
     """The messages, each late system message merged into the one before it; after an answer it becomes the user's."""
     kept = list(takewhile(_is_system, messages))
-    # Texts to append to the last message kept, joined only once.
-    behind: list[str] = []
+    # What to append to the last message kept, joined only once.
+    behind: list[Message] = []
     for message in messages[len(kept) :]:
         if _is_system(message) and kept[-1]["role"] != "assistant":
-            behind.append(message["content"])
+            behind.append(message)
             continue
         _end(kept, behind)
-        kept.append({"role": "user", "content": message["content"]} if _is_system(message) else message)
+        kept.append({**message, "role": "user"} if _is_system(message) else message)
     _end(kept, behind)
     return kept
 
 
-def _end(kept: list[Message], behind: list[str]) -> None:
+def _end(kept: list[Message], behind: list[Message]) -> None:
     if behind:
-        kept[-1] = {**kept[-1], "content": "\n\n".join([kept[-1]["content"], *behind])}
+        joined = [kept[-1], *behind]
+        kept[-1] = {**kept[-1], "content": "\n\n".join(filter(None, [each["content"] for each in joined]))}
+        if found := [name for each in joined for name in found_in(each)]:
+            kept[-1] = {**kept[-1], FOUND_TOOLS: found}
         behind.clear()
 
 

@@ -38,7 +38,7 @@ def check_schemas(schemas: Iterable[object]) -> None:
 # Pure.
 
 _SHOWN: Final = 64
-_READ: Final = frozenset(("type", "name", "description", "parameters", "format", "cache_control"))
+_READ: Final = frozenset(("type", "name", "description", "parameters", "format", "cache_control", "defer_loading"))
 """Fields of definitions, as `flat_tool` returns them, that have an effect in one of the APIs."""
 _UNUSED: Final = 16
 """Most fields of one definition that are named as unused."""
@@ -55,6 +55,8 @@ class ClientTool:
     spec: ToolSpec
     unused: tuple[str, ...] = ()
     """Fields of its definition without effect, `format` among them where no grammar of ours expresses it."""
+    deferred: bool = False
+    """Whether its definition is to stay out of the prompt until the model finds it."""
 
 
 def read_client_tool(tool: Mapping[str, Any], where: str) -> ClientTool | None:
@@ -74,7 +76,8 @@ def read_client_tool(tool: Mapping[str, Any], where: str) -> ClientTool | None:
         read = _free_form(name, description, _mapping(fields.get("format")))
     # What is empty or false asks for nothing.
     others = (escape_text(key, _SHOWN) for key, value in fields.items() if value and key not in _READ)
-    return replace(read, unused=(*read.unused, *islice(others, _UNUSED)))
+    deferred = fields.get("defer_loading") is True
+    return replace(read, unused=(*read.unused, *islice(others, _UNUSED)), deferred=deferred)
 
 
 def _free_form(name: str, description: str, form: Mapping[str, Any]) -> ClientTool:

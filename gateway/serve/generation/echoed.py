@@ -4,9 +4,11 @@ In some APIs the pieces include calls that the gateway ran. They are not part of
 them with their original ids; they are kept beside it (`RETOLD`), in case the memory has forgotten them. Pure.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from gateway.context.history.client_messages import RETOLD, checked_message
+from gateway.context.memory import FOUND_TOOLS
 
 _Message = dict[str, Any]
 Said = Literal["content", "reasoning_content"]
@@ -39,11 +41,13 @@ class EchoedAnswer:
         """Add a call that the client is to make."""
         self._calls.append(_call(call_id, name, arguments))
 
-    def ran(self, call_id: str, name: str, arguments: str, result: str) -> None:
-        """Add a call that the gateway ran. Raises `RequestInvalid`."""
+    def ran(self, call_id: str, name: str, arguments: str, result: str, found: Sequence[str] = ()) -> None:
+        """Add a call that the gateway ran. `found`: names of the tools that it found. Raises `RequestInvalid`."""
         called = {"role": "assistant", **_joined(self._behind), "tool_calls": [_call(call_id, name, arguments)]}
         told = {"role": "tool", "tool_call_id": call_id, "content": result}
         self._ran += [checked_message(each, self._where) for each in (called, told)]
+        if found:
+            self._ran[-1][FOUND_TOOLS] = found
         self._behind.clear()
 
     def end(self) -> _Message:

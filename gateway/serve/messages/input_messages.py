@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from gateway.context.history.client_messages import MOST_MESSAGES, arguments_text
-from gateway.context.history.contents import LeftOut, parts_of, plain_text, text_of_result, unread
+from gateway.context.history.contents import LeftOut, found_tools, parts_of, plain_text, text_of_result, unread
+from gateway.context.memory import FOUND_TOOLS
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text
 from gateway.proxy.stand_in import KINDS
@@ -63,7 +64,7 @@ class _Reader:
         elif role == "assistant":
             self._read_assistant(content, place)
         elif role in ("system", "developer"):
-            self.add({"role": "system", "content": _texts(content, place)})
+            self._read_system(content, place)
         elif role == "tool":
             # OpenAI's form of a result.
             result = text_of_result(content, self.left_out)
@@ -72,13 +73,35 @@ class _Reader:
             words = f"{where}.role: expected 'user', 'assistant' or 'system'; got {_shown(role)}"
             raise RequestInvalid(words, param=f"{where}.role")
 
+    def _read_system(self, content: object, where: str) -> None:
+        """A system message, which may also bring tools into the conversation."""
+        texts: list[str] = []
+        found: list[str] = []
+        for block, place in _blocks(content, where):
+            match block.get("type"):
+                case "tool_addition":
+                    tool: object = block.get("tool")
+                    name = cast("InputBlock", tool).get("name") if isinstance(tool, Mapping) else None
+                    found += [name] if isinstance(name, str) else []
+                case "tool_removal" as kind:
+                    # Whatever the request's tools do not hold can't be called.
+                    self.left_out.add(kind)
+                case _:
+                    texts.append(_text(block, place))
+        if texts or found:
+            named: ChatMessage = {FOUND_TOOLS: tuple(found)} if found else {}
+            self.add({"role": "system", "content": "\n".join(texts), **named})
+
     def _read_user(self, content: object, where: str) -> None:
         texts: list[str] = []
         counted = len(self.messages)
         for block, place in _blocks(content, where):
             if block.get("type") == "tool_result":
                 call_id = _id(block, "tool_use_id", place)
-                self.add({"role": "tool", "tool_call_id": call_id, "content": self._result(block)})
+                result: ChatMessage = {"role": "tool", "tool_call_id": call_id, "content": self._result(block)}
+                if found := found_tools(block.get("content")):
+                    result[FOUND_TOOLS] = found
+                self.add(result)
             elif (text := self._question(block, place)) is not None:
                 texts.append(text)
         words = "\n".join(texts)
@@ -99,13 +122,16 @@ class _Reader:
                 case "tool_use":
                     calls += 1
                     answer.call(*_call(block, place))
-                case "mcp_tool_use":
+                case "server_tool_use" as kind if not str(block.get("name")).startswith("tool_search_tool"):
+                    self.left_out.add(kind)
+                case "mcp_tool_use" | "server_tool_use":
                     ran[_id(block, "id", place)] = block
-                case "mcp_tool_result":
+                case "mcp_tool_result" | "tool_search_tool_result" as kind:
                     calls += 1
                     called = ran.pop(_id(block, "tool_use_id", place), None)
                     if called is not None:
-                        answer.ran(*_call(called, place), self._result(block))
+                        found = _found(block) if kind == "tool_search_tool_result" else ()
+                        answer.ran(*_call(called, place), "\n".join(found) or self._result(block), found)
                 case "redacted_thinking":
                     pass
                 case kind:
@@ -162,6 +188,12 @@ def _document(block: InputBlock, where: str) -> str:
 def _call(block: InputBlock, where: str) -> tuple[str, str, str]:
     """The id, the name and the arguments of a call."""
     return _id(block, "id", where), _name(block, "name", where), arguments_text(block.get("input"))
+
+
+def _found(block: InputBlock) -> tuple[str, ...]:
+    """The names in the result of a search that the gateway ran."""
+    inside: object = block.get("content")
+    return found_tools(cast("InputBlock", inside).get("tool_references")) if isinstance(inside, Mapping) else ()
 
 
 def _object(value: object, where: str) -> InputBlock:

@@ -71,6 +71,7 @@ class MessagesEndpoint:
             asked.conversation[0],
             choice=asked.choice(),
             client_tools=asked.sorted_tools.client,
+            deferral=asked.sorted_tools.deferral,
             gateway_tools=asked.gateway_scope(),
             principal=principal,
             options=asked.template_options,
@@ -153,6 +154,7 @@ def _reply_options(request: Request, asked: MessagesRequest, conversation: Conve
     return MessageOptions(
         thinking=_thinking(asked),
         ran=_MCP in betas,
+        search=None if asked.sorted_tools.search is None else asked.sorted_tools.search.spec.name,
         marked=asked.marks_cache,
         eager=lambda name: every or name in eager,
         ignored=asked.without_effect(conversation.ready.template.options),

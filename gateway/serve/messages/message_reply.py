@@ -102,6 +102,7 @@ def _valid(text: str) -> str:
 
 Thinking = Literal["shown", "omitted", "hidden"]
 
+_SEARCH_ID: Final = "srvtoolu_"
 _GATEWAY: Final = "codec-gateway"
 """Server name shown for the gateway's own tools, such as its search for tools."""
 
@@ -113,6 +114,8 @@ class MessageOptions:
     thinking: Thinking = "hidden"
     ran: bool = False
     """Whether calls that the gateway ran are shown, in their own blocks."""
+    search: str | None = None
+    """The name of the request's search for tools, whose calls are shown in their own blocks."""
     marked: bool = False
     """Whether the client asked for anything to be cached: processed ids are then counted as written to the cache."""
     eager: Callable[[str], bool] = lambda name: False
@@ -180,7 +183,7 @@ class MessagesReply:
                 return self._end_call(event)
             case ToolFinished():
                 self._account.add_result(event)
-                return self._show_ran(event) if self._options.ran else []
+                return self._show_ran(event)
             case Diagnostic():
                 self._account.add(event)
                 return self._break_off(event) if event.index is not None else []
@@ -254,6 +257,10 @@ class MessagesReply:
         return [] if self._is_shown(call) else chunks
 
     def _show_ran(self, event: ToolFinished) -> list[Chunk]:
+        if event.name == self._options.search:
+            return self._show_search(event)
+        if not self._options.ran:
+            return []
         call = tool_block("mcp_tool_use", event.call_id, event.name)
         call.head["server_name"] = self._server_of(event.name) or _GATEWAY
         chunks = self._whole(call, event.arguments)
@@ -265,6 +272,17 @@ class MessagesReply:
             "content": said,
         }
         return [*chunks, *self._start(ReplyBlock(block, "", "")), *self._close()]
+
+    def _show_search(self, event: ToolFinished) -> list[Chunk]:
+        call = tool_block("server_tool_use", f"{_SEARCH_ID}{event.call_id}", event.name)
+        content: Chunk = {
+            "type": "tool_search_tool_search_result",
+            "tool_references": [{"type": "tool_reference", "tool_name": name} for name in event.found],
+        }
+        if event.is_error:
+            content = {"type": "tool_search_tool_result_error", "error_code": "invalid_tool_input"}
+        block = {"type": "tool_search_tool_result", "tool_use_id": call.head["id"], "content": content}
+        return [*self._whole(call, event.arguments), *self._start(ReplyBlock(block, "", "")), *self._close()]
 
     def _write(self, block: ReplyBlock, text: str) -> list[Chunk]:
         """Add text to the open block if it is of the same kind as `block`; start `block` otherwise."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, cast
 
 from pydantic import BeforeValidator, Field
 
-from gateway.agent import AnswerOptions, ToolChoice, ToolScope
+from gateway.agent import OURS, AnswerOptions, Deferral, SearchTool, ToolChoice, ToolScope
 from gateway.engine.interface import Message, Sampling
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
@@ -45,8 +45,38 @@ _SHOWN: Final = 64
 _LEFT_OUT: Final = 32
 
 
+_SEARCHES: Final[Mapping[str, SearchTool]] = {
+    "tool_search_tool_bm25": SearchTool(
+        ToolSpec(
+            "tool_search_tool_bm25",
+            OURS.spec.description,
+            {
+                "type": "object",
+                "properties": {"query": {"type": "string", "description": "What the tool should do, in a few words."}},
+                "required": ["query"],
+            },
+        )
+    ),
+    "tool_search_tool_regex": SearchTool(
+        ToolSpec(
+            "tool_search_tool_regex",
+            "Find tools whose name, description or parameters hold the words of a pattern. Returns the definitions of "
+            "those that fit best; from then on you can call them.",
+            {
+                "type": "object",
+                "properties": {"pattern": {"type": "string", "description": "Words, such as `weather|forecast`."}},
+                "required": ["pattern"],
+            },
+        ),
+        "pattern",
+    ),
+}
+"""Anthropic's searches by the beginnings of their types. Only the words of a pattern count, so none can be slow."""
+
+
 class _Enabled(ApiModel):
     enabled: bool | None = None
+    defer_loading: bool | None = None
 
 
 class _Toolset(ApiModel):
@@ -65,9 +95,16 @@ class SortedTools:
         """Names of the client's tools whose arguments it wants piece by piece."""
         self.servers: dict[str, frozenset[str] | None] = {}
         self.left_out: list[str] = []
+        self.search: SearchTool | None = None
+        self._deferred: set[str] = set()
         for number, tool in enumerate(tools):
             self._sort(tool, f"tools[{number}]")
         check_schemas(tool.parameters for tool in self.client)
+
+    @property
+    def deferral(self) -> Deferral:
+        """Which of the client's tools are deferred; without a search of this API, one of its tools finds them."""
+        return Deferral(self._deferred, self.search)
 
     def check_servers(self, known: Collection[str]) -> None:
         """Raise `RequestInvalid` for a server that is not one of `known`."""
@@ -81,6 +118,9 @@ class SortedTools:
         if kind == "mcp_toolset":
             self._narrow(checked_part(_Toolset, tool, where), where)
             return
+        if (search := _search_of(kind)) is not None:
+            self.search = self.search or search
+            return
         if kind == "custom" and not {"custom", "format"} & tool.keys():
             # Here that is the type of a function, of one without a schema too.
             tool = {**tool, "type": "function"}
@@ -88,6 +128,8 @@ class SortedTools:
             self._leave_out(f"{where}: {escape_text(str(kind), _SHOWN)}")
             return
         self.client.append(read.spec)
+        if read.deferred:
+            self._deferred.add(read.spec.name)
         for name in read.unused:
             if name != "eager_input_streaming":
                 self._leave_out(f"tools.{name}")
@@ -113,6 +155,11 @@ class SortedTools:
             )
         else:
             self.servers[tool.mcp_server_name] = None
+
+
+def _search_of(kind: object) -> SearchTool | None:
+    known = (search for name, search in _SEARCHES.items() if isinstance(kind, str) and kind.startswith(name))
+    return next(known, None)
 
 
 _STOPS: Final = 64

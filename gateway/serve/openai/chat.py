@@ -120,6 +120,7 @@ async def open_chat(agent: Agent, principal: Principal, chat: ChatRequest, messa
         messages,
         choice=chat.choice(),
         client_tools=chat.client_tools(),
+        deferral=chat.read_tools.deferral,
         gateway_tools=chat.gateway_scope(),
         principal=principal,
         options=chat.template_options,

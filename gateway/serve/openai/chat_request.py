@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from gateway.agent import AnswerOptions, ToolChoice, ToolScope
+from gateway.agent import NO_DEFERRAL, OURS, AnswerOptions, Deferral, ToolChoice, ToolScope
 from gateway.context.history.client_messages import checked_messages
 from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
@@ -99,6 +99,7 @@ class ChatTools:
         self.specs = list[ToolSpec]()
         free_form: list[str] = []
         left_out: list[str] = []
+        deferred: list[str] = []
         for number, tool in enumerate(tools):
             place = f"{where}[{number}]"
             read = read_client_tool(tool, place)
@@ -108,10 +109,14 @@ class ChatTools:
             self.specs.append(read.spec)
             if read.kind == "custom":
                 free_form.append(read.spec.name)
+            if read.deferred:
+                deferred.append(read.spec.name)
             left_out += (f"{where}.{name}" for name in read.unused)
         check_schemas(spec.parameters for spec in self.specs)
         self.free_form = frozenset(free_form)
         """Names of the free-form tools."""
+        self.deferral = Deferral(frozenset(deferred), OURS) if deferred else NO_DEFERRAL
+        """Which of them are deferred: the gateway searches, since this API has no search of its own."""
         self.left_out = tuple(dict.fromkeys(left_out))[:_LEFT_OUT]
 
 

@@ -138,11 +138,8 @@ async def test_required_tool_is_defined_although_it_is_deferred(open_stage):
 
 async def test_history_whose_search_is_forgotten_has_its_called_tools_defined_at_the_beginning(open_stage):
     call = {"id": "c1", "type": "function", "function": {"name": "paint", "arguments": "{}"}}
-    history = [
-        *QUESTION,
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        *results_of({"tool_calls": [call]}, "Red."),
-    ]
+    turn = {"role": "assistant", "content": "", "tool_calls": [call]}
+    history = [*QUESTION, turn, *results_of(turn, "Red.")]
     async with open_stage("Done.", context=9000) as stage:
         await answered(stage, history)
 
@@ -158,7 +155,7 @@ async def test_gateway_defers_tools_of_clients_that_defer_none_where_they_are_he
     open_stage, setting, heavy, deferred
 ):
     long = [ToolSpec(tool.name, tool.description + " well" * heavy, tool.parameters) for tool in TOOLS]
-    async with open_stage("It is so.", context=1200, defer_client_tools=setting) as stage:
+    async with open_stage("It is so.", context=1800, defer_client_tools=setting) as stage:
         conversation = await stage.agent.open(QUESTION, client_tools=long)
 
     assert (long[0].description in TINY.decode(conversation.ids)) is not deferred
@@ -168,8 +165,10 @@ async def test_gateway_defers_tools_of_clients_that_defer_none_where_they_are_he
 
 
 async def test_definitions_that_do_not_fit_a_result_are_named_and_not_cut(open_stage):
-    many = [ToolSpec(f"paint_{n}", "Paint a wall. " * 200, {"type": "object"}) for n in range(4)]
-    async with open_stage(written(SEARCH, query="paint a wall"), "It is so.", context=20_000) as stage:
+    many = [ToolSpec(f"paint_{n}", f"Paint a wall {n}. " * 200, {"type": "object"}) for n in range(4)]
+    async with open_stage(
+        written(SEARCH, query="paint a wall"), "It is so.", context=20_000, result_tokens=4000
+    ) as stage:
         await answered(stage, QUESTION, Deferral({tool.name for tool in many}, OURS), tools=many)
 
     (search,) = stage.of(ToolFinished)

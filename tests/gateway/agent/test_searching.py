@@ -75,7 +75,7 @@ async def test_call_of_what_no_search_would_find_is_an_error_that_names_the_sear
 
 async def test_conversation_that_does_not_fit_says_whose_definitions_take_its_room(open_stage):
     heavy = ToolSpec("paint", "Paint it. " * 400, {"type": "object"})
-    async with open_stage(context=1000) as stage:
+    async with open_stage(context=1000, defer_client_tools="never") as stage:
         with pytest.raises(
             RequestInvalid, match=r"larger context.* The definitions of the client's tools take about"
         ) as clients:

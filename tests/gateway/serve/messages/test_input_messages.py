@@ -87,7 +87,9 @@ def test_answer_is_one_text_one_thought_and_its_calls() -> None:
     ],
 )
 def test_result_is_one_text(content: dict[str, Any], said: str) -> None:
-    assert read(ASK, user(content))[1:] == [{"role": "tool", "tool_call_id": "c1", "content": said}]
+    (message,) = read(ASK, user(content))[1:]
+
+    assert (message["role"], message["tool_call_id"], message["content"]) == ("tool", "c1", said)
 
 
 def test_results_stand_before_the_words_beside_them() -> None:
