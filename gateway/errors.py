@@ -44,7 +44,7 @@ proxy.transport         PeerError, Unfit, SessionForgotten, MaybeForgotten, NotO
 proxy.upstream          Full
 protocol                Unwritable
 engine                  FileUnfit, _FileFault
-engine.wire.http        StreamSilent, LineOverLimit
+engine.wire             StreamSilent, LineOverLimit
 replicas                RecordFault, NoRoom
 shared                  Unreadable
 serve.auth              CredentialRefused, ScopeMissing, CannotTell, MustWait, FetchFailed

@@ -18,7 +18,7 @@ from anyio.to_thread import run_sync
 
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.config.masking import mask_text
-from gateway.engine.embedded.model_watch import ModelFile
+from gateway.engine.embedded.model_file import ModelFile
 from gateway.engine.embedded.server import EmbeddedServer, embedded_server
 from gateway.engine.interface import GenerateRequest, Provable, Proven
 from gateway.engine.rendering.template import ChatTemplate
@@ -26,13 +26,21 @@ from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.slots.prefill import Prefill
 from gateway.engine.slots.rates import Rates
 from gateway.engine.slots.slot_files import SlotFiles, open_slot_files, own_part, slot_table
-from gateway.engine.start.map_proof import BATTERY, PreparedMap, prepared_map, proven_map
-from gateway.engine.start.maps import MapSet, needs_engine, note_specials, noted_specials, resolve_maps
-from gateway.engine.start.outage import STEADY, Outage, Pauses, first_words, until_file_changes
-from gateway.engine.start.pulse import Pulse
+from gateway.engine.start.engine_health import STEADY, Outage, Pauses, Pulse, first_words, until_file_changes
+from gateway.engine.start.maps import (
+    BATTERY,
+    MapSet,
+    PreparedMap,
+    needs_engine,
+    note_specials,
+    noted_specials,
+    prepared_map,
+    proven_map,
+    resolve_maps,
+)
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.engine.wire.connect import EngineAddress, connected
-from gateway.engine.wire.http.client import EngineClient
+from gateway.engine.wire.adapter import EngineAddress, connected
+from gateway.engine.wire.engine_client import EngineClient
 from gateway.errors import (
     ConfigError,
     EngineError,

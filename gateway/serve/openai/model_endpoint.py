@@ -18,7 +18,7 @@ from gateway.agent import Agent
 from gateway.agent.generate.plain_span import plain_span
 from gateway.config import LimitsConfig
 from gateway.context.history.template_messages import check_length
-from gateway.engine.pool.homes import key_of
+from gateway.engine.pool.members import key_of
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineRefused, GatewayError, RequestInvalid

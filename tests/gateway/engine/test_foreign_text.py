@@ -16,7 +16,7 @@ from gateway.engine.interface import Message
 from gateway.engine.markers import MarkerGuard
 from gateway.engine.rendering.foreign import Foreign, Signs
 from gateway.engine.rendering.template import ChatTemplate
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineRefused, TemplateRefused
 from gateway.toolcalls.schema.pointers import resolve
 from leaf_sdk.vocab import TokenMap

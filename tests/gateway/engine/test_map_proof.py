@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.start.map_proof import BATTERY, prepared_map, proven_map, with_all_specials
-from gateway.engine.start.maps import noted_specials
+from gateway.engine.start.maps import BATTERY, noted_specials, prepared_map, proven_map, with_all_specials
 from gateway.engine.start.readiness import EngineRoute
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
-from gateway.engine.wire.llama_cpp.questions import Questions
+from gateway.engine.wire.llama_cpp_client import LlamaCpp, Questions
 from gateway.errors import MapDiffers
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

@@ -13,11 +13,10 @@ from typing import Any, Final
 import pytest
 
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent
-from gateway.engine.wire.http.event_reader import EventReader
-from gateway.engine.wire.http.questions import JsonQuestions
-from gateway.engine.wire.llama_cpp.completion_stream import CompletionStream
-from gateway.engine.wire.llama_cpp.questions import Questions
-from gateway.engine.wire.vllm.generate_stream import GenerateStream
+from gateway.engine.wire.answers import EventReader, JsonQuestions
+from gateway.engine.wire.llama_cpp_client import Questions
+from gateway.engine.wire.llama_cpp_json import CompletionStream
+from gateway.engine.wire.vllm_json import GenerateStream
 from gateway.errors import EngineRefused
 from leaf_sdk.testing import tiny_map
 

@@ -12,10 +12,10 @@ from starlette.routing import Route
 from uvicorn import Config, Server
 
 from gateway.config import EngineConfig
-from gateway.engine.wire.connect import EngineAddress, connected
-from gateway.engine.wire.http.client import EngineClient
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
-from gateway.engine.wire.vllm.client import Vllm
+from gateway.engine.wire.adapter import EngineAddress, connected
+from gateway.engine.wire.engine_client import EngineClient
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
+from gateway.engine.wire.vllm_client import Vllm
 from gateway.errors import EngineRefused, EngineUnavailable
 
 pytestmark = pytest.mark.anyio

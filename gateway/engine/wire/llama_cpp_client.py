@@ -1,19 +1,43 @@
-"""Requests to a llama.cpp server other than generations, regardless of the connection (`http/questions.py`).
+"""Any unmodified llama.cpp server, over HTTP: generations, and the other questions that it is asked.
 
-Turns questions into requests and answers into facts, ids and texts.
+`llama_cpp_json.py` reads its streams and answers.
 
 Server reference: llama.cpp, tools/server/README.md (`/tokenize`, `/apply-template`, `/props`, `/slots`).
+
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from gateway.engine.interface import Activity, EngineFacts, Filled, Message, Moved, Options
-from gateway.engine.wire.http.answers import IDS, bounded, count_of, error_of_answer, expecting, seconds_of, table_of
-from gateway.engine.wire.http.questions import Ask, JsonQuestions
-from gateway.engine.wire.llama_cpp.json import KIND, activity_of, read_facts
+from gateway.engine.interface import (
+    Activity,
+    EngineFacts,
+    Filled,
+    GenerateRequest,
+    Message,
+    Moved,
+    Options,
+    SlotKeeper,
+    Timings,
+)
+from gateway.engine.wire.answers import (
+    IDS,
+    Ask,
+    JsonQuestions,
+    bounded,
+    count_of,
+    error_of_answer,
+    expecting,
+    seconds_of,
+    table_of,
+)
+from gateway.engine.wire.engine_client import EngineClient, Sent
+from gateway.engine.wire.llama_cpp_json import KIND, CompletionStream, activity_of, completion_body, read_facts
 from gateway.errors import EngineRefused
+from leaf_sdk.vocab import TokenMap
+
+# Questions, regardless of the connection.
 
 _BETWEEN: Final = -1
 """What stands between two texts in a list of them: no token has this id."""
@@ -139,3 +163,52 @@ class Questions(JsonQuestions):
 
 def _moved(ids: object, size: object, milliseconds: object) -> Moved:
     return Moved(count_of(ids, 0, IDS), count_of(size, 0, _FILE), seconds_of(milliseconds))
+
+
+# Turns `GenerateRequest` into `POST /completion`, with ids in and ids out (`return_tokens`). It does not know who
+# started the server, nor what the ids mean.
+
+
+class LlamaCpp(Questions, EngineClient):
+    """Client of one llama.cpp server. Close it with `aclose`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        idle_timeout: float = 60.0,
+        token_map: TokenMap | None = None,
+        keep_reasoning: bool = False,
+        on_loss: Callable[[], None] = lambda: None,
+        on_end: Callable[[Timings], None] = lambda timings: None,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            url, api_key, idle_timeout, on_loss, on_end: see `EngineClient`.
+            token_map: the map whose ids are accepted and by which lost ones are recovered, until `prove` finds one;
+                without a map they are only counted.
+            keep_reasoning: see `Questions`.
+        """
+        EngineClient.__init__(
+            *(self, url),
+            api_key=api_key,
+            idle_timeout=idle_timeout,
+            token_map=token_map,
+            on_loss=on_loss,
+            on_end=on_end,
+        )
+        Questions.__init__(self, self.url, self._ask_anywhere, keep_reasoning=keep_reasoning)
+
+    @property
+    def keeper(self) -> SlotKeeper:
+        """This client: its slots can be addressed."""
+        return self
+
+    def _questions(self, ask: Ask) -> Questions:
+        return Questions(self.url, ask, keep_reasoning=self._keep_reasoning)
+
+    def _sent(self, request: GenerateRequest) -> Sent:
+        stream = CompletionStream(self.url, self._token_map, request, self._facts and self._facts.vocabulary)
+        return Sent("/completion", json.dumps(completion_body(request)).encode(), stream)

@@ -12,8 +12,8 @@ from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling
 from gateway.engine.start.readiness import EngineRoute
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.engine.wire.connect import salt_of
-from gateway.engine.wire.vllm.client import Vllm
+from gateway.engine.wire.adapter import salt_of
+from gateway.engine.wire.vllm_client import Vllm
 from gateway.errors import EngineRefused, GrammarRefused
 from tests.standins.vllm_wire_over_llama_cpp import BLOCK
 

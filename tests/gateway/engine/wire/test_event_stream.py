@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.processes import free_port
-from gateway.engine.wire.http.connections import Connections
-from gateway.engine.wire.http.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
+from gateway.engine.wire.connections import Connections
+from gateway.engine.wire.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin
@@ -347,7 +347,7 @@ async def test_line_without_end_is_given_up_behind_the_lines_before():
 
 @pytest.mark.parametrize("piece", ENDLESS.values(), ids=ENDLESS.keys())
 async def test_body_that_goes_on_behind_its_last_event_is_not_waited_for(piece: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("gateway.engine.wire.http.event_stream._END_TIME", 0.1)
+    monkeypatch.setattr("gateway.engine.wire.event_stream._END_TIME", 0.1)
     async with answering(endless(piece, begin=b"data: 1\n")) as url, posted(url) as answer:
         with anyio.fail_after(60):
             assert (await answer.lines())[0] == b"data: 1"

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from gateway.engine.wire.http.event_stream import Answer, StreamSilent
+from gateway.engine.wire.event_stream import Answer, StreamSilent
 from gateway.errors import GatewayError
 from gateway.http1.connection import KEPT_TIME, Connection, header_lines
 from gateway.http1.faults import LinkLost, NoAnswer

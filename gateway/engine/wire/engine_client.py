@@ -28,11 +28,9 @@ from gateway.engine.interface import (
     SlotKeeper,
     Timings,
 )
-from gateway.engine.wire.http.answers import EVENT_FIELDS, error_of_answer
-from gateway.engine.wire.http.connections import Connections
-from gateway.engine.wire.http.event_reader import EventReader
-from gateway.engine.wire.http.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
-from gateway.engine.wire.http.questions import Ask
+from gateway.engine.wire.answers import EVENT_FIELDS, Ask, EventReader, error_of_answer
+from gateway.engine.wire.connections import Connections
+from gateway.engine.wire.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
 from gateway.errors import EngineRefused, EngineUnavailable, GatewayError
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer

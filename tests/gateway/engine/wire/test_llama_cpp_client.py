@@ -10,8 +10,8 @@ import pytest
 
 from bench.processes import free_port
 from gateway.engine.interface import Engine, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
-from gateway.engine.wire.vllm.client import Vllm
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
+from gateway.engine.wire.vllm_client import Vllm
 from gateway.errors import EngineRefused, EngineUnavailable
 from leaf_sdk.vocab import TokenMap
 from tests.gateway.engine.engines import listening
@@ -202,7 +202,7 @@ def told(token: int, number: int) -> bytes:
 
 @pytest.mark.parametrize("stuck", ["goes on for ever", "falls silent"])
 async def test_stream_without_an_end_is_ended_at_max_tokens(stuck: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.engine.wire.http.client._ACCOUNT_TIME", 0.05)
+    monkeypatch.setattr("gateway.engine.wire.engine_client._ACCOUNT_TIME", 0.05)
     left = anyio.Event()
 
     async def answer(stream: anyio.abc.SocketStream) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.engine.wire.llama_cpp.questions import Questions
+from gateway.engine.wire.llama_cpp_client import Questions
 from gateway.errors import EngineRefused
 
 pytestmark = pytest.mark.anyio

@@ -11,14 +11,14 @@ import jsonschema
 import pytest
 
 from gateway.engine.interface import GenerateRequest, Sampling
-from gateway.engine.wire.vllm.json import COMPLETIONS_PATH, IDS_PATH, completion_body, ids_body
-from gateway.engine.wire.vllm.questions import Questions
+from gateway.engine.wire.vllm_client import Questions
+from gateway.engine.wire.vllm_json import COMPLETIONS_PATH, IDS_PATH, completion_body, ids_body
 from gateway.toolcalls.formats.format import CallTrigger
 from tests.standins.vllm_wire_over_llama_cpp import MODEL
 
 pytestmark = pytest.mark.anyio
 
-DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[4] / "third_party/vllm/openapi.json").read_text())
+DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[3] / "third_party/vllm/openapi.json").read_text())
 PLAIN = GenerateRequest([1, 520, 198], None, 3, Sampling(temperature=0))
 FULL = GenerateRequest(
     [1, 520, 198],

@@ -1,25 +1,99 @@
-"""The first questions to a server at a URL: does anything answer, is its model loaded, and which kind of server is it?
+"""Which adapter speaks to an engine: the one that its settings name, or that its own answers show.
 
-Turns an address into the kind of engine that answers there, or into an error that says in one sentence what is wrong
-and what to do. Every question is bounded, so that a server that hangs is reported as quickly as one that is not there.
-Nothing that another service sends is quoted (`other_server.py`).
+Turns `EngineConfig` and an address into a client that has not asked anything of it yet, or into an error that says in
+one sentence what is wrong and what to do. Every question is bounded, so that a server that hangs is reported as quickly
+as one that is not there. Everything above asks an engine what it can do (`Capabilities`), never which kind it is.
+
 """
 
 import asyncio
+import hashlib
+import hmac
+import json
+import secrets
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
+from gateway.config import EngineConfig
 from gateway.config.masking import mask_text
-from gateway.engine.wire.http.answers import error_of_answer
-from gateway.engine.wire.http.connections import Connections
-from gateway.engine.wire.http.event_stream import StreamSilent
-from gateway.engine.wire.other_server import is_page, json_of, other_server
+from gateway.engine.interface import Timings
+from gateway.engine.wire.answers import error_of_answer
+from gateway.engine.wire.connections import Connections
+from gateway.engine.wire.engine_client import EngineClient
+from gateway.engine.wire.event_stream import StreamSilent
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
+from gateway.engine.wire.vllm_client import Vllm
 from gateway.errors import EngineRefused, EngineStarting, EngineUnavailable
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer
+
+# What answers at an engine's URL if it is no engine: a sentence with the way out.
+#
+# Turns the answers to `/` and `/v1/models` into one sentence. Services are recognised by marks; nothing that one sends
+# is quoted, since it may be a page of HTML, or made to deceive who reads it. Pure.
+
+_START: Final = 4096
+_PAGES: Final = (b"<!doctype", b"<html", b"<?xml", b"<head")
+_NEEDS_KEY: Final = (401, 403)
+_SETTING: Final = "engine.url (--engine)"
+_NEEDED: Final = "the gateway needs llama.cpp's llama-server or vLLM, since only these take token ids"
+
+Answer = tuple[int, bytes]
+"""Status and body."""
+
+
+def is_page(body: bytes) -> bool:
+    """Whether a body is a page for a browser."""
+    return body[:_START].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(_PAGES)
+
+
+def other_server(url: str, root: Answer, models: Answer) -> str:
+    """What answers at `url`. `root`, `models`: its answers to `/` and `/v1/models`."""
+    start = root[1][:_START].lower()
+    if b"ollama is running" in start:
+        return f"Ollama answers at {url!r}: {_NEEDED}; run llama-server with the model's GGUF file"
+    if b"codec-gateway" in start:
+        return f"a codec-gateway answers at {url!r}: set {_SETTING} to the engine behind it"
+    if b"jupyter" in start:
+        return f"a Jupyter server answers at {url!r}: correct the port of {_SETTING}"
+    if models[0] in _NEEDS_KEY:
+        return (
+            f"the server at {url!r} answers {models[0]} to /v1/models: set engine.api_key to the key that it asks for, "
+            f"or correct {_SETTING}"
+        )
+    if _lists_models(models):
+        return (
+            f"the server at {url!r} has OpenAI's API, but is neither llama.cpp (it has no /props) nor vLLM (it has no "
+            f"/version): {_NEEDED}; correct {_SETTING}, or set the kind of server (engine.api)"
+        )
+    what = "a web application or a proxy" if is_page(root[1]) or is_page(models[1]) else "another service"
+    return (
+        f"{what} answers at {url!r}, which is neither llama.cpp (it has no /props) nor vLLM (it has no /version): "
+        f"correct {_SETTING}"
+    )
+
+
+def json_of(body: bytes) -> Any:
+    """The JSON value of a body; None if it is no JSON."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _lists_models(models: Answer) -> bool:
+    match json_of(models[1]):
+        case {"data": list()}:
+            return True
+        case _:
+            return False
+
+
+# The first questions to a server at a URL: does anything answer, is its model loaded, and which kind is it?
 
 Api = Literal["llama_cpp", "vllm"]
 Get = Callable[[str], Awaitable[tuple[int, bytes]]]
@@ -31,7 +105,6 @@ _BAD_GATEWAY: Final = (502, 504)
 _LOADING: Final = 503
 _PROPS: Final = ("default_generation_settings", "total_slots", "chat_template", "model_path", "build_info")
 """Keys of which llama.cpp's /props has some."""
-_SETTING: Final = "engine.url (--engine)"
 
 
 async def reach(url: str, api_key: str | None, api: Api | Literal["auto"], seconds: float) -> Api:
@@ -163,3 +236,65 @@ def _has_version(status: int, body: bytes) -> bool:
 async def _anybody(connection: Connection, *, doubted: bool) -> None:
     """Admit any engine: it is only asked what it is, and ids use other connections."""
     del connection, doubted
+
+
+_PROCESS_KEY: Final = secrets.token_bytes(32)
+"""The key of salts for an engine without an API key, which gateways could share."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAddress:
+    """Where an engine listens."""
+
+    url: str
+    api_key: str | None
+    ours: bool
+    """Whether we started it ourselves: then it is a llama.cpp server."""
+
+
+async def connected(
+    settings: EngineConfig,
+    address: EngineAddress,
+    on_loss: Callable[[], None],
+    on_end: Callable[[Timings], None],
+    seconds: float = 8.0,
+) -> EngineClient:
+    """Make the client of an engine. `seconds`: how long a server at a URL may take for its first answers.
+
+    Raises:
+        EngineUnavailable: it can't be reached.
+        EngineRefused: what answers is not an engine that we know.
+    """
+    found = "llama_cpp"
+    if not address.ours:
+        seconds = min(seconds, settings.idle_timeout)
+        found = await reach(address.url, address.api_key, settings.api, seconds)
+    keep_reasoning = settings.reasoning == "keep"
+    if found == "llama_cpp":
+        return LlamaCpp(
+            address.url,
+            api_key=address.api_key,
+            idle_timeout=settings.idle_timeout,
+            keep_reasoning=keep_reasoning,
+            on_loss=on_loss,
+            on_end=on_end,
+        )
+    return Vllm(
+        address.url,
+        api_key=address.api_key,
+        idle_timeout=settings.idle_timeout,
+        at_once=settings.at_once,
+        served=settings.served_model,
+        keep_reasoning=keep_reasoning,
+        on_loss=on_loss,
+        on_end=on_end,
+    )
+
+
+def salt_of(api_key: str | None, principal: str) -> str:
+    """The salt of a principal: nobody can read the name in it, and nobody else can make it.
+
+    Gateways with the same engine key make the same salt; without a key it is valid only in this process.
+    """
+    key = api_key.encode() if api_key else _PROCESS_KEY
+    return hmac.new(key, b"cache salt\0" + principal.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

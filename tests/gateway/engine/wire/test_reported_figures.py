@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.engine.interface import Timings
-from gateway.engine.wire.llama_cpp.json import timings_of
+from gateway.engine.wire.llama_cpp_json import timings_of
 
 _NO_TIME = ["-1", "-1e300", "1e300", "1e-320", '"nan"', '"inf"', "NaN", "Infinity", "null"]
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd
-from gateway.engine.wire.llama_cpp.completion_stream import CompletionStream
+from gateway.engine.wire.llama_cpp_json import CompletionStream
 from gateway.errors import EngineRefused
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import TokenMap

@@ -6,8 +6,7 @@ import re
 import pytest
 
 from gateway.engine.interface import GenerateRequest
-from gateway.engine.wire.vllm.json import completion_body, ids_body
-from gateway.engine.wire.vllm.structural_tag import in_ebnf, structured_outputs
+from gateway.engine.wire.vllm_json import completion_body, ids_body, in_ebnf, structured_outputs
 from gateway.toolcalls.formats.format import CallTrigger, call_grammar, call_triggers
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.schema.spec import ToolSpec
