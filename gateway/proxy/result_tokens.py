@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Protocol, cast
 
 from gateway.config.model import VerifyLevel
 from gateway.observe.notices import TokenNotices
-from gateway.proxy.stand_in import stand_in, text_of
+from gateway.proxy.results import stand_in, text_of
 from leaf_sdk.errors import TextNotUnicode
 from leaf_sdk.leaf.contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE, LeafPayload
 from leaf_sdk.leaf.payload import chosen, payloads_of

@@ -25,7 +25,7 @@ from gateway.engine.slots.slot_directory import FileUnfit, SlotDirectory, slot_d
 from gateway.engine.slots.swapper import Swapper
 from gateway.engine.wire.adapter import salt_of
 from gateway.errors import EngineRefused, EngineUnavailable
-from gateway.observe.engine_metrics import SlotFileMetrics
+from gateway.observe.backend_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
 
 # Finds out where a loaded model's cache can be cut, and whether a slot that is restored from a file can go on.

@@ -22,7 +22,7 @@ from gateway.engine.slots.paging import Paging, Plan
 from gateway.engine.slots.slot import NO_HINTS, Checkpoints, Hints, Slot
 from gateway.engine.slots.slot_directory import FileUnfit, SlotDirectory, SlotFile
 from gateway.errors import EngineRefused
-from gateway.observe.engine_metrics import SlotFileMetrics
+from gateway.observe.backend_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
 
 _FIRST_PART: Final = 512

@@ -50,7 +50,7 @@ from gateway.errors import (
     MapDiffers,
     ModelUnusable,
 )
-from gateway.observe.engine_metrics import SlotFileMetrics
+from gateway.observe.backend_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.registry import AUTO, choose_format, format_named

@@ -35,11 +35,11 @@ from gateway.protocol.messages import (
     encode_response,
 )
 from gateway.proxy.caller import Principal
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.results import CallOutcome, ending_of
 from gateway.serve.mcp.ids import ClientIds, SessionMaps
 from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.recorder import Recorder
-from gateway.serve.mcp.servers import Servers
 from gateway.serve.mcp.sessions import ClientCall, McpSession
 from leaf_sdk.vocab import TokenMap
 
@@ -67,7 +67,7 @@ class McpCore:
 
     def __init__(
         self,
-        servers: Servers,
+        servers: Proxy,
         maps: SessionMaps,
         *,
         ids: ClientIds,

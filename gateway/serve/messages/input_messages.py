@@ -14,7 +14,7 @@ from gateway.context.history.client_messages import MOST_MESSAGES, arguments_tex
 from gateway.context.history.contents import LeftOut, parts_of, plain_text, text_of_result, unread
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text
-from gateway.proxy.stand_in import KINDS
+from gateway.proxy.results import KINDS
 from gateway.serve.generation.echoed import EchoedAnswer
 
 ChatMessage = dict[str, Any]

@@ -31,8 +31,7 @@ from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.server_link import Transport
-from gateway.proxy.upstream.session.clock import all_paused
-from gateway.proxy.upstream.session.in_flight import FirstQuestions, Requests, Running
+from gateway.proxy.upstream.session.in_flight import FirstQuestions, Requests, Running, all_paused
 from gateway.proxy.upstream.session.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
 from leaf_sdk.leaf.packing import announce_packing
 
