@@ -1,4 +1,4 @@
-"""One of several replicas: names what lives here, listens for the others, sends on requests for what lives elsewhere."""
+"""One of several replicas: names what lives here, listens for the others, and sends requests on for what does not."""
 
 import asyncio
 import hashlib
