@@ -16,8 +16,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.engine.embedded.model_file import model_fault
 from gateway.engine.embedded.server import embedded_model
-from gateway.engine.interface import EngineFacts
-from gateway.errors import ConfigError, MapDiffers
+from gateway.engine.interface import EngineFacts, Provable, Proven
+from gateway.errors import ConfigError, EngineUnavailable, MapDiffers
+from gateway.observe.logs import get_logger
 from leaf_sdk.errors import CodecError
 from leaf_sdk.fetch import MAX_BYTES, MapCache, default_cache, map_bytes, open_map
 from leaf_sdk.vocab import TokenMap, load_map, map_digest
@@ -190,6 +191,8 @@ _SPECIALS: Final = "control tokens of {}"
 """Name of the note in the cache."""
 _SHAPE: Final = TypeAdapter(dict[str, int], config=ConfigDict(defer_build=True))
 
+log = get_logger("engine")
+
 
 @dataclass(slots=True)
 class MapSet:
@@ -255,6 +258,46 @@ def resolve_maps(config: GatewayConfig, *, engine_model: str | None = None, know
     return maps
 
 
+class MapProofs:
+    """The proofs of all accepted maps of one engine."""
+
+    def __init__(self, maps: MapSet, config: GatewayConfig, known: MapSet | None) -> None:
+        """Prove nothing yet. `config`, `known`: see `resolve_maps`, for a map that the engine's own answers lead to."""
+        self._maps = maps
+        self._config = config
+        self._known = known
+        self._prepared: dict[str, PreparedMap] = {}
+
+    def prepare(self) -> list[PreparedMap]:
+        """Return the accepted maps, each ready for its proof, which may take seconds."""
+        accepted = self._maps.accepted
+        kept = {key: each for key, each in self._prepared.items() if accepted.get(key) is each.token_map}
+        self._prepared = {
+            key: kept.get(key) or prepared_map(each, _noted_specials(key)) for key, each in accepted.items()
+        }
+        return list(self._prepared.values())
+
+    async def prove(self, questions: Provable) -> Proven:
+        """Prove every accepted map against the engine that answers these questions. Raises `MapDiffers`."""
+        facts = await questions.facts()
+        if self._maps.session is None:
+            self._maps.update(resolve_maps(self._config, engine_model=facts.model_path, known=self._known))
+        for candidate in self.prepare():
+            whole = await proven_map(questions, facts, candidate)
+            if whole is not candidate.token_map:
+                self._maps.replace(whole)
+                left_out = self._maps.left_out[whole.map_id]
+                log.warning("the map does not list some control tokens", map=whole.map_id, tokens=left_out)
+            if whole is candidate.expected:
+                self._prepared[whole.map_id] = replace(candidate, token_map=whole)
+            else:
+                known = candidate.token_map.special_tokens
+                _note_specials(whole.map_id, {t: i for t, i in whole.special_tokens.items() if t not in known})
+        if self._maps.session is None:
+            raise EngineUnavailable("the engine needs a token map; start the gateway with --map auto or --map PATH")
+        return Proven(facts, self._maps.session)
+
+
 def map_file(maps: MapSet, map_id: str) -> bytes:
     """The bytes of an accepted map, read or built again; slow if it is built from a model file.
 
@@ -271,7 +314,7 @@ def map_file(maps: MapSet, map_id: str) -> bytes:
     return data
 
 
-def noted_specials(map_id: str) -> dict[str, int]:
+def _noted_specials(map_id: str) -> dict[str, int]:
     """The control tokens that engines had besides a map's own, when the map was last proven. Reads the disk."""
     cache = _cache()
     noted = cache and cache.noted(_SPECIALS.format(map_id))
@@ -281,7 +324,7 @@ def noted_specials(map_id: str) -> dict[str, int]:
         return {}
 
 
-def note_specials(map_id: str, tokens: Mapping[str, int]) -> None:
+def _note_specials(map_id: str, tokens: Mapping[str, int]) -> None:
     """Keep them for the next start."""
     if (cache := _cache()) is not None:
         cache.note(_SPECIALS.format(map_id), json.dumps(tokens).encode())
