@@ -23,8 +23,8 @@ from gateway.observe.logs import get_logger
 from gateway.serve.auth.gateway_token import HostGuard
 from gateway.serve.auth.identity import CredentialRefused, Identity
 from gateway.serve.auth.rate_limiter import RateRefused
-from gateway.serve.http.body import media_type, read_body
 from gateway.serve.http.plain_pages import HTML, POLICY, page_bytes
+from gateway.serve.http.request_parts import media_type, read_body
 
 PAGE: Final = CALLBACK.rpartition("/")[0]
 _FORM_BYTES: Final = 64 * 1024

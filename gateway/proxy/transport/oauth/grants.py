@@ -15,7 +15,7 @@ import anyio
 
 from gateway.config.state import replace_private, state_folder
 from gateway.errors import ConfigError
-from gateway.proxy.transport.oauth.registration import Client
+from gateway.proxy.transport.oauth.code_flow import Client
 from gateway.proxy.transport.oauth.tokens import Tokens
 from gateway.proxy.transport.server_link import NoAnswer
 from gateway.shared import Shared
