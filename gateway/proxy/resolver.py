@@ -48,6 +48,10 @@ class Resolver:
             if upstream.per_user is not None and principal.sees(server):
                 await upstream.per_user.look_up(principal)
 
+    def is_common(self, upstream: Upstream) -> bool:
+        """Whether an upstream is the one that callers share, and no principal's own."""
+        return upstream is self._upstreams.get(upstream.config.name)
+
     def entry(self, name: str, principal: Principal) -> ToolEntry | None:
         """The tool of this public name, as the principal's own list has it where there is one; None: it is not known,
         or there is no such tool for the principal."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast
 
+from gateway.errors import NotApproved, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.audit import IdsSource
 
 Ending = Literal["ok", "tool_error", "timeout", "unavailable", "refused"]
@@ -47,6 +48,25 @@ class WrittenIds:
 def error_result(text: str) -> dict[str, Any]:
     """A CallToolResult that tells the model what went wrong (MCP tools, "Error Handling")."""
     return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def failure(message: str, *, modern: bool) -> dict[str, Any]:
+    """An error result of our own, in the form of the caller's era."""
+    return in_era(error_result(message), modern=modern)
+
+
+def in_era(result: dict[str, Any], *, modern: bool) -> dict[str, Any]:
+    """A result of our own, in the form of the caller's era."""
+    if modern:
+        result["resultType"] = "complete"
+    return result
+
+
+def ending_by(error: NotApproved | UpstreamTimeout | UpstreamUnavailable) -> Ending:
+    """How a call ended that raised this."""
+    if isinstance(error, NotApproved):
+        return "refused"
+    return "timeout" if isinstance(error, UpstreamTimeout) else "unavailable"
 
 
 def ending_of(result: Mapping[str, Any]) -> Ending:
