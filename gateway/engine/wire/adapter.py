@@ -16,6 +16,7 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 from gateway.config import EngineConfig
@@ -269,23 +270,12 @@ async def connected(
     if not address.ours:
         seconds = min(seconds, settings.idle_timeout)
         found = await reach(address.url, address.api_key, settings.api, seconds)
-    keep_reasoning = settings.reasoning == "keep"
-    if found == "llama_cpp":
-        return LlamaCpp(
-            address.url,
-            api_key=address.api_key,
-            idle_timeout=settings.idle_timeout,
-            keep_reasoning=keep_reasoning,
-            on_loss=on_loss,
-            on_end=on_end,
-        )
-    return Vllm(
+    make = partial(Vllm, at_once=settings.at_once, served=settings.served_model) if found == "vllm" else LlamaCpp
+    return make(
         address.url,
         api_key=address.api_key,
         idle_timeout=settings.idle_timeout,
-        at_once=settings.at_once,
-        served=settings.served_model,
-        keep_reasoning=keep_reasoning,
+        keep_reasoning=settings.reasoning == "keep",
         on_loss=on_loss,
         on_end=on_end,
     )
