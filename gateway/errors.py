@@ -157,6 +157,11 @@ class RpcError(GatewayError):
         self.error = error
 
 
+def rpc_error(code: int, message: str, **data: object) -> RpcError:
+    """A JSON-RPC error of our own; without `data` if there is none."""
+    return RpcError({"code": code, "message": message, **({"data": data} if data else {})})
+
+
 class UnknownTool(GatewayError):
     """No upstream offers a tool of that name."""
 

@@ -5,13 +5,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from gateway.errors import RpcError, UnknownTool, UpstreamUnavailable
+from gateway.errors import RpcError, UnknownTool, UpstreamUnavailable, rpc_error
 from gateway.escape import escape_text
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import ToolEntry
-from gateway.proxy.upstream.session.session import rpc_error
 from gateway.proxy.upstream.supervision.listing import ItemKind
 from gateway.proxy.upstream.upstream import Upstream
 from gateway.proxy.uris import Located, rename_in_result

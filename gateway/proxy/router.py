@@ -15,7 +15,15 @@ import anyio
 import anyio.to_thread
 
 from gateway.config.overrides import ApprovalsConfig
-from gateway.errors import NotApproved, RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from gateway.errors import (
+    NotApproved,
+    RpcError,
+    UnknownTool,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+    rpc_error,
+)
 from gateway.protocol.eras import MULTI_ROUND, is_input_required
 from gateway.protocol.headers import headers_for
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
@@ -29,7 +37,6 @@ from gateway.proxy.naming import ToolEntry, filled
 from gateway.proxy.resolver import Resolver, Resources, ResourceWatch
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_by, ending_of, failure, in_era
 from gateway.proxy.sign_in_questions import answered, find_own, refusal
-from gateway.proxy.upstream.session.session import rpc_error
 from gateway.proxy.upstream.session.task_owners import unknown_task
 from gateway.proxy.upstream.supervision.listing import ItemKind
 from gateway.proxy.upstream.upstream import Upstream

@@ -11,12 +11,11 @@ from typing import Any, Final, cast
 
 import anyio
 
-from gateway.errors import GatewayError, RpcError, SignInNeeded, UpstreamUnavailable
+from gateway.errors import GatewayError, RpcError, SignInNeeded, UpstreamUnavailable, rpc_error
 from gateway.proxy.approvals import METHOD
 from gateway.proxy.bridge import PARKED
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.results import CallOutcome, ending_of, failure
-from gateway.proxy.upstream.session.session import rpc_error
 from gateway.proxy.upstream.upstream import OwnUpstreams, Upstream
 
 _STATE: Final = f"{PARKED}sign-in"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from gateway.errors import RpcError
+from gateway.errors import RpcError, rpc_error
 from gateway.protocol.eras import SUBSCRIPTION_KEY
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, RequestId, encode_notification
 from gateway.proxy.caller import ShareRule
@@ -90,7 +90,7 @@ class Subscriptions:
         """
         subscription = self._read(request_id, params, call)
         if (over := self._shares.take(call.principal)) is not None:
-            raise RpcError({"code": INTERNAL_ERROR, "message": over.message})
+            raise rpc_error(INTERNAL_ERROR, over.message)
         self._open.add(subscription)
         releases: list[Callable[[], None]] = []
         try:
@@ -136,4 +136,4 @@ def _offers(capabilities: Mapping[str, Any], kind: str, what: str = "listChanged
 
 
 def _malformed(message: str) -> RpcError:
-    return RpcError({"code": INVALID_PARAMS, "message": message})
+    return rpc_error(INVALID_PARAMS, message)

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any, Final, Literal, cast
 
 from gateway.config.model import WantedIds
-from gateway.errors import RpcError
+from gateway.errors import RpcError, rpc_error
 from gateway.observe.logs import get_logger
 from gateway.protocol.eras import (
     MAP_KEY,
@@ -330,11 +330,6 @@ class ForNobody:
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Answer as far as no client is needed."""
         return await self._session.ask(method, params, NOBODY)
-
-
-def rpc_error(code: int, message: str, **data: object) -> RpcError:
-    """A JSON-RPC error of our own; without `data` if there is none."""
-    return RpcError({"code": code, "message": message, **({"data": data} if data else {})})
 
 
 def cannot_ask(method: str) -> RpcError:
