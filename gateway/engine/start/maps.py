@@ -273,7 +273,7 @@ class MapProofs:
         accepted = self._maps.accepted
         kept = {key: each for key, each in self._prepared.items() if accepted.get(key) is each.token_map}
         self._prepared = {
-            key: kept.get(key) or prepared_map(each, _noted_specials(key)) for key, each in accepted.items()
+            key: kept.get(key) or prepared_map(each, noted_specials(key)) for key, each in accepted.items()
         }
         return list(self._prepared.values())
 
@@ -292,7 +292,7 @@ class MapProofs:
                 self._prepared[whole.map_id] = replace(candidate, token_map=whole)
             else:
                 known = candidate.token_map.special_tokens
-                _note_specials(whole.map_id, {t: i for t, i in whole.special_tokens.items() if t not in known})
+                note_specials(whole.map_id, {t: i for t, i in whole.special_tokens.items() if t not in known})
         if self._maps.session is None:
             raise EngineUnavailable("the engine needs a token map; start the gateway with --map auto or --map PATH")
         return Proven(facts, self._maps.session)
@@ -314,7 +314,7 @@ def map_file(maps: MapSet, map_id: str) -> bytes:
     return data
 
 
-def _noted_specials(map_id: str) -> dict[str, int]:
+def noted_specials(map_id: str) -> dict[str, int]:
     """The control tokens that engines had besides a map's own, when the map was last proven. Reads the disk."""
     cache = _cache()
     noted = cache and cache.noted(_SPECIALS.format(map_id))
@@ -324,7 +324,7 @@ def _noted_specials(map_id: str) -> dict[str, int]:
         return {}
 
 
-def _note_specials(map_id: str, tokens: Mapping[str, int]) -> None:
+def note_specials(map_id: str, tokens: Mapping[str, int]) -> None:
     """Keep them for the next start."""
     if (cache := _cache()) is not None:
         cache.note(_SPECIALS.format(map_id), json.dumps(tokens).encode())
