@@ -22,8 +22,8 @@ from typing import Any, Final, Literal
 from gateway.config import EngineConfig
 from gateway.config.masking import mask_text
 from gateway.engine.interface import Timings
-from gateway.engine.wire.answers import error_of_answer
 from gateway.engine.wire.connections import Connections
+from gateway.engine.wire.engine_answers import error_of_answer
 from gateway.engine.wire.engine_client import EngineClient
 from gateway.engine.wire.event_stream import StreamSilent
 from gateway.engine.wire.llama_cpp_client import LlamaCpp

@@ -28,8 +28,8 @@ from gateway.engine.interface import (
     SlotKeeper,
     Timings,
 )
-from gateway.engine.wire.answers import EVENT_FIELDS, Ask, EventReader, error_of_answer
 from gateway.engine.wire.connections import Connections
+from gateway.engine.wire.engine_answers import EVENT_FIELDS, Ask, EventReader, error_of_answer
 from gateway.engine.wire.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
 from gateway.errors import EngineRefused, EngineUnavailable, GatewayError
 from gateway.http1.connection import Connection

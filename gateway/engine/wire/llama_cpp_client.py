@@ -21,7 +21,7 @@ from gateway.engine.interface import (
     SlotKeeper,
     Timings,
 )
-from gateway.engine.wire.answers import (
+from gateway.engine.wire.engine_answers import (
     IDS,
     Ask,
     JsonQuestions,
@@ -45,7 +45,7 @@ _FILE: Final = 2**50
 """Most bytes of a slot file: a larger number is not believed."""
 
 
-class Questions(JsonQuestions):
+class LlamaCppQuestions(JsonQuestions):
     """Questions to one llama.cpp server."""
 
     def __init__(self, url: str, ask: Ask, *, keep_reasoning: bool = False) -> None:
@@ -169,7 +169,7 @@ def _moved(ids: object, size: object, milliseconds: object) -> Moved:
 # started the server, nor what the ids mean.
 
 
-class LlamaCpp(Questions, EngineClient):
+class LlamaCpp(LlamaCppQuestions, EngineClient):
     """Client of one llama.cpp server. Close it with `aclose`."""
 
     def __init__(
@@ -189,7 +189,7 @@ class LlamaCpp(Questions, EngineClient):
             url, api_key, idle_timeout, on_loss, on_end: see `EngineClient`.
             token_map: the map whose ids are accepted and by which lost ones are recovered, until `prove` finds one;
                 without a map they are only counted.
-            keep_reasoning: see `Questions`.
+            keep_reasoning: see `LlamaCppQuestions`.
         """
         EngineClient.__init__(
             *(self, url),
@@ -199,15 +199,15 @@ class LlamaCpp(Questions, EngineClient):
             on_loss=on_loss,
             on_end=on_end,
         )
-        Questions.__init__(self, self.url, self._ask_anywhere, keep_reasoning=keep_reasoning)
+        LlamaCppQuestions.__init__(self, self.url, self._ask_anywhere, keep_reasoning=keep_reasoning)
 
     @property
     def keeper(self) -> SlotKeeper:
         """This client: its slots can be addressed."""
         return self
 
-    def _questions(self, ask: Ask) -> Questions:
-        return Questions(self.url, ask, keep_reasoning=self._keep_reasoning)
+    def _questions(self, ask: Ask) -> LlamaCppQuestions:
+        return LlamaCppQuestions(self.url, ask, keep_reasoning=self._keep_reasoning)
 
     def _sent(self, request: GenerateRequest) -> Sent:
         stream = CompletionStream(self.url, self._token_map, request, self._facts and self._facts.vocabulary)

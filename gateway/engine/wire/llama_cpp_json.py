@@ -1,6 +1,7 @@
 """The JSON of a llama.cpp server, read and written: requests, facts, and streams of ids.
 
-Turns our requests into bodies, and answers into facts, figures and events; `answers.py` reads errors. It sends nothing.
+Turns our requests into bodies, and answers into facts, figures and events; `engine_answers.py` reads errors. It sends
+nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from gateway.engine.interface import (
     Sampling,
     Timings,
 )
-from gateway.engine.wire.answers import (
+from gateway.engine.wire.engine_answers import (
     MISREAD,
     EventReader,
     bounded,

@@ -23,7 +23,7 @@ from gateway.engine.interface import (
     Timings,
 )
 from gateway.engine.markers import MarkerGuard
-from gateway.engine.wire.answers import IDS, Ask, JsonQuestions, count_of, expecting
+from gateway.engine.wire.engine_answers import IDS, Ask, JsonQuestions, count_of, expecting
 from gateway.engine.wire.engine_client import EngineClient, Sent
 from gateway.engine.wire.vllm_json import (
     COMPLETIONS_PATH,
@@ -68,7 +68,7 @@ _KEPT_REASONING: Final[Options] = {
 """The switches of templates that can show the model's reasoning of earlier turns; other templates ignore them."""
 
 
-class Questions(JsonQuestions):
+class VllmQuestions(JsonQuestions):
     """Questions to one vLLM server."""
 
     def __init__(
@@ -199,7 +199,7 @@ class Renderer(Protocol):
     """An engine that returns renderings as ids."""
 
     async def rendered(self, messages: Sequence[Message]) -> list[int]:
-        """See `Questions`."""
+        """See `VllmQuestions`."""
         ...
 
 
@@ -240,7 +240,7 @@ def _specials(ids: Sequence[int], token_map: TokenMap) -> list[int]:
 # that. It may be a router in front of several.
 
 
-class Vllm(Questions, EngineClient):
+class Vllm(VllmQuestions, EngineClient):
     """Client of one vLLM server. Close it with `aclose`."""
 
     def __init__(
@@ -262,7 +262,7 @@ class Vllm(Questions, EngineClient):
             url, api_key, idle_timeout, on_loss, on_end: see `EngineClient`.
             at_once: generations that may run at a time, which the server does not report.
             token_map: the map whose ids are accepted, until `prove` finds one.
-            served, keep_reasoning: see `Questions`.
+            served, keep_reasoning: see `VllmQuestions`.
         """
         EngineClient.__init__(
             *(self, url),
@@ -273,7 +273,7 @@ class Vllm(Questions, EngineClient):
             on_end=on_end,
             keep_streams=True,
         )
-        Questions.__init__(
+        VllmQuestions.__init__(
             *(self, self.url, self._ask_anywhere), at_once=at_once, served=served, keep_reasoning=keep_reasoning
         )
         self._served = ""
@@ -300,13 +300,13 @@ class Vllm(Questions, EngineClient):
 
     async def _whole_proof(self, proof: Proof, questions: Provable) -> Proven:
         proven = await proof(questions)
-        asked = questions if isinstance(questions, Questions) else self
+        asked = questions if isinstance(questions, VllmQuestions) else self
         await check_rendering(asked, proven)
         self._served, self._takes_ids = await asked.model(), await asked.takes_ids()
         return proven
 
-    def _questions(self, ask: Ask) -> Questions:
-        return Questions(
+    def _questions(self, ask: Ask) -> VllmQuestions:
+        return VllmQuestions(
             *(self.url, ask), at_once=self._at_once, served=self._wanted, keep_reasoning=self._keep_reasoning
         )
 

@@ -24,7 +24,7 @@ from gateway.engine.interface import (
     Sampling,
     Timings,
 )
-from gateway.engine.wire.answers import (
+from gateway.engine.wire.engine_answers import (
     MISREAD,
     EventReader,
     bounded,

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from gateway.engine.interface import GenerateRequest, Sampling
-from gateway.engine.wire.vllm_client import Questions
+from gateway.engine.wire.vllm_client import VllmQuestions
 from gateway.engine.wire.vllm_json import COMPLETIONS_PATH, IDS_PATH, completion_body, ids_body
 from gateway.toolcalls.formats.format import CallTrigger
 from tests.standins.vllm_wire_over_llama_cpp import MODEL
@@ -89,7 +89,7 @@ async def test_questions_are_asked_as_the_document_says() -> None:
         }
         return (200, json.dumps(answers[path]).encode()) if path in answers else (404, b"{}")
 
-    questions = Questions("http://engine", ask, at_once=2, keep_reasoning=True)
+    questions = VllmQuestions("http://engine", ask, at_once=2, keep_reasoning=True)
     await questions.facts()
     await questions.tokenize("a", specials=True)
 

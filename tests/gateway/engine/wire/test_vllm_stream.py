@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent
-from gateway.engine.wire.answers import error_of_answer
+from gateway.engine.wire.engine_answers import error_of_answer
 from gateway.engine.wire.vllm_json import GenerateStream
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 from leaf_sdk.testing import tiny_map

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.engine.interface import GenerateRequest, GenerationEvent
-from gateway.engine.wire.answers import EventReader
+from gateway.engine.wire.engine_answers import EventReader
 from gateway.engine.wire.llama_cpp_json import CompletionStream
 from gateway.engine.wire.vllm_json import GenerateStream
 from gateway.serve.openai.chat_reply import openai_form
