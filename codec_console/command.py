@@ -12,9 +12,8 @@ import typer
 
 from codec_console.keys import make_key
 from codec_console.mount import operator_token, sign_in_url
-from gateway.cli.admin_port import ask_admin, not_a_gateway, refusal_of
 from gateway.cli.probe import url_of
-from gateway.cli.status import AdminPort, ConfigOfServe
+from gateway.cli.status import AdminPort, ConfigOfServe, ask_admin, not_a_gateway, refusal_of
 from gateway.config.address import is_http_url
 from gateway.config.load import load_config
 from gateway.errors import ConfigError, UpstreamUnavailable

@@ -27,7 +27,7 @@ from codec_console.visit import Form, Page, Visit, is_our_form, read_form
 from codec_console.why import Why
 from codec_console.words import words_of
 from gateway.config.model import ServeConfig
-from gateway.documentation.command_spelling import ANYWHERE
+from gateway.documentation.pages import ANYWHERE
 from gateway.errors import ConfigError, GatewayError
 from gateway.observe.audit import AuditLine
 from gateway.observe.logs import get_logger

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from gateway.config.masking import mask_text
-from gateway.documentation.command_spelling import own_spelling
+from gateway.documentation.pages import own_spelling
 from gateway.escape import escape_text
 
 _FOLDER: Final = Path(__file__).parent

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from codec_console.sign_in import Session
 from codec_console.words import Words
 from gateway.errors import RequestInvalid
-from gateway.serve.http.body import BodyUnread, media_type, read_body
+from gateway.serve.http.request_parts import BodyUnread, media_type, read_body
 
 FORM_BYTES: Final = 512 * 1024
 """Maximum bytes of a form."""

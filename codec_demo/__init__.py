@@ -17,7 +17,7 @@ from codec_demo.transcript import show_story, story_as_json
 from gateway.cli.model import need_model
 from gateway.cli.until_signal import run_until_signal
 from gateway.config import EngineConfig
-from gateway.documentation.command_spelling import own_spelling
+from gateway.documentation.pages import own_spelling
 from gateway.errors import ConfigError
 from gateway.observe.logs import configure_logging
 

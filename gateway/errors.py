@@ -44,7 +44,7 @@ proxy.transport         PeerError, Unfit, SessionForgotten, MaybeForgotten, NotO
 proxy.upstream          Full
 protocol                Unwritable
 engine                  FileUnfit, _FileFault
-engine.wire.http        StreamSilent, LineOverLimit
+engine.wire             StreamSilent, LineOverLimit
 replicas                RecordFault, NoRoom
 shared                  Unreadable
 serve.auth              CredentialRefused, ScopeMissing, CannotTell, MustWait, FetchFailed
@@ -155,6 +155,11 @@ class RpcError(GatewayError):
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(str(error.get("message", "")))
         self.error = error
+
+
+def rpc_error(code: int, message: str, **data: object) -> RpcError:
+    """A JSON-RPC error of our own; without `data` if there is none."""
+    return RpcError({"code": code, "message": message, **({"data": data} if data else {})})
 
 
 class UnknownTool(GatewayError):

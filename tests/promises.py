@@ -88,7 +88,7 @@ SECURITY: Final[Mapping[str, Held]] = {
     "Everything that a server or an engine can send is limited as well.": (
         "tests/gateway/proxy/test_proxy.py::test_result_over_the_limit_is_an_error_result_and_the_connection_lives",
         "tests/gateway/proxy/test_proxy.py::test_definitions_over_the_limit_in_all_are_given_up_though_each_page_is_within_it",
-        "tests/gateway/engine/wire/llama_cpp/test_completion_stream.py::test_stream_of_messages_without_ids_has_an_end",
+        "tests/gateway/engine/wire/test_llama_cpp_stream.py::test_stream_of_messages_without_ids_has_an_end",
     ),
     "Clients can't make the gateway fetch URLs.": "a heading: what follows says it",
     "They name token maps by hash, never by URL.": (
@@ -179,7 +179,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     "A map is bytes with a sha256.": (
         "tests/leaf_sdk/fetch/test_attacks.py::test_bytes_of_another_hash_are_neither_used_nor_kept",
     ),
-    "`gateway/engine/start/map_proof.py` compares vocabulary size, special tokens and a battery of strings with the engine whenever it comes up; if they differ, the route is closed with an error that shows the string and both id lists.": (
+    "`gateway/engine/start/maps.py` compares vocabulary size, special tokens and a battery of strings with the engine whenever it comes up; if they differ, the route is closed with an error that shows the string and both id lists.": (
         "tests/gateway/engine/test_map_proof.py::test_map_with_more_ids_than_the_engine_has_is_refused_by_size",
         "tests/gateway/engine/test_map_proof.py::test_swapped_markers_are_found",
         "tests/gateway/engine/test_map_proof.py::test_swapped_words_are_found_and_shown_with_both_id_lists",
@@ -219,7 +219,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     ),
     "Nothing is lost silently.": "a heading: what follows says it",
     "A broken stream is an error, a dead server is an error result with its name, refused ids are counted with a reason.": (
-        "tests/gateway/engine/wire/llama_cpp/test_client.py::test_a_stream_that_goes_wrong_is_an_error_and_never_an_end",
+        "tests/gateway/engine/wire/test_llama_cpp_client.py::test_a_stream_that_goes_wrong_is_an_error_and_never_an_end",
         "tests/gateway/agent/test_turn.py::test_stream_that_ends_without_an_end_is_reported_and_no_answer",
         "tests/gateway/proxy/test_proxy.py::test_death_in_the_middle_of_a_call_is_told_at_once_and_the_server_comes_back",
         "tests/gateway/proxy/test_result_tokens.py::test_bad_ids_are_replaced_and_counted_at_every_level",
@@ -241,11 +241,11 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
         "tests/gateway/agent/test_turn.py::test_result_is_spliced_behind_the_ids_that_the_model_wrote",
     ),
     "Lost ids. llama.cpp's stream holds back tokens that end inside a character and then sends one id for several.": "an explanation of the model, the engine or the template",
-    "`gateway/engine/wire/llama_cpp/repair.py` finds the lost ones: the bytes are known, the number is known, and nearly always one split fits.": (
-        "tests/gateway/engine/wire/llama_cpp/test_completion_stream.py::test_ids_that_the_stream_lost_are_found_and_counted_in_gathered_events_too",
+    "`gateway/engine/wire/id_repair.py` finds the lost ones: the bytes are known, the number is known, and nearly always one split fits.": (
+        "tests/gateway/engine/wire/test_llama_cpp_stream.py::test_ids_that_the_stream_lost_are_found_and_counted_in_gathered_events_too",
     ),
     "Where several do, the turn is marked `guessed`, and the next turn's cache shows whether that was right. vLLM loses none.": (
-        "tests/gateway/engine/wire/llama_cpp/test_repair.py::test_where_several_splits_fit_the_tokenizers_own_wins_and_is_marked_as_a_guess",
+        "tests/gateway/engine/wire/test_id_repair.py::test_where_several_splits_fit_the_tokenizers_own_wins_and_is_marked_as_a_guess",
         "tests/gateway/agent/test_turn.py::test_turn_of_guessed_ids_is_judged_by_what_the_cache_held_of_it",
     ),
     "Stop strings are found in the gateway: an engine that knew them would withhold ids.": (
@@ -269,7 +269,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     ),
     "Slots.": "the name of what follows",
     "A llama.cpp slot is one KV cache.": "an explanation of the model, the engine or the template",
-    "Where the engine is ours alone, `gateway/engine/slots/allocation.py` remembers what each holds and for whom, and gives a generation the free slot, known to be at rest, whose ids its prompt continues; `paging.py` and `kept_files.py` beside it swap slots of the embedded engine to files and back; `rewind.py` knows where a cache can be cut.": (
+    "Where the engine is ours alone, `gateway/engine/slots/allocation.py` remembers what each holds and for whom, and gives a generation the free slot, known to be at rest, whose ids its prompt continues; `paging.py` beside it decides which slots of the embedded engine are swapped to files and back; `slot.py` knows where a cache can be cut.": (
         "tests/gateway/engine/test_checkpoints.py::test_what_is_reused_is_a_common_beginning_that_the_cache_can_go_back_to",
         "tests/gateway/engine/test_slots.py::test_the_slot_with_the_longest_common_prefix_is_taken",
         "tests/gateway/engine/test_slots.py::test_what_another_principal_left_decides_nothing",
@@ -281,7 +281,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     "`prefill.py` processes what precedes a result while the tool works.": (
         "tests/gateway/agent/test_prefill.py::test_what_was_processed_ahead_of_time_counts_as_processed_once",
     ),
-    "Among several engines `homes.py` chooses which answers; if one is lost, `gateway/agent/generate/replay.py` continues on another.": (
+    "Among several engines `members.py` chooses which answers; if one is lost, `gateway/agent/generate/replay.py` continues on another.": (
         "tests/gateway/engine/test_homes.py::test_homes_are_spread_evenly",
         "tests/gateway/agent/test_failover.py::test_an_answer_goes_on_with_the_ids_that_are_there_wherever_it_is_lost",
     ),

@@ -23,7 +23,7 @@ from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.slots.rates import Rates
 from gateway.engine.slots.slot_directory import SlotDirectory
 from gateway.engine.slots.slot_files import open_slot_files, slot_table
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.observe.metrics import Metrics
 from leaf_sdk.vocab import TokenMap
 

@@ -17,7 +17,7 @@ from gateway.engine.left_behind import shared_prefix
 from gateway.engine.slots.paging import Paging
 from gateway.engine.slots.rates import Rates
 from gateway.engine.slots.slot import Slot
-from gateway.engine.slots.slot_file import SlotFile
+from gateway.engine.slots.slot_directory import SlotFile
 
 VOCABULARY: Final = 49_152
 OWNER: Final = "bench"

@@ -11,7 +11,7 @@ import uvloop
 
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from leaf_sdk import open_map
 
 

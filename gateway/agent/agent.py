@@ -31,7 +31,7 @@ from gateway.context.history.template_messages import (
     without_volatile,
 )
 from gateway.engine.interface import Message
-from gateway.engine.pool.homes import home_key
+from gateway.engine.pool.members import home_key
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template_options import NO_OPTIONS, checked_options
 from gateway.engine.start.ready_engine import ReadyEngine

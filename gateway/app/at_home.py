@@ -1,7 +1,7 @@
 """Each conversation of `/v1` is answered by one of several workers, in which it is remembered: its home.
 
 An ASGI layer before the endpoints. Turns the first question of a conversation and the principal who asks it into a
-worker (`engine/pool/homes.py`), and sends the request on to it. If that worker can't be reached, the request is
+worker (`engine/pool/members.py`), and sends the request on to it. If that worker can't be reached, the request is
 answered here. A request that names a stored response is left to its endpoint, which knows where that response lives.
 """
 
@@ -12,13 +12,12 @@ from typing import Any, Final, cast
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.engine.pool.homes import key_of, order_of
+from gateway.engine.pool.members import key_of, order_of
 from gateway.errors import GatewayError, NotAnswered
 from gateway.replicas import Replica, Replicas
 from gateway.serve.auth.identity import principal_of
-from gateway.serve.http.body import read_body
-from gateway.serve.http.errors import SOON, error_answer, error_response, new_request_id
-from gateway.serve.http.replica_answer import ReplicaAnswer
+from gateway.serve.http.errors import SOON, ReplicaAnswer, error_answer, error_response, new_request_id
+from gateway.serve.http.request_parts import read_body
 from gateway.serve.messages.message_form import form_of
 from gateway.serve.openai.chat_reply import OPENAI
 from gateway.serve.responses.items import named_by

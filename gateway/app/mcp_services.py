@@ -24,8 +24,8 @@ from gateway.engine.slots.swapper import model_digest
 from gateway.engine.start.maps import MapSet
 from gateway.errors import ConfigError
 from gateway.observe.audit import Audit
+from gateway.observe.backend_metrics import SharedMetrics
 from gateway.observe.client_metrics import AccessMetrics
-from gateway.observe.engine_metrics import SharedMetrics
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
@@ -244,3 +244,19 @@ def replicas_of(config: ReplicasConfig) -> Replicas:
     from gateway.replicas.sealed_records import ReplicaKeys
 
     return Connected(ReplicaKeys(config.read_secrets()), config.address, config.port)
+
+
+# The sign-ins of this machine, for a command that runs beside a gateway.
+#
+# Turns the settings into a `GrantStore`, which uses the shared store where replicas have one. A command that renewed or
+# ended a sign-in without them would take it from them.
+
+
+@asynccontextmanager
+async def open_sign_ins(config: GatewayConfig) -> AsyncGenerator[GrantStore]:
+    """Open the shared store, if there is one, for as long as the context lasts. Raises `ConfigError`."""
+    if config.shared.url is None:
+        yield GrantStore()
+        return
+    async with open_shared(config.shared, replicas_of(config.replicas), Metrics().shared) as shared:
+        yield GrantStore(shared=shared)

@@ -36,11 +36,9 @@ from gateway.serve.auth.sign_in_pages import Identify, SignInPages
 from gateway.serve.codec.frame_negotiation import Documents, WireOffer
 from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.http.admission import ClientConnections, ForwardedClients, TrustedProxies
-from gateway.serve.http.drain import Drain
 from gateway.serve.http.errors import SOON, error_response, no_such_path
 from gateway.serve.http.http_server import FileLimit, http_server, raise_file_limit, url_of_socket
-from gateway.serve.http.spelled_paths import SpelledPaths
-from gateway.serve.http.traced import TracedRequests
+from gateway.serve.http.request_layers import Drain, SpelledPaths, TracedRequests
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.http import RETRY_AFTER, STOPPING, Rejected, send_rejection
 from gateway.serve.messages.message_endpoint import MessagesEndpoint

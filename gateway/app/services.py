@@ -17,7 +17,7 @@ from gateway.engine.pool.engines import Engines
 from gateway.engine.pool.pool import EnginePool, MemberStatus
 from gateway.engine.start.readiness import EngineRoute
 from gateway.proxy.costs import DefinitionCosts
-from gateway.proxy.statuses import UpstreamStatus
+from gateway.proxy.server_registry import UpstreamStatus
 from gateway.serve.admin.admin_pages import Readiness
 from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.admin.status_report import StatusReport

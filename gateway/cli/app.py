@@ -22,7 +22,7 @@ import typer
 
 from gateway import __version__
 from gateway.cli import exit_codes
-from gateway.documentation.command_spelling import own_spelling
+from gateway.documentation.pages import own_spelling
 from gateway.errors import ConfigError, EngineError, GatewayError, UpstreamError, first_of_ours
 from gateway.escape import escape_text
 

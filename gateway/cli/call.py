@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
-from gateway.app.sign_ins import open_sign_ins
+from gateway.app.mcp_services import open_sign_ins
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.cli.until_signal import run_until_signal
 from gateway.config.address import is_http_url

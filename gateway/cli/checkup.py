@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from gateway.agent.unrendered_tools import find_forms
-from gateway.app.sign_ins import open_sign_ins
+from gateway.app.mcp_services import open_sign_ins
 from gateway.config.masking import mask_text
 from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of

@@ -13,8 +13,7 @@ import typer
 from rich.markdown import Markdown
 
 from gateway.cli.terminal import Cell, Column, plain_console, print_table
-from gateway.documentation.command_spelling import own_spelling
-from gateway.documentation.pages import Pages, open_pages, print_form
+from gateway.documentation.pages import Pages, open_pages, own_spelling, print_form
 
 _WIDEST: Final = 100
 _FOLDERS: Final = ("docs", "docs/clients", "docs/agents", "examples", "docs/adr")

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import anyio
 import typer
 
-from gateway.app.sign_ins import open_sign_ins
+from gateway.app.mcp_services import open_sign_ins
 from gateway.cli.terminal import plain_console, say
 from gateway.cli.until_signal import run_until_signal
 from gateway.config.load import load_config

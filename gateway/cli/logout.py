@@ -10,7 +10,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from gateway.app.sign_ins import open_sign_ins
+from gateway.app.mcp_services import open_sign_ins
 from gateway.cli.login import upstream_named
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig, UpstreamConfig

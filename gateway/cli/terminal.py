@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.documentation.command_spelling import own_spelling
+from gateway.documentation.pages import own_spelling
 from gateway.escape import escape_text
 
 # Tables and lines for people, on a terminal of any width and in a pipe.

@@ -36,9 +36,9 @@ from gateway.config.layers import (
     layer_from_toml,
     merge_layers,
 )
-from gateway.config.manifests import manifest_paths
 from gateway.config.model import AgentConfig, GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, ViewConfig
 from gateway.config.overrides import build_approvals, build_overrides, refuse_shared_names
+from gateway.config.programs import manifest_paths
 from gateway.config.replicas import build_replicas, build_shared
 from gateway.config.server_entries import NAME
 from gateway.config.server_files import BrokenEntry, foreign_servers, join_servers, own_servers

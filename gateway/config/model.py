@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
 from gateway.config.access import (
@@ -35,7 +35,7 @@ WantedIds = Literal["any", "map", "packed"]
 TransportName = Literal["stdio", "http", "bolt-on"]
 
 
-def _no_strings() -> Mapping[str, str]:
+def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
@@ -48,8 +48,7 @@ class ClientCredentials:
     token_url: str | None = None
     """The token endpoint; None: it is found through the upstream's metadata."""
     issuer: str | None = None
-    """The authorization server that issued them, and the only one that they are sent to; None: whichever the upstream
-    names."""
+    """The authorization server that issued them, and the only one that gets them; None: the one the upstream names."""
     scope: str | None = None
 
 
@@ -92,14 +91,14 @@ class UpstreamConfig:
     command: str | None = None
     """Program to run."""
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=_no_strings)
+    env: Mapping[str, str] = field(default_factory=_nothing)
     """Added to the variables that a child inherits."""
     inherit_env: bool | tuple[str, ...] = ()
     """Names and patterns of more variables to inherit than usual (`programs.py`); true: all; false: only the few that
     a program needs to run."""
     cwd: Path | None = None
     url: str | None = None
-    headers: Mapping[str, str] = field(default_factory=_no_strings)
+    headers: Mapping[str, str] = field(default_factory=_nothing)
     client_headers: tuple[str, ...] = ()
     """Names, in lower case, of headers of a client's request that are sent along with requests made for it."""
     oauth: ClientCredentials | None = None
@@ -148,8 +147,7 @@ class UpstreamConfig:
     ids: WantedIds = "any"
     """What a call for a client that reads ids tells the tool: nothing, the map, or also that ids may be packed."""
     client_sessions: int | None = None
-    """Sessions besides the main one, for clients that can be asked something or have state there; None: 64 if each is
-    a process, else 1,000."""
+    """Sessions besides the main one, for clients that have their own; None: 64 if each is a process, else 1,000."""
 
     def runs_like(self, other: "UpstreamConfig") -> bool:
         """Whether a server that runs with this configuration need not be started again for the other one."""
@@ -247,10 +245,6 @@ class EngineConfig:
         return range(first, last + 1)
 
 
-def _no_engines() -> Mapping[str, EngineConfig]:
-    return MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class ViewConfig:
     """A part of the gateway that is served at `/mcp/NAME`."""
@@ -261,10 +255,6 @@ class ViewConfig:
     """Patterns of the public names of its tools; empty: all of its servers."""
     overrides: Overrides = field(default_factory=dict[str, ToolOverride])
     """What clients see of its tools here, by public names."""
-
-
-def _no_views() -> Mapping[str, ViewConfig]:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +359,7 @@ class GatewayConfig:
 
     upstreams: tuple[UpstreamConfig, ...] = ()
     engine: EngineConfig = EngineConfig()
-    engines: Mapping[str, EngineConfig] = field(default_factory=_no_engines)
+    engines: Mapping[str, EngineConfig] = field(default_factory=_nothing)
     """The engines of a pool, by name; if there are any, `engine` is `none`."""
     agent: AgentConfig = AgentConfig()
     tokens: TokensConfig = TokensConfig()
@@ -385,7 +375,7 @@ class GatewayConfig:
     console: ConsoleConfig = field(default_factory=ConsoleConfig)
     worker: WorkerConfig | None = None
     """Which of several processes on one machine this is; None: it is the only one, or their parent."""
-    views: Mapping[str, ViewConfig] = field(default_factory=_no_views)
+    views: Mapping[str, ViewConfig] = field(default_factory=_nothing)
     """Parts of the gateway by name, each served at `/mcp/NAME`."""
     separator: str = "__"
     """Stands between server and tool in a public tool name."""

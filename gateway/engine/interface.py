@@ -2,7 +2,7 @@
 
 An engine turns prompt ids into a stream of generated ids and keeps what it has computed. It does not know
 conversations, tools or MCP. Engines state how they differ (`Capabilities`), so no code asks which kind it has.
-`engine/wire/llama_cpp/client.py` and `engine/wire/vllm/client.py` speak to real servers over HTTP; `embedded/server.py`
+`engine/wire/llama_cpp_client.py` and `engine/wire/vllm_client.py` speak to real servers over HTTP; `embedded/server.py`
 starts a llama.cpp server of our own.
 """
 
@@ -42,7 +42,7 @@ class Capabilities:
     shows_template: bool = True
     """Whether it shows its chat template's text; if not, `EngineFacts.chat_template` is a rendering by it."""
     rewind: Rewind = "anywhere"
-    """Where a slot's cache can be cut, as probed at its start (`slots/rewind_probe.py`), if its slots are ours."""
+    """Where a slot's cache can be cut, as probed at its start (`slots/slot_files.py`), if its slots are ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class GenerateRequest:
     salt: str | None = None
     """Cached ids are shared only with requests of the same salt; only for an engine that supports salts."""
     session: bytes = b""
-    """The key of its conversation's home (`pool/homes.py`), for an engine that supports sessions; empty: not known."""
+    """The key of its conversation's home (`pool/members.py`), for an engine that has sessions; empty: not known."""
     trace: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers with the trace context of the request; empty: it is not traced."""
 

@@ -1,4 +1,4 @@
-"""Every metric of the gateway, defined here and in modules beside it (`engine_metrics.py`, `server_metrics.py`, ...).
+"""Every metric of the gateway, defined here and in modules beside it (`backend_metrics.py`, `client_metrics.py`).
 
 Turns what the packages report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix
 `codec_`, in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A
@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
+from gateway.observe.backend_metrics import EngineMetrics, Makers, ServerMetrics, SharedMetrics, SlotFileMetrics
 from gateway.observe.client_metrics import AccessMetrics, ConnectionMetrics, WireMetrics
-from gateway.observe.engine_metrics import EngineMetrics, SharedMetrics, SlotFileMetrics
 from gateway.observe.exposition import (
     CHAT_OUTCOMES,
     DROP_REASONS,
@@ -35,7 +35,6 @@ from gateway.observe.exposition import (
     read_counter,
     read_histogram,
 )
-from gateway.observe.server_metrics import Makers, ServerMetrics
 
 SpliceSource = Literal["leaf", "shim", "scaffold"]
 

@@ -6,8 +6,8 @@ constants. A test compares the page with this output, so that the two can't drif
 
 import sys
 
+from gateway.observe.backend_metrics import SHARED_KINDS, SHARED_RESULTS
 from gateway.observe.client_metrics import AUTH_FAILURES, END_REASONS, LIMITS, WorkerMetrics
-from gateway.observe.engine_metrics import SHARED_KINDS, SHARED_RESULTS
 from gateway.observe.exposition import (
     CHAT_OUTCOMES,
     DROP_REASONS,

@@ -237,31 +237,39 @@ class UserApprovals:
     def _names(self, upstream: Upstream, own: str, caller: Caller) -> Sequence[str]:
         return self._catalog.naming.names(upstream.config.name, own, caller.principal.view)
 
-    def guard(
+    async def guard(
         self,
         name: str,
-        listed: Callable[[], ToolEntry | None],
+        earlier: ToolEntry | None,
         params: Mapping[str, Any],
         caller: Caller,
         owner: tuple[Upstream, str],
         *,
         approved: bool,
     ) -> GuardedCall | None:
-        """A call, and whether the caller's user must be asked before it; None: no call has to be approved.
+        """A call that the user of a handshake-era caller has approved where that is needed; None: no call has to be.
+
+        A modern caller's user is asked later, in a round.
 
         Args:
             name: the tool's public name.
-            listed: returns the tool as all clients see it now; None: at most this one does.
+            earlier: the tool as it was listed, unless it is listed now.
             owner: its server, and its own name there.
             approved: whether exactly this call was approved.
 
         Raises:
-            NotApproved: nobody can be asked.
+            NotApproved: nobody can be asked, or the user refused.
         """
         # A parked call continues one that began here: what had to be asked was asked, and its arguments stay the same.
         if not self.needed or (caller.modern and is_parked(params)):
             return None
         upstream, own = owner
+        is_common = self._resolver.is_common(upstream)
+
+        def listed() -> ToolEntry | None:
+            known = self._catalog.tools.get(name) if is_common else self._resolver.entry(name, caller.principal)
+            return known or earlier
+
         judge = partial(self._why, listed, caller, upstream, own)
         why, shown = judge(), self._names(upstream, own, caller)[-1]
         question = Question(shown, upstream.config.name, params.get("arguments") or {}, why or "", public=name)
@@ -270,7 +278,10 @@ class UserApprovals:
             raise NotApproved(question.refusal("nobody can be asked here"))
         lists_own = caller.capabilities and self._goes_by_annotations(upstream, own, caller)
         relist = partial(upstream.lists.get, "tools", caller) if lists_own else None
-        return GuardedCall(question, judge, decision == "ask", relist)
+        guarded = GuardedCall(question, judge, decision == "ask", relist)
+        if guarded.is_open and not caller.modern:
+            await self.approve(guarded, caller)
+        return guarded
 
     def _why(self, listed: Callable[[], ToolEntry | None], caller: Caller, upstream: Upstream, own: str) -> str | None:
         level = level_of(self._settings, *self._names(upstream, own, caller))

@@ -13,12 +13,12 @@ from typing import Any, Final, cast
 
 import anyio
 
-from gateway.errors import GatewayError, RpcError, UpstreamUnavailable
+from gateway.errors import GatewayError, RpcError, UpstreamUnavailable, rpc_error
 from gateway.protocol.eras import PROGRESS, PROGRESS_KEY, excess_of_answer, is_input_required, meta_of
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.proxy.caller import Caller, ClientSession, Principal, ShareRule
 from gateway.proxy.upstream.dispatcher import SessionGone
-from gateway.proxy.upstream.session.session import cannot_ask, rpc_error
+from gateway.proxy.upstream.session.session import cannot_ask
 from gateway.proxy.upstream.upstream import Upstream
 
 # Whose a `requestState` is: that of a call parked here, or that of a modern server, which wants it back unchanged.
@@ -293,9 +293,7 @@ async def answer_rounds(
         if "requestState" in result:
             sent["requestState"] = result["requestState"]
         result = await ask(sent)
-    raise RpcError(
-        {"code": INTERNAL_ERROR, "message": f"the server asked for input {_ROUNDS} times and gave no result"}
-    )
+    raise rpc_error(INTERNAL_ERROR, f"the server asked for input {_ROUNDS} times and gave no result")
 
 
 async def _put(request: object, caller: Caller) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol
 
-from gateway.errors import RpcError
+from gateway.errors import rpc_error
 from gateway.protocol.messages import METHOD_NOT_FOUND
 
 # Who makes a request to the proxy, and what may be sent to them while it runs.
@@ -212,7 +212,7 @@ class Nobody:
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Raise an RpcError: nobody can be asked."""
-        raise RpcError({"code": METHOD_NOT_FOUND, "message": f"there is no client that can answer {method!r}"})
+        raise rpc_error(METHOD_NOT_FOUND, f"there is no client that can answer {method!r}")
 
 
 NOBODY: Final[Caller] = Nobody(modern=False)

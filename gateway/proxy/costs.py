@@ -12,7 +12,7 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 
-from gateway.observe.server_metrics import ServerMetrics
+from gateway.observe.backend_metrics import ServerMetrics
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.proxy import Proxy
 from leaf_sdk.vocab import TokenMap

@@ -28,9 +28,8 @@ from gateway.proxy.lists import RELAYED, merge_capabilities, merge_instructions
 from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.results import CallOutcome, WrittenIds
 from gateway.proxy.router import Router
-from gateway.proxy.server_registry import ServerRegistry
+from gateway.proxy.server_registry import LastCalls, ServerRegistry, UpstreamStatus, status_of
 from gateway.proxy.sign_in_questions import sign_in_advice
-from gateway.proxy.statuses import LastCalls, UpstreamStatus, status_of
 from gateway.proxy.transport.oauth.grants import GrantStore
 from gateway.proxy.upstream.server_lists import ListCache
 

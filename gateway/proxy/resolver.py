@@ -5,13 +5,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from gateway.errors import RpcError, UnknownTool, UpstreamUnavailable
+from gateway.errors import RpcError, UnknownTool, UpstreamUnavailable, rpc_error
 from gateway.escape import escape_text
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import ToolEntry
-from gateway.proxy.upstream.session.session import rpc_error
 from gateway.proxy.upstream.supervision.listing import ItemKind
 from gateway.proxy.upstream.upstream import Upstream
 from gateway.proxy.uris import Located, rename_in_result
@@ -47,6 +46,10 @@ class Resolver:
         for server, upstream in list(self._upstreams.items()):
             if upstream.per_user is not None and principal.sees(server):
                 await upstream.per_user.look_up(principal)
+
+    def is_common(self, upstream: Upstream) -> bool:
+        """Whether an upstream is the one that callers share, and no principal's own."""
+        return upstream is self._upstreams.get(upstream.config.name)
 
     def entry(self, name: str, principal: Principal) -> ToolEntry | None:
         """The tool of this public name, as the principal's own list has it where there is one; None: it is not known,

@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, cast
 
 from gateway.config.model import VerifyLevel
+from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy.stand_in import stand_in, text_of
+from gateway.proxy.results import stand_in, text_of
 from leaf_sdk.errors import TextNotUnicode
 from leaf_sdk.leaf.contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE, LeafPayload
 from leaf_sdk.leaf.payload import chosen, payloads_of
@@ -175,26 +176,6 @@ class _Refusal:
     detail: str
 
 
-class IdMetrics(Protocol):
-    """Counts how texts of results became ids."""
-
-    def leaf_bypassed(self, map_id: str, *, ids: int) -> None:
-        """A text came with ids that passed the checks."""
-        ...
-
-    def leaf_rejected(self, reason: str) -> None:
-        """A text came with ids that failed the checks."""
-        ...
-
-    def map_mismatched(self) -> None:
-        """A text came with ids of a map that does not fit."""
-        ...
-
-    def shim_tokenized(self, map_id: str, *, ids: int, seconds: float) -> None:
-        """A text was encoded into ids."""
-        ...
-
-
 class ResultTokens:
     """Turns results into ids under the accepted maps."""
 
@@ -203,7 +184,7 @@ class ResultTokens:
         accepted: Mapping[str, TokenMap],
         *,
         level: VerifyLevel,
-        metrics: IdMetrics,
+        metrics: Metrics,
         notices: TokenNotices,
         proven: Callable[[], bool] = lambda: False,
     ) -> None:

@@ -15,7 +15,15 @@ import anyio
 import anyio.to_thread
 
 from gateway.config.overrides import ApprovalsConfig
-from gateway.errors import NotApproved, RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from gateway.errors import (
+    NotApproved,
+    RpcError,
+    UnknownTool,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+    rpc_error,
+)
 from gateway.protocol.eras import MULTI_ROUND, is_input_required
 from gateway.protocol.headers import headers_for
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
@@ -27,9 +35,8 @@ from gateway.proxy.catalog import Catalog
 from gateway.proxy.lists import Lists
 from gateway.proxy.naming import ToolEntry, filled
 from gateway.proxy.resolver import Resolver, Resources, ResourceWatch
-from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
+from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_by, ending_of, failure, in_era
 from gateway.proxy.sign_in_questions import answered, find_own, refusal
-from gateway.proxy.upstream.session.session import rpc_error
 from gateway.proxy.upstream.session.task_owners import unknown_task
 from gateway.proxy.upstream.supervision.listing import ItemKind
 from gateway.proxy.upstream.upstream import Upstream
@@ -134,11 +141,11 @@ class Router:
             try:
                 name, entry = await self._learn(name, caller)
             except UpstreamUnavailable as error:
-                return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
+                return CallOutcome(failure(error.message, modern=caller.modern), "unavailable", error.server)
         upstream, own = self.resolver.tool(name, caller, called)
         server = upstream.config.name
         if upstream.per_user is not None and not caller.principal.alone:
-            found = await self._find_own(upstream, own, params, caller)
+            found = await find_own(upstream, own, params, caller)
             if isinstance(found, CallOutcome):
                 return found
             upstream, params, entry = found, answered(params), self.resolver.own_entry(found, own, called, caller)
@@ -153,7 +160,7 @@ class Router:
         try:
             guarded = None
             if self.approvals.needed:
-                guarded = await self._guard(name, entry, sent, caller, (upstream, own), approved=approved)
+                guarded = await self.approvals.guard(name, entry, sent, caller, (upstream, own), approved=approved)
                 # The time in which its user decides is not the call's.
                 began = perf_counter()
             # `Mcp-Param-*`, where the tool's schema asks for it (2026-07-28, "Custom headers").
@@ -161,7 +168,7 @@ class Router:
             result = await self._ask(upstream, "tools/call", sent, caller, seconds, headers, written, guarded)
             ended = ending_of(result)
         except (NotApproved, UpstreamTimeout, UpstreamUnavailable) as error:
-            result, ended = _failure(error.message, caller), _ending_by(error)
+            result, ended = failure(error.message, modern=caller.modern), ending_by(error)
         except BaseException as error:
             # If it is not the server's error, the caller has cancelled the call.
             how = "refused" if isinstance(error, RpcError) else "cancelled"
@@ -170,44 +177,6 @@ class Router:
         took = perf_counter() - began
         self._called(server, own, caller.principal.name, ended, took)
         return CallOutcome(result, ended, server, own, took)
-
-    async def _guard(
-        self,
-        name: str,
-        earlier: ToolEntry | None,
-        params: dict[str, Any],
-        caller: Caller,
-        owner: tuple[Upstream, str],
-        *,
-        approved: bool,
-    ) -> GuardedCall | None:
-        """See `UserApprovals.guard`. A modern caller's user is asked later, in a round. `earlier`: as it was listed."""
-        upstream, _ = owner
-        is_common = upstream is self._upstreams.get(upstream.config.name)
-
-        def listed() -> ToolEntry | None:
-            known = self._catalog.tools.get(name) if is_common else self.resolver.entry(name, caller.principal)
-            return known or earlier
-
-        guarded = self.approvals.guard(name, listed, params, caller, owner, approved=approved)
-        if guarded is not None and guarded.is_open and not caller.modern:
-            await self.approvals.approve(guarded, caller)
-        return guarded
-
-    async def _find_own(
-        self, upstream: Upstream, own: str, params: dict[str, Any], caller: Caller
-    ) -> Upstream | CallOutcome:
-        """The caller's own upstream, which is up, of a server at which each principal signs in; or why there is none,
-        and what its user has to do."""
-        server = upstream.config.name
-        try:
-            found = await find_own(upstream, params, caller)
-            if isinstance(found, dict):
-                return CallOutcome(found, ending_of(found), server, own)
-            await found.supervisor.want()
-        except UpstreamUnavailable as error:
-            return CallOutcome(_failure(error.message, caller), "unavailable", server, own)
-        return found
 
     async def _learn(self, called: str, caller: Caller) -> tuple[str, ToolEntry | None]:
         """The public name of a tool that no list has as it was called, and the tool; None: not all clients see it.
@@ -238,7 +207,7 @@ class Router:
         try:
             await upstream.supervisor.want()
         except UpstreamUnavailable as error:
-            return CallOutcome(_failure(error.message, caller), "unavailable", upstream.config.name, own)
+            return CallOutcome(failure(error.message, modern=caller.modern), "unavailable", upstream.config.name, own)
         return await self.call_tool(params, caller, seconds=seconds, written=written, approved=approved)
 
     def started(self) -> None:
@@ -258,7 +227,7 @@ class Router:
         if params["name"] == finder.SEARCH:
             offered = self.resolver.entries(tuple(self._catalog.tools.values()), caller.principal)
             shown = self._catalog.shown(offered, caller.principal)
-            found = _in_era(await anyio.to_thread.run_sync(finder.search, shown, arguments), caller)
+            found = in_era(await anyio.to_thread.run_sync(finder.search, shown, arguments), modern=caller.modern)
             return CallOutcome(found, ending_of(found), tool=finder.SEARCH)
         # From here on it is as if the tool had been called by its own name: the rest of the request stays the same.
         inner = {key: arguments[key] for key in ("name", "arguments") if arguments.get(key) is not None}
@@ -427,20 +396,3 @@ def _read_call(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if arguments is not None and not isinstance(arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise rpc_error(INVALID_PARAMS, "tools/call needs params.arguments to be an object")
     return name, arguments or {}
-
-
-def _ending_by(error: NotApproved | UpstreamTimeout | UpstreamUnavailable) -> Ending:
-    if isinstance(error, NotApproved):
-        return "refused"
-    return "timeout" if isinstance(error, UpstreamTimeout) else "unavailable"
-
-
-def _failure(message: str, caller: Caller) -> dict[str, Any]:
-    return _in_era(error_result(message), caller)
-
-
-def _in_era(result: dict[str, Any], caller: Caller) -> dict[str, Any]:
-    """A result of our own, in the form of the caller's era."""
-    if caller.modern:
-        result["resultType"] = "complete"
-    return result

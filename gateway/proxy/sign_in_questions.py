@@ -11,11 +11,11 @@ from typing import Any, Final, cast
 
 import anyio
 
-from gateway.errors import GatewayError, RpcError, SignInNeeded
+from gateway.errors import GatewayError, RpcError, SignInNeeded, UpstreamUnavailable, rpc_error
 from gateway.proxy.approvals import METHOD
 from gateway.proxy.bridge import PARKED
 from gateway.proxy.caller import Caller, Principal
-from gateway.proxy.upstream.session.session import rpc_error
+from gateway.proxy.results import CallOutcome, ending_of, failure
 from gateway.proxy.upstream.upstream import OwnUpstreams, Upstream
 
 _STATE: Final = f"{PARKED}sign-in"
@@ -31,7 +31,21 @@ _LOOK: Final = 0.5
 """Seconds between two looks: another worker or replica may have served the page."""
 
 
-async def find_own(upstream: Upstream, params: Mapping[str, Any], caller: Caller) -> Upstream | dict[str, Any]:
+async def find_own(upstream: Upstream, tool: str, params: Mapping[str, Any], caller: Caller) -> Upstream | CallOutcome:
+    """The caller's own upstream, which is up, of a server at which each principal signs in, for a call of a tool there;
+    or why there is none, and what its user has to do. Raises `RpcError`."""
+    server = upstream.config.name
+    try:
+        found = await _find_own(upstream, params, caller)
+        if isinstance(found, dict):
+            return CallOutcome(found, ending_of(found), server, tool)
+        await found.supervisor.want()
+    except UpstreamUnavailable as error:
+        return CallOutcome(failure(error.message, modern=caller.modern), "unavailable", server, tool)
+    return found
+
+
+async def _find_own(upstream: Upstream, params: Mapping[str, Any], caller: Caller) -> Upstream | dict[str, Any]:
     """The caller's own upstream of a server, or the result that asks a modern client's user to sign in first.
 
     Raises:

@@ -21,7 +21,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 
 from gateway.errors import ConfigError
 from gateway.escape import escape_text
-from gateway.observe.engine_metrics import SharedMetrics, SharedResult
+from gateway.observe.backend_metrics import SharedMetrics, SharedResult
 from gateway.observe.logs import get_logger
 from gateway.shared.scripts import Script
 

@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 import anyio
 
 from gateway.config.replicas import SharedConfig
-from gateway.observe.engine_metrics import SharedMetrics
+from gateway.observe.backend_metrics import SharedMetrics
 from gateway.shared.redis_store import RedisStore, open_client
 from gateway.shared.scripts import ABSENT, ACQUIRE, BUCKET, DROP, FIND, KEEP, NEWEST, PRESENT, RELEASE
 from gateway.shared.store_interface import WHOLE, SharedStatus, StoreBounds, StoreKind, StoreLimit, StoreRecord

@@ -1,11 +1,14 @@
 """Writes the page docs/tool-formats.md: `python -m gateway.toolcalls.reference > docs/tool-formats.md`.
 
-Turns the registry into one section for each file of `formats/`: the file's docstring, and what each format's definition
-says. The sections hold no other facts. A test runs the worked example at the end.
+Turns the registry into one section for each family: its description in the source, which is a file's docstring or, in a
+file of several families, the comment before each, and what each format's definition says. The sections hold no other
+facts. A test runs the worked example at the end.
 """
 
 import importlib
+import inspect
 import pkgutil
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -140,36 +143,49 @@ complete one, for models that write `[call]get_time: {{"tz": "CET"}}[/call]` aft
 ```python
 {EXAMPLE}```
 
-Put it into a file in `gateway/toolcalls/formats/`. The file's docstring, which becomes the section on this page, says
-what its models do differently. Add the format to `gateway/toolcalls/formats/registry.py`. A closing marker that may be
-a special token is a `Marker`, one that models sometimes leave out an `OptionalMarker`; for untyped arguments, Python
-literals and lists of calls there are nodes in `gateway/toolcalls/nodes/`. Then add the family to
-`tests/gateway/toolcalls/families.py`: all tests of the parser run over it, and its grammar is tried on a real engine.
+Put it into the file of `gateway/toolcalls/formats/` whose families write calls alike, under a comment that says what
+its models do differently and becomes the section on this page, or into a file of its own with a docstring that says
+it. Add the format to `gateway/toolcalls/formats/registry.py`. A closing marker that may be a special token is a
+`Marker`, one that models sometimes leave out an `OptionalMarker`; for untyped arguments, Python literals and lists of
+calls there are nodes in `gateway/toolcalls/nodes/`. Then add the family to `tests/gateway/toolcalls/families.py`: all
+tests of the parser run over it, and its grammar is tried on a real engine.
 """
 
 
 def render_page() -> str:
     """The whole page as Markdown."""
     known = [format_named(name) for name in format_names()]
-    return _HEAD + "".join(_section(module, held) for module, held in _modules(known)) + _HELD + _TAIL
+    sections = [
+        _section(text, [fmt for fmt in known if any(fmt is value for value in own)])
+        for info in pkgutil.iter_modules(formats.__path__)
+        if info.name not in _NO_FAMILIES
+        for text, own in _families(importlib.import_module(f"{formats.__name__}.{info.name}"))
+    ]
+    return _HEAD + "".join(sorted(sections, key=str.lower)) + _HELD + _TAIL
 
 
-_NO_FAMILIES = ("chosen", "format", "registry", "taught")
+_NO_FAMILIES = ("format", "registry")
 """Modules of `formats/` that are not families."""
+_SEVERAL = "Families"
+"""How the docstring of a module of several families begins."""
+_FAMILY = re.compile(r"(?<=\n\n)# ([^\n]*: [^\n]*(?:\n#[^\n]*)*)\n\n")
+"""The comment before a family."""
 
 
-def _modules(known: Iterable[Format]) -> Iterator[tuple[ModuleType, list[Format]]]:
-    """Yield each file of `formats/` with the registered formats that it defines."""
-    known = list(known)
-    for info in sorted(pkgutil.iter_modules(formats.__path__), key=lambda info: info.name):
-        module = importlib.import_module(f"{formats.__name__}.{info.name}")
-        own = [value for value in vars(module).values() if isinstance(value, Format)]
-        if info.name not in _NO_FAMILIES:
-            yield module, [fmt for fmt in known if any(fmt is value for value in own)]
+def _families(module: ModuleType) -> Iterator[tuple[str, list[object]]]:
+    """Yield what is said about each family of a module, and the values that are defined for it."""
+    said = module.__doc__ or ""
+    if not said.startswith(_SEVERAL):
+        yield said, [*vars(module).values()]
+        return
+    _, *parts = _FAMILY.split(inspect.getsource(module))
+    for comment, code in zip(parts[::2], parts[1::2], strict=True):
+        names: list[str] = re.findall(r"^([A-Z]\w*) = ", code, re.MULTILINE)
+        yield re.sub(r"^# ?", "", comment, flags=re.MULTILINE), [getattr(module, name) for name in names]
 
 
-def _section(module: ModuleType, held: Iterable[Format]) -> str:
-    title, _, words = (module.__doc__ or "").strip().partition("\n")
+def _section(said: str, held: Iterable[Format]) -> str:
+    title, _, words = said.strip().partition("\n")
     families, _, manner = title.rstrip(".").partition(": ")
     manner = f"{manner[:1].upper()}{manner[1:]}." if manner else ""
     text = "\n\n".join(filter(None, (manner, words.strip())))

@@ -32,7 +32,7 @@ from gateway.serve.http.http_server import http_server, raise_soft_limit, url_of
 from gateway.workers.embedded_engines import check_engines, running_engines
 from gateway.workers.handover import socket_folder
 from gateway.workers.minder import LoopbackPorts, Minder, WorkerPlan, started
-from gateway.workers.stdio.host import StdioHost
+from gateway.workers.stdio.shared_process import StdioHost
 from gateway.workers.worker_pages import Sums, WorkerPages
 
 # The number of workers: as many as are set, or one for each core that this process may use.

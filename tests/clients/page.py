@@ -26,11 +26,10 @@ _HEAD: Final = """\
 _GAINS_HEAD: Final = """\
 | conversation | cached through the gateway | cached by the engine alone |
 |---|---|---|
-| the gateway runs the tools | everything | everything before a call that is tokenized differently |
+| the gateway runs the tools | everything | what precedes a call that is tokenized differently |
 """
 _GAINS_REST: Final = """\
-| the template rewrites history, such as reasoning | all but the rewritten part, which is reported | the same |
-| the client changes its history or system prompt | everything before the change, which is reported | the same |
+| template or client changes the history, such as reasoning | what precedes the change, which is reported | the same |
 | first request; short histories on a fast GPU | no gain | |
 """
 
@@ -60,21 +59,22 @@ def with_gains(readme: str, results: dict[str, Any]) -> str:
     found = (
         f"| {len(results)} clients run their own tools; the template only appends "
         f"| everything in {through['whole']} of {through['turns']} turns; {through['again']:,} tokens recomputed "
-        f"| everything in {alone['whole']} of {alone['turns']} turns; {alone['again']:,} of the {alone['processed']:,} "
-        "prompt tokens processed had already been cached |\n"
+        f"| everything in {alone['whole']} of {alone['turns']}; {alone['again']:,} of {alone['processed']:,} "
+        "prompt tokens recomputed |\n"
     )
     return _between(readme, _GAINS, f"{_GAINS_HEAD}{found}{_crowded()}{_windowed()}{_GAINS_REST}")
 
 
 def _crowded() -> str:
-    """The rows of conversations that outnumber the slots, from the results of their bench."""
+    """The row of conversations that outnumber the slots, from the results of their bench."""
     scenes = json.loads(CROWDED.read_text(encoding="utf-8"))["scenes"]
-    rows = ""
-    for part, words in (("1", "all of them fit in memory"), ("4", "a quarter of them fits in memory")):
+    cells = {"ours": list[str](), "stock": list[str]()}
+    for part in ("1", "4"):
         chosen = [scene for name, scene in scenes.items() if name.startswith("40 on 4") and name.endswith(f"| {part}")]
-        ours, stock = (_range(scene[whose]["reuse"]["median"] for scene in chosen) for whose in ("ours", "stock"))
-        rows += f"| 40 conversations on 4 slots, {words} | {ours} | {stock} |\n"
-    return rows
+        for whose, found in cells.items():
+            found.append(_range(scene[whose]["reuse"]["median"] for scene in chosen))
+    ours, stock = (", or ".join(found) for found in cells.values())
+    return f"| 40 conversations on 4 slots; memory for all, or for a quarter | {ours} | {stock} |\n"
 
 
 def _windowed() -> str:
@@ -84,7 +84,7 @@ def _windowed() -> str:
     ours, stock = (round(fmean(kind[side]["reasoning"]["again"]["samples"])) for side in ("ours", "stock"))
     return (
         "| 30 on 2 slots, sliding windows as in Gemma 3, reasoning dropped "
-        f"| all but {ours:,} tokens a question | {stock:,} tokens a question recomputed |\n"
+        f"| {ours:,} tokens a question recomputed | {stock:,} |\n"
     )
 
 

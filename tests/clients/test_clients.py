@@ -51,7 +51,7 @@ def test_readme_sums_what_was_measured() -> None:
     changed["ai_sdk"]["alone"]["processed"] += 1_000_000
 
     assert with_gains(page, RESULTS) == page, "README.md is stale: run python -m tests.clients --write"
-    assert re.search(r" of the 1,\d{3},\d{3} prompt tokens processed", with_gains(page, changed))
+    assert re.search(r" of 1,\d{3},\d{3} prompt tokens recomputed", with_gains(page, changed))
 
 
 def test_page_changes_with_the_results() -> None:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from codec_console import render
-from gateway.documentation.command_spelling import CommandSpelling
+from gateway.documentation.pages import CommandSpelling
 
 pytestmark = pytest.mark.anyio
 TOKEN = "an-operators-token-of-40-characters-here"

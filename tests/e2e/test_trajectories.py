@@ -19,7 +19,7 @@ from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamCo
 from gateway.config.access import TrajectoriesConfig
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Content
 from leaf_sdk.trajectories import Sample, Trajectories, for_trl, for_verl, read_trajectories

@@ -14,7 +14,6 @@ RECORDS = {
     "context/compose": {"self.spliced"},
     "context/memory/store.py": {"before", "node", "node.before"},
     # What each slot, and each file of one, holds now.
-    "engine/slots/kept_files.py": {"file"},
     "engine/slots/paging.py": {"file", "plan.own"},
     "engine/slots/allocation.py": {"slot"},
     "engine/rendering/tool_forms.py": {"known"},
@@ -25,7 +24,7 @@ RECORDS = {
     # What is gathered from the items of one request.
     "serve/responses": {"asked", "kept", "tools"},
     "toolcalls": {"at", "call", "self._cursor", "self._making()"},
-    "engine/wire/http/connections.py": {"connection"},
+    "engine/wire/connections.py": {"connection"},
 }
 LIBRARIES = {
     "app/process.py": {"server"},

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from gateway.deadlines import STEP, Deadlines
-from gateway.proxy.upstream.session.clock import CallClock
+from gateway.proxy.upstream.session.in_flight import CallClock
 
 pytestmark = pytest.mark.anyio
 

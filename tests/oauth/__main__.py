@@ -24,9 +24,9 @@ import anyio
 
 from gateway.config.model import SignInConfig, UpstreamConfig
 from gateway.proxy.transport.http.client import open_http_client
+from gateway.proxy.transport.oauth.code_flow import Client
 from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, GrantKey, GrantStore
-from gateway.proxy.transport.oauth.registration import Client
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
 from gateway.proxy.transport.server_link import NoAnswer
 from tests.oauth import exchange, keycloak, replicas

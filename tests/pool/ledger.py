@@ -14,7 +14,7 @@ import pytest
 
 from gateway.agent.events import IdsGenerated, IdsSpliced
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEvent
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 
 
 @dataclass

@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from gateway.engine.interface import GenerateRequest, GenerationEnd, Sampling
 from gateway.engine.slots.allocation import SlotTable
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineError, EngineRefused, GrammarRefused
 from gateway.toolcalls.formats.format import CallTrigger
 from leaf_sdk.fetch import map_bytes

@@ -19,7 +19,7 @@ from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling
 from gateway.engine.start.readiness import EngineRoute
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.engine.wire.connect import salt_of
+from gateway.engine.wire.adapter import salt_of
 from gateway.errors import GrammarRefused
 from tests.vllm import sessions, tags
 from tests.vllm.router import FOLDER, healthy, router

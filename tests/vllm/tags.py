@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.engine.wire.vllm.structural_tag import structured_outputs
+from gateway.engine.wire.vllm_json import structured_outputs
 from gateway.toolcalls.formats.format import Format, call_grammar, call_triggers
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.schema.spec import ToolSpec

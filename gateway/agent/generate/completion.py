@@ -21,7 +21,7 @@ from gateway.config import LimitsConfig
 from gateway.context.compose.hidden_ids import hidden_ids
 from gateway.context.history.template_messages import check_length
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling, Timings
-from gateway.engine.pool.homes import key_of
+from gateway.engine.pool.members import key_of
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.pool.stay import Stay
 from gateway.engine.slots.allocation import Place
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
 
 _BEGINNING: Final = 64
-"""Ids at the start of a prompt that decide which engine is its home (`engine/pool/homes.py`)."""
+"""Ids at the start of a prompt that decide which engine is its home (`engine/pool/members.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Asked:
     model: str | None = None
     """The name by which the client asks for the model; None: it names none."""
     home: bytes = b""
-    """The key that decides which of several engines answers (`engine/pool/homes.py`)."""
+    """The key that decides which of several engines answers (`engine/pool/members.py`)."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """What of the messages and tools the model reads in another form, or not at all."""
 

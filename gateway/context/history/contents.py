@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text, escape_text
-from gateway.proxy.stand_in import KINDS, stand_in, text_of
+from gateway.proxy.results import KINDS, stand_in, text_of
 
 _SHOWN: Final = 100
 _NAMED: Final = 32

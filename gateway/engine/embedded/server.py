@@ -2,20 +2,23 @@
 
 Turns `EngineConfig` into a running server and its URL, and ends it. The server comes with the package `xllamacpp`
 (extra `[embedded]`), the model is a file of the operator or the packaged one (`packaged_model.py`). Requests to the
-server are made elsewhere (`engine/wire/llama_cpp/client.py`), and so is the decision to restart it
+server are made elsewhere (`engine/wire/llama_cpp_client.py`), and so is the decision to restart it
 (`start/readiness.py`).
 """
 
 import importlib.util
 import json
 import os
+import re
 import secrets
+import signal
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
@@ -24,12 +27,97 @@ from anyio.to_thread import run_sync
 from gateway.config import EngineConfig
 from gateway.config.model import CHATML
 from gateway.engine.embedded.free_memory import usable_mib
-from gateway.engine.embedded.last_words import Started, is_about_model, why_ended
-from gateway.engine.embedded.model_file import ModelFacts, examine_model
+from gateway.engine.embedded.model_file import ModelFacts, examine_model, show_bytes
 from gateway.engine.embedded.native import PACKAGE, UNUSABLE
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.errors import ConfigError, EngineUnavailable, ModelUnusable
+from gateway.escape import escape_text
 from gateway.observe.logs import get_logger
+
+# Why an embedded engine ended, from its exit status and what it wrote to stderr.
+#
+# Turns a status and the last lines of the log into a sentence: the kind of the failure, the one line that tells most,
+# and what to do. Lines are bounded and hold no control characters. Pure.
+
+_SHOWN: Final = 200
+_STAMP: Final = re.compile(r"^[\d.]+ [A-Z] (?:\w+ +)?(?:\w+: )?")
+"""What llama.cpp puts before a message: time, level, component, function."""
+_MEMORY: Final = re.compile(r"insufficient memory|failed to allocate|out of memory|cannot allocate|bad_alloc", re.I)
+_PORT: Final = re.compile(r"couldn't bind|address already in use|bind failed", re.I)
+_MODEL: Final = re.compile(
+    r"error loading model(?! file)[^:]*: |unknown model architecture|unknown pre-tokenizer", re.I
+)
+_IMPORT: Final = re.compile(r"^(?:ImportError|ModuleNotFoundError|OSError): ")
+_EMPTY: Final = re.compile(r"check the input params|exiting due to|^\s|^Traceback|^$")
+"""Lines that say only that it failed."""
+_CRASH: Final = "if nobody sent it, llama.cpp crashed; try another model file, or report it to llama.cpp"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What an engine was started with, as far as it helps to name a failure."""
+
+    model: str
+    memory: int | None = None
+    """Bytes that it needs, roughly."""
+    free: int = 0
+    """Bytes that were free."""
+    address: str = ""
+    """Where it was to listen, if that was fixed."""
+
+
+def why_ended(status: int, lines: Sequence[str], started: Started, *, was_ready: bool) -> str:
+    """The sentence for an engine that ended. `lines`: the last that it wrote."""
+    when = "" if was_ready else " while it was starting"
+    if status == -signal.SIGKILL:
+        killed = f"the embedded engine was killed by signal 9{when}"
+        if started.memory is not None and started.memory < started.free:
+            return f"{killed}: somebody ended it, or the system did for lack of memory ({_need(started)})"
+        return f"{killed}, probably for lack of memory: {_memory(started)}"
+    if (line := _telling(lines, _MEMORY)) is not None:
+        return f"the embedded engine ran out of memory{when} ({line}): {_memory(started)}"
+    if (line := _telling(lines, _PORT)) is not None:
+        where = started.address or "its port"
+        return f"the embedded engine can't listen on {where} ({line}): stop what listens there, or use another port"
+    if (line := _telling(lines, _MODEL)) is not None:
+        return f"llama.cpp can't load {started.model!r}: {line}"
+    if status < 0:
+        return f"the embedded engine was killed by {_signal(-status)}{when}: {_CRASH}"
+    line = _telling(lines, _IMPORT) or next((_shown(each) for each in reversed(lines) if not _EMPTY.search(each)), None)
+    ended = f"the embedded engine ended with exit status {status}{when}"
+    return f"{ended}: {line}" if line else f"{ended} and gave no reason"
+
+
+def is_about_model(lines: Sequence[str]) -> bool:
+    """Whether llama.cpp says that it can't load the model's file, so that another try gives the same."""
+    return _telling(lines, _MEMORY) is None and _telling(lines, _MODEL) is not None
+
+
+def _telling(lines: Sequence[str], pattern: re.Pattern[str]) -> str | None:
+    """The first line that matches: later ones repeat what it says."""
+    return next((_shown(line) for line in lines if pattern.search(line)), None)
+
+
+def _shown(line: str) -> str:
+    return escape_text(_STAMP.sub("", line).strip().removeprefix("error loading model: "), _SHOWN)
+
+
+def _signal(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _memory(started: Started) -> str:
+    need = f"{_need(started)}; " if started.memory is not None else ""
+    return f"{need}take a smaller model, lower engine.context, or give the gateway more memory"
+
+
+def _need(started: Started) -> str:
+    needed = "an unknown amount" if started.memory is None else show_bytes(started.memory)
+    return f"{started.model!r} with this context needs about {needed}, {show_bytes(started.free)} are free"
+
 
 _EXTRA = "install it with: pip install 'codec-gateway[embedded]'"
 _LAST_WORDS = 50

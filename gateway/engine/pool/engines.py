@@ -17,7 +17,7 @@ from gateway.engine.pool.pool import EnginePool, PoolMetrics
 from gateway.engine.start.maps import MapSet
 from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError
-from gateway.observe.engine_metrics import SlotFileMetrics
+from gateway.observe.backend_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
 
 Changed = Callable[[str, bool, str], object]

@@ -1,8 +1,8 @@
 """Several engines as one: which of them answers a conversation, and which continues it when its engine is lost.
 
 Turns routes, each of which starts, proves and watches its own engine (`start/readiness.py`), into one place that the
-agent and the endpoints ask. Engines with the same model, map and template are interchangeable; `homes.py` decides which
-of them a conversation gets. In a pool of one nothing is counted, chosen or moved. It does not generate.
+agent and the endpoints ask. Engines with the same model, map and template are interchangeable; `members.py` decides
+which of them a conversation gets. In a pool of one nothing is counted, chosen or moved. It does not generate.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
@@ -12,10 +12,22 @@ from time import monotonic
 from typing import NamedTuple, Protocol, TypeVar
 
 from gateway.breaker import Admission, BreakerState
-from gateway.engine.pool.homes import WARM, Load, choose, order_of, warmth, with_room
-from gateway.engine.pool.members import EngineState, Member, closed, state_of, unknown, wanted, why_down
-from gateway.engine.pool.retries import MovesOfAnswer, RetryBudget
-from gateway.engine.pool.stay import Route, Stay, is_loss
+from gateway.engine.pool.members import (
+    WARM,
+    EngineState,
+    Load,
+    Member,
+    choose,
+    closed,
+    order_of,
+    state_of,
+    unknown,
+    wanted,
+    warmth,
+    why_down,
+    with_room,
+)
+from gateway.engine.pool.stay import MovesOfAnswer, RetryBudget, Route, Stay, is_loss
 from gateway.engine.rendering.tool_forms import ToolFault
 from gateway.engine.start.maps import MapSet
 from gateway.engine.start.ready_engine import ReadyEngine

@@ -17,7 +17,7 @@ from typing import Any, cast
 from gateway.engine.interface import Message
 from gateway.engine.markers import MarkerGuard
 from gateway.toolcalls.schema.keywords import BY_NAME, DATA
-from gateway.toolcalls.schema.pointers import escaped, steps, unquoted
+from gateway.toolcalls.schema.kinds import escaped, steps, unquoted
 
 PAD = "\n" * 7
 """The outer padding of a mark: a template that strips line ends strips it. Its length sets it apart from the

@@ -14,7 +14,7 @@ from typing import Any, Final
 from gateway.escape import cut_text
 from gateway.observe.logs import get_logger
 from gateway.toolcalls.grammar.exact import has_too_many_ways
-from gateway.toolcalls.schema.pointers import dead_references
+from gateway.toolcalls.schema.kinds import dead_references
 from gateway.toolcalls.schema.spec import ToolSpec
 
 _REMEMBERED: Final = 1024

@@ -19,12 +19,10 @@ from anyio.to_thread import run_sync
 
 from gateway.engine.interface import Moved, Rewind, SlotMover
 from gateway.engine.slots.paging import Paging, Plan
-from gateway.engine.slots.rewind import Checkpoints
-from gateway.engine.slots.slot import NO_HINTS, Hints, Slot
-from gateway.engine.slots.slot_directory import FileUnfit, SlotDirectory
-from gateway.engine.slots.slot_file import SlotFile
+from gateway.engine.slots.slot import NO_HINTS, Checkpoints, Hints, Slot
+from gateway.engine.slots.slot_directory import FileUnfit, SlotDirectory, SlotFile
 from gateway.errors import EngineRefused
-from gateway.observe.engine_metrics import SlotFileMetrics
+from gateway.observe.backend_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
 
 _FIRST_PART: Final = 512

@@ -18,21 +18,19 @@ from anyio.to_thread import run_sync
 
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.config.masking import mask_text
-from gateway.engine.embedded.model_watch import ModelFile
+from gateway.engine.embedded.model_file import ModelFile
 from gateway.engine.embedded.server import EmbeddedServer, embedded_server
-from gateway.engine.interface import GenerateRequest, Provable, Proven
+from gateway.engine.interface import GenerateRequest
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.slots.prefill import Prefill
 from gateway.engine.slots.rates import Rates
 from gateway.engine.slots.slot_files import SlotFiles, open_slot_files, own_part, slot_table
-from gateway.engine.start.map_proof import BATTERY, PreparedMap, prepared_map, proven_map
-from gateway.engine.start.maps import MapSet, needs_engine, note_specials, noted_specials, resolve_maps
-from gateway.engine.start.outage import STEADY, Outage, Pauses, first_words, until_file_changes
-from gateway.engine.start.pulse import Pulse
+from gateway.engine.start.engine_health import STEADY, Outage, Pauses, Pulse, first_words, until_file_changes
+from gateway.engine.start.maps import BATTERY, MapProofs, MapSet, needs_engine, resolve_maps
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.engine.wire.connect import EngineAddress, connected
-from gateway.engine.wire.http.client import EngineClient
+from gateway.engine.wire.adapter import EngineAddress, connected
+from gateway.engine.wire.engine_client import EngineClient
 from gateway.errors import (
     ConfigError,
     EngineError,
@@ -42,7 +40,7 @@ from gateway.errors import (
     MapDiffers,
     ModelUnusable,
 )
-from gateway.observe.engine_metrics import SlotFileMetrics
+from gateway.observe.backend_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.registry import AUTO, choose_format, format_named
@@ -115,11 +113,10 @@ class EngineRoute:
         """Set once the maps are prepared for their proof."""
         self._server: EmbeddedServer | None = None
         self._misconfigured: ConfigError | None = None
-        self._prepared: dict[str, PreparedMap] = {}
-        """The accepted maps, ready for their proof."""
         self.child_pid: int | None = None
         """Process id of the embedded engine while it runs."""
         self.maps = MapSet() if needs_engine(self._config) else self._resolved_maps()
+        self._proofs = MapProofs(self.maps, self._config, known)
 
     def _resolved_maps(self) -> MapSet:
         try:
@@ -263,9 +260,9 @@ class EngineRoute:
         pulse = Pulse(engine.work, lambda: 0.0, self._settings.idle_timeout) if self._was_stuck else None
         if pulse is not None and not await pulse.moves():
             raise self._still_stuck()
-        proven = await engine.prove(self._proof)
+        proven = await engine.prove(self._proofs.prove)
         # Later connections are checked with the map as it is now; a new encoder would hold the loop for seconds.
-        await run_sync(self._prepare)
+        await run_sync(self._proofs.prepare)
         facts, token_map = own_part(proven.facts, engine.keeper, self._settings.slot_range), proven.token_map
         template = ChatTemplate(engine, facts, token_map)
         # Only an id proves that it works again, unless it is busy and makes progress with requests of others.
@@ -305,41 +302,9 @@ class EngineRoute:
     async def _prepare_ahead(self) -> None:
         """Prepare the maps in a thread, while an embedded engine loads its model."""
         try:
-            await run_sync(self._prepare, abandon_on_cancel=True)
+            await run_sync(self._proofs.prepare, abandon_on_cancel=True)
         finally:
             self._ahead.set()
-
-    def _prepare(self) -> list[PreparedMap]:
-        """Return the accepted maps, each ready for its proof."""
-        accepted = self.maps.accepted
-        kept = {key: each for key, each in self._prepared.items() if accepted.get(key) is each.token_map}
-        self._prepared = {
-            key: kept.get(key) or prepared_map(each, noted_specials(key)) for key, each in accepted.items()
-        }
-        return list(self._prepared.values())
-
-    async def _proof(self, questions: Provable) -> Proven:
-        """Prove every accepted map against the engine that answers these questions."""
-        facts = await questions.facts()
-        if self.maps.session is None:
-            self.maps.update(resolve_maps(self._config, engine_model=facts.model_path, known=self._known))
-        for candidate in self._prepare():
-            whole = await proven_map(questions, facts, candidate)
-            if whole is not candidate.token_map:
-                self.maps.replace(whole)
-                log.warning(
-                    "the map does not list some control tokens",
-                    map=whole.map_id,
-                    tokens=self.maps.left_out[whole.map_id],
-                )
-            if whole is candidate.expected:
-                self._prepared[whole.map_id] = replace(candidate, token_map=whole)
-            else:
-                known = candidate.token_map.special_tokens
-                note_specials(whole.map_id, {t: i for t, i in whole.special_tokens.items() if t not in known})
-        if self.maps.session is None:
-            raise EngineUnavailable("the engine needs a token map; start the gateway with --map auto or --map PATH")
-        return Proven(facts, self.maps.session)
 
     async def _until_lost(self, engine: EngineClient, slots: SlotTable, token_map: TokenMap) -> str | None:
         """Return when the engine is gone: None, or the sentence that says why it is of no use though it is there.

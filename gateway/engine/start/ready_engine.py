@@ -4,8 +4,12 @@ A value: nothing of it is opened or ended here. `readiness.py` makes one at each
 """
 
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import TypeVar
+
+import anyio
 
 from gateway.config import EngineConfig
 from gateway.engine.interface import Engine, EngineFacts, Options
@@ -14,10 +18,58 @@ from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.rendering.tool_forms import ToolForms
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.slots.prefill import Prefill
-from gateway.engine.start.watched import Life
+from gateway.errors import EngineUnavailable
 from gateway.toolcalls.formats.registry import ChosenFormat
 from gateway.toolcalls.grammar.loosened import LooseTools
 from leaf_sdk.vocab import TokenMap
+
+# Waiting for an engine that may turn out to be lost in the meantime: one that hangs reports nothing itself.
+#
+# Turns a wait for a running engine into one that ends when the engine's route closes. Used where another engine can
+# take over; otherwise a caller waits until the engine's own time limit.
+
+T = TypeVar("T")
+
+
+class Life:
+    """One start of an engine, until it is lost."""
+
+    def __init__(self) -> None:
+        """Start as alive."""
+        self.over = False
+        self._waiting: set[anyio.CancelScope] = set()
+
+    def end(self) -> None:
+        """Record that the engine is lost, and end all waits for it."""
+        self.over = True
+        for scope in self._waiting:
+            scope.cancel()
+
+    async def wait(self, answer: Awaitable[T]) -> T:
+        """Wait for an answer of the engine. Raises `EngineUnavailable` when the engine is lost before that."""
+        with anyio.CancelScope() as scope:
+            self._waiting.add(scope)
+            if self.over:
+                scope.cancel()
+            try:
+                return await answer
+            finally:
+                self._waiting.discard(scope)
+        raise EngineUnavailable("the engine was lost before it answered; try again")
+
+    def each(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
+        """The same events, each waited for like `wait`. The consumer is not interrupted while it handles an event."""
+        return _Each(self, events)
+
+
+class _Each(AsyncIterator[T]):
+    def __init__(self, life: Life, events: AsyncIterator[T]) -> None:
+        self._life = life
+        self._events = events
+
+    async def __anext__(self) -> T:
+        return await self._life.wait(anext(self._events))
+
 
 _VARIANTS = 16
 """Sets of options for which a template, and what is known about it, is kept."""

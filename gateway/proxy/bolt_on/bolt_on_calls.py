@@ -8,6 +8,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, cast
 
+from gateway.observe.metrics import Metrics
 from gateway.proxy.result_tokens import UnreadText
 from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.server_link import NoAnswer, Unfit
@@ -142,22 +143,6 @@ Form = Literal["raw", "encoded", "text"]
 """How the arguments are sent: as the model's ids, as ids that were made here, or as text."""
 
 
-class CallMetrics(Protocol):
-    """Counts ids that are made, decoded and refused."""
-
-    def shim_tokenized(self, map_id: str, *, ids: int, seconds: float) -> None:
-        """Arguments were encoded into ids."""
-        ...
-
-    def shim_detokenized(self, map_id: str) -> None:
-        """The ids of an answer were decoded."""
-        ...
-
-    def leaf_rejected(self, reason: str) -> None:
-        """The ids of an answer were refused."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Outgoing:
     """A call, ready to be sent."""
@@ -175,7 +160,7 @@ def write_call(
     params: Mapping[str, Any],
     written: WrittenIds | None,
     number: int,
-    metrics: CallMetrics,
+    metrics: Metrics,
 ) -> Outgoing:
     """Return the call that the `params` of a `tools/call` ask for.
 
@@ -209,7 +194,7 @@ def write_call(
     return Outgoing(call, form, token_map, reads_ids)
 
 
-def read_answer(outgoing: Outgoing, body: bytes, metrics: CallMetrics) -> dict[str, Any]:
+def read_answer(outgoing: Outgoing, body: bytes, metrics: Metrics) -> dict[str, Any]:
     """Return the answer as a CallToolResult.
 
     Raises:
@@ -231,7 +216,7 @@ def read_answer(outgoing: Outgoing, body: bytes, metrics: CallMetrics) -> dict[s
             return error_result(answer.message if answer.code is None else f"{answer.message} ({answer.code})")
 
 
-def _token_block(outgoing: Outgoing, ids: tuple[int, ...], metrics: CallMetrics) -> dict[str, Any] | UnreadText:
+def _token_block(outgoing: Outgoing, ids: tuple[int, ...], metrics: Metrics) -> dict[str, Any] | UnreadText:
     token_map = outgoing.token_map
     if token_map is None:
         metrics.leaf_rejected("map")

@@ -15,8 +15,8 @@ import anyio
 import anyio.to_thread
 
 from gateway.config.address import is_http_url, is_loopback
-from gateway.config.manifests import UNIX, is_listed
 from gateway.config.model import UpstreamConfig
+from gateway.config.programs import UNIX, is_listed
 from gateway.http1.connection import Connection, header_lines
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.http.client import HttpClient

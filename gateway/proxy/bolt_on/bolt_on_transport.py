@@ -15,11 +15,11 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
 from gateway.escape import escape_text
+from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import NEWEST_MODERN, SERVER_INFO_KEY
 from gateway.protocol.messages import INVALID_PARAMS, METHOD_NOT_FOUND
 from gateway.proxy.bolt_on.bolt_on_calls import (
     BoltOnStatus,
-    CallMetrics,
     HeldMaps,
     MapMiss,
     Match,
@@ -50,7 +50,7 @@ class BoltOnTransport:
         maps: HeldMaps,
         pushes: Exchange,
         client: HttpClient,
-        metrics: CallMetrics,
+        metrics: Metrics,
         called: Callable[[str], None],
         log: FilteringBoundLogger,
         bound: int,
@@ -205,7 +205,7 @@ async def open_bolt_on(
     log: FilteringBoundLogger,
     client: HttpClient,
     maps: HeldMaps,
-    metrics: CallMetrics,
+    metrics: Metrics,
     called: Callable[[str], None],
 ) -> AsyncGenerator[Transport]:
     """Read the manifests and connect to the tools that they describe; no tool is called before the first request.

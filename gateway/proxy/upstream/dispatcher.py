@@ -16,13 +16,13 @@ from gateway.breaker import Admission, Breaker
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
-from gateway.observe.server_metrics import ServerMetrics
+from gateway.observe.backend_metrics import ServerMetrics
 from gateway.protocol.eras import PROGRESS_KEY, meta_of
 from gateway.proxy.caller import Caller, Principal, ShareRule
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.server_link import LinkLost, MaybeForgotten, NoAnswer, PeerError, SessionForgotten, Unfit
 from gateway.proxy.upstream.given_uris import GivenUris
-from gateway.proxy.upstream.session.clock import CallClock, TimedCaller
+from gateway.proxy.upstream.session.in_flight import CallClock, TimedCaller
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure, may_be_of_session
 from gateway.proxy.upstream.supervision.selector import Selector
 from gateway.proxy.upstream.supervision.session_member import PING_TIME, SessionMember, why_silent

@@ -26,7 +26,7 @@ from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.proxy import Proxy
-from gateway.proxy.statuses import UpstreamStatus
+from gateway.proxy.server_registry import UpstreamStatus
 from gateway.proxy.upstream.items.item_reader import MalformedField
 from gateway.proxy.upstream.items.tool_pins import PinFile
 from gateway.serve.admin.admin_pages import Readiness

@@ -37,7 +37,7 @@ from gateway.serve.auth.identity import (
 )
 from gateway.serve.auth.rate_limiter import FailedTries, Limiter, RateLimits, RateRefused, RequestKind
 from gateway.serve.http.errors import Refusal, error_response
-from gateway.serve.http.request_headers import headers_of
+from gateway.serve.http.request_parts import headers_of
 from gateway.shared import Shared
 
 # What this gateway publishes about itself as an OAuth 2.1 resource: where its metadata is, and where to get tokens.

@@ -22,7 +22,7 @@ from gateway.config.state import state_folder
 from gateway.errors import ConfigError
 from gateway.escape import escape_text
 from gateway.serve.http.errors import Refusal, error_response
-from gateway.serve.http.request_headers import headers_of
+from gateway.serve.http.request_parts import headers_of
 
 TOKEN_BYTES: Final = 32
 SHORTEST_TOKEN: Final = 8

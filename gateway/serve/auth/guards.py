@@ -15,7 +15,7 @@ from gateway.serve.auth.credentials import AccessTokens, Credentials
 from gateway.serve.auth.gateway_token import HostGuard, own_hosts
 from gateway.serve.auth.sign_in_pages import Identify
 from gateway.serve.http.plain_pages import NO_PAGES, Home
-from gateway.serve.http.request_headers import Cors
+from gateway.serve.http.request_parts import Cors
 from gateway.shared import Shared
 
 

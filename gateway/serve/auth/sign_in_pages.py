@@ -6,10 +6,10 @@ page, so a link is of no use to anybody else, and a cookie proves that the same 
 script, and repeats nothing that it was sent.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
@@ -23,8 +23,12 @@ from gateway.observe.logs import get_logger
 from gateway.serve.auth.gateway_token import HostGuard
 from gateway.serve.auth.identity import CredentialRefused, Identity
 from gateway.serve.auth.rate_limiter import RateRefused
-from gateway.serve.http.body import media_type, read_body
 from gateway.serve.http.plain_pages import HTML, POLICY, page_bytes
+from gateway.serve.http.request_parts import media_type, read_body
+
+if TYPE_CHECKING:
+    # A gateway without such servers loads no cryptography.
+    from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns
 
 PAGE: Final = CALLBACK.rpartition("/")[0]
 _FORM_BYTES: Final = 64 * 1024
@@ -43,39 +47,6 @@ Identify = Callable[[str, str], Awaitable[Identity | RateRefused | None]]
 `CredentialRefused`."""
 
 
-class BegunSignIn(Protocol):
-    """A sign-in that has begun."""
-
-    @property
-    def address(self) -> str:
-        """Where the browser goes."""
-        ...
-
-    @property
-    def cookie(self) -> str:
-        """The name of a cookie that the browser must bring back."""
-        ...
-
-    @property
-    def secret(self) -> str:
-        """Its value."""
-        ...
-
-
-class SignIns(Protocol):
-    """The interface of `UserSignIns`, separate so that a gateway without such servers loads no cryptography."""
-
-    async def begin(self, config: UpstreamConfig, owner: str) -> BegunSignIn:
-        """Begin one. Raises `NoAnswer`, `LinkLost`, `ConfigError`."""
-        ...
-
-    async def finish(
-        self, query: str, cookies: Mapping[str, str], configs: Iterable[UpstreamConfig]
-    ) -> tuple[str, str]:
-        """End one. Return its server and owner. Raises `NoAnswer`, `LinkLost`, `ConfigError`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Page:
     """An answer. `body` is HTML."""
@@ -92,7 +63,7 @@ class SignInPages:
         self,
         app: ASGIApp,
         identify: Identify,
-        sign_ins: SignIns,
+        sign_ins: "UserSignIns",
         servers: Callable[[], Sequence[UpstreamConfig]],
         signed_in: Callable[[str, str], None],
         hosts: Iterable[str],

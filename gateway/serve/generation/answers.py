@@ -20,9 +20,8 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.agent.events import AgentEvent, Emit
 from gateway.errors import EngineUnavailable
-from gateway.serve.http.drain import EXPIRED
 from gateway.serve.http.errors import SOON
-from gateway.serve.http.traced import note_failure
+from gateway.serve.http.request_layers import EXPIRED, note_failure
 
 # How an API writes its answers: the shape of a reply, and what all answers share: stream events, errors, headers.
 

@@ -22,7 +22,7 @@ from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
 from gateway.serve.generation.request_options import FORM_FIELDS, read_only_form
 from gateway.serve.generation.watch import DEFAULT_END, DEFAULT_START, WatchIds, WatchTexts
-from gateway.serve.http.body import without_texts
+from gateway.serve.http.request_parts import without_texts
 from gateway.toolcalls.formats.answer import AnswerForm
 from leaf_sdk.vocab import TokenMap
 

@@ -13,8 +13,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.address import host_name, is_loopback
 from gateway.config.model import ServeConfig
-from gateway.documentation.command_spelling import ANYWHERE, CommandSpelling, own_spelling
-from gateway.documentation.pages import INDEX, html_form, open_pages, print_form
+from gateway.documentation.pages import (
+    ANYWHERE,
+    INDEX,
+    CommandSpelling,
+    html_form,
+    open_pages,
+    own_spelling,
+    print_form,
+)
 from gateway.serve.http.admission import FORWARDED
 from gateway.serve.http.errors import error_response
 

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import anyio
 
-from gateway.errors import MapUnknown, RpcError, UnknownTool
+from gateway.errors import MapUnknown, RpcError, UnknownTool, rpc_error
 from gateway.observe.logs import get_logger
 from gateway.protocol.eras import (
     HANDSHAKE_VERSIONS,
@@ -35,11 +35,11 @@ from gateway.protocol.messages import (
     encode_response,
 )
 from gateway.proxy.caller import Principal
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.results import CallOutcome, ending_of
 from gateway.serve.mcp.ids import ClientIds, SessionMaps
 from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.recorder import Recorder
-from gateway.serve.mcp.servers import Servers
 from gateway.serve.mcp.sessions import ClientCall, McpSession
 from leaf_sdk.vocab import TokenMap
 
@@ -67,7 +67,7 @@ class McpCore:
 
     def __init__(
         self,
-        servers: Servers,
+        servers: Proxy,
         maps: SessionMaps,
         *,
         ids: ClientIds,
@@ -228,7 +228,7 @@ def error_answer(request_id: RequestId | None, error: Mapping[str, Any]) -> Writ
 
 def invalid_params(message: str) -> RpcError:
     """The error for a mistake in the client's params."""
-    return RpcError({"code": INVALID_PARAMS, "message": message})
+    return rpc_error(INVALID_PARAMS, message)
 
 
 def check_greeting(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -257,9 +257,9 @@ async def _refuse_map(error: MapUnknown) -> CallOutcome:
 
 def _refuse_method(method: str, call: ClientCall) -> dict[str, Any]:
     if method == "initialize" and not call.modern:
-        raise RpcError({"code": INVALID_REQUEST, "message": "this session is already initialized"})
+        raise rpc_error(INVALID_REQUEST, "this session is already initialized")
     detail = "2026-07-28 has no such method" if call.modern else "it exists only in 2026-07-28"
-    raise RpcError({"code": METHOD_NOT_FOUND, "message": f"unknown method {method!r}: {detail}"})
+    raise rpc_error(METHOD_NOT_FOUND, f"unknown method {method!r}: {detail}")
 
 
 def _set_level(params: Mapping[str, Any], call: ClientCall) -> None:

@@ -24,12 +24,14 @@ from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from gateway.protocol.headers import VERSION_HEADER
 from gateway.protocol.messages import Request, parse_message
 from gateway.proxy.caller import Principal, ShareRule
+from gateway.proxy.catalog import ListChange
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of
-from gateway.serve.http.drain import LATE
-from gateway.serve.http.replica_answer import replay_body
-from gateway.serve.http.request_headers import headers_of
+from gateway.serve.http.errors import replay_body
+from gateway.serve.http.request_layers import LATE
+from gateway.serve.http.request_parts import headers_of
 from gateway.serve.mcp.core import McpCore
 from gateway.serve.mcp.http import (
     RETRY_AFTER,
@@ -50,7 +52,6 @@ from gateway.serve.mcp.old_sessions import OLD_PATH, OldSessions, named_session
 from gateway.serve.mcp.outbox import Losses
 from gateway.serve.mcp.pipe import claim_stdio
 from gateway.serve.mcp.recorder import Recorder
-from gateway.serve.mcp.servers import Change, Servers
 from gateway.serve.mcp.sessions import McpSession
 from gateway.serve.mcp.stdio_client import StdioClient
 from gateway.shared import Shared
@@ -69,7 +70,7 @@ class McpEndpoint:
 
     def __init__(
         self,
-        proxy: Servers,
+        proxy: Proxy,
         config: GatewayConfig,
         *,
         tokens: ResultTokens | None,
@@ -256,7 +257,7 @@ class McpEndpoint:
                 await asyncio.wait({serving})
 
 
-def _announce(change: Change, sessions: Iterable[McpSession]) -> None:
+def _announce(change: ListChange, sessions: Iterable[McpSession]) -> None:
     """Tell clients of the handshake era that a list that they see has changed."""
     for session in sessions:
         principal = session.principal

@@ -17,9 +17,9 @@ from starlette.types import Receive, Scope, Send
 from gateway.deadlines import Deadline, Deadlines
 from gateway.protocol.messages import INVALID_REQUEST
 from gateway.proxy.caller import Principal
-from gateway.serve.http.body import media_type
-from gateway.serve.http.drain import LATE
 from gateway.serve.http.errors import SOON
+from gateway.serve.http.request_layers import LATE
+from gateway.serve.http.request_parts import media_type
 from gateway.serve.mcp.core import error_answer
 from gateway.serve.mcp.outbox import Stream
 from leaf_sdk.vocab import TokenMap

@@ -27,7 +27,7 @@ from gateway.protocol.messages import INVALID_REQUEST, Malformed, Notification, 
 from gateway.proxy.bridge import PARKED, is_parked, unknown_state
 from gateway.proxy.caller import Principal
 from gateway.replicas import Replica, Replicas
-from gateway.serve.http.replica_answer import replay_body
+from gateway.serve.http.errors import replay_body
 from gateway.serve.mcp.core import McpCore, WrittenAnswer, error_answer
 from gateway.serve.mcp.http import (
     RETRY_AFTER,

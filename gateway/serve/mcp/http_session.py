@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from gateway.errors import RpcError
+from gateway.errors import rpc_error
 from gateway.protocol.mending import VERSIONS, split_batch
 from gateway.protocol.messages import (
     INTERNAL_ERROR,
@@ -188,13 +188,11 @@ class HttpSession(McpSession):
             RpcError: a request with the same id is running, or too many are running; none is admitted.
         """
         if len(self._running) + len(messages) > _RUNNING:
-            raise RpcError({"code": INTERNAL_ERROR, "message": f"{_RUNNING} requests are running: wait until one ends"})
+            raise rpc_error(INTERNAL_ERROR, f"{_RUNNING} requests are running: wait until one ends")
         for before, message in enumerate(messages):
             if message.id in self._running:
                 self.dismiss(messages[:before])
-                raise RpcError(
-                    {"code": INVALID_REQUEST, "message": f"a request with id {message.id!r} is already running"}
-                )
+                raise rpc_error(INVALID_REQUEST, f"a request with id {message.id!r} is already running")
             self._running[message.id] = _Running()
 
     async def answer(self, message: Request, request: HttpRequest, stream: Stream) -> bytes:
@@ -282,7 +280,7 @@ class HttpSession(McpSession):
                 await self._listened.wait()
         except TimeoutError:
             message = f"the client can't be asked {method!r}: it has not opened its GET stream"
-            raise RpcError({"code": INTERNAL_ERROR, "message": message}) from None
+            raise rpc_error(INTERNAL_ERROR, message) from None
         return await super().asked(method, params)
 
     def end(self) -> None:

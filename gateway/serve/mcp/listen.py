@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from gateway.errors import RpcError
+from gateway.errors import RpcError, rpc_error
 from gateway.protocol.eras import SUBSCRIPTION_KEY
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, RequestId, encode_notification
 from gateway.proxy.caller import ShareRule
-from gateway.serve.mcp.servers import Change, Servers
+from gateway.proxy.catalog import ListChange
+from gateway.proxy.proxy import Proxy
 from gateway.serve.mcp.sessions import ClientCall
 
 _MOST: Final = 1024
@@ -54,7 +55,7 @@ class _Subscription:
         for uri in self.early:
             self.updated(uri)
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: ListChange) -> None:
         """Report that a server's list changed, unless it changed for a single session only."""
         principal = self.call.principal
         if change.session is not None or change.owner not in (None, principal.owner):
@@ -75,7 +76,7 @@ class _Subscription:
 class Subscriptions:
     """All open streams."""
 
-    def __init__(self, servers: Servers, rule: ShareRule) -> None:
+    def __init__(self, servers: Proxy, rule: ShareRule) -> None:
         """Watch nothing before the first stream opens. `rule`: how many of the streams one principal may have."""
         self._servers = servers
         self._shares = rule.shares("subscription", _MOST, "subscriptions")
@@ -89,7 +90,7 @@ class Subscriptions:
         """
         subscription = self._read(request_id, params, call)
         if (over := self._shares.take(call.principal)) is not None:
-            raise RpcError({"code": INTERNAL_ERROR, "message": over.message})
+            raise rpc_error(INTERNAL_ERROR, over.message)
         self._open.add(subscription)
         releases: list[Callable[[], None]] = []
         try:
@@ -135,4 +136,4 @@ def _offers(capabilities: Mapping[str, Any], kind: str, what: str = "listChanged
 
 
 def _malformed(message: str) -> RpcError:
-    return RpcError({"code": INVALID_PARAMS, "message": message})
+    return rpc_error(INVALID_PARAMS, message)

@@ -14,8 +14,8 @@ from gateway.observe.audit import Audit, AuditLine
 from gateway.protocol.eras import VERSION_KEY, meta_of
 from gateway.protocol.headers import NAMED_BY
 from gateway.protocol.messages import RequestId
+from gateway.proxy.proxy import Proxy
 from gateway.proxy.results import CallOutcome
-from gateway.serve.mcp.servers import Servers
 from gateway.serve.mcp.sessions import ClientCall
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _FAULT: Final = "refused"
 class Recorder:
     """Records the requests of one endpoint."""
 
-    def __init__(self, servers: Servers, audit: Audit | None, tracing: "Tracing | None") -> None:
+    def __init__(self, servers: Proxy, audit: Audit | None, tracing: "Tracing | None") -> None:
         """Either of `audit` and `tracing` may be None."""
         self._servers = servers
         self._audit = audit

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.errors import RpcError
+from gateway.errors import RpcError, rpc_error
 from gateway.protocol.eras import CAPABILITIES_KEY, LOG_LEVEL_KEY, excess_of_answer, meta_of
 from gateway.protocol.messages import (
     INTERNAL_ERROR,
@@ -55,15 +55,15 @@ class Asks:
                 read, or is gone; or its answer exceeds the bounds of what is passed on.
         """
         if (needed := _NEEDS.get(method)) is not None and needed not in self._capabilities:
-            raise RpcError({"code": METHOD_NOT_FOUND, "message": f"the client did not announce {needed!r}"})
+            raise rpc_error(METHOD_NOT_FOUND, f"the client did not announce {needed!r}")
         if self._closed or len(self._waiting) >= _MOST:
             cause = "is gone" if self._closed else f"has {_MOST} unanswered requests"
-            raise RpcError({"code": INTERNAL_ERROR, "message": f"the client {cause}: {method!r} was not asked"})
+            raise rpc_error(INTERNAL_ERROR, f"the client {cause}: {method!r} was not asked")
         self._number += 1
         own_id = f"g{self._number}"
         if not stream.offer(encode_request(own_id, method, params)):
             cause = "does not read what it is sent"
-            raise RpcError({"code": INTERNAL_ERROR, "message": f"the client {cause}: {method!r} was not asked"})
+            raise rpc_error(INTERNAL_ERROR, f"the client {cause}: {method!r} was not asked")
         future = self._waiting[own_id] = asyncio.get_running_loop().create_future()
         try:
             result = await future
@@ -74,7 +74,7 @@ class Asks:
         finally:
             self._waiting.pop(own_id, None)
         if (why := excess_of_answer(method, result)) is not None:
-            raise RpcError({"code": INTERNAL_ERROR, "message": why})
+            raise rpc_error(INTERNAL_ERROR, why)
         return result
 
     def settle(self, message: Response | Failure) -> None:
@@ -92,7 +92,7 @@ class Asks:
         self._closed = True
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(RpcError({"code": INTERNAL_ERROR, "message": "the client is gone"}))
+                future.set_exception(rpc_error(INTERNAL_ERROR, "the client is gone"))
 
 
 class McpSession:
@@ -175,7 +175,7 @@ class ClientCall:
         clients can't be asked.
         """
         if self.session is None:
-            raise RpcError({"code": METHOD_NOT_FOUND, "message": f"a client of 2026-07-28 can't be asked {method!r}"})
+            raise rpc_error(METHOD_NOT_FOUND, f"a client of 2026-07-28 can't be asked {method!r}")
         return await self.session.asks.ask(self.stream, method, params)
 
 

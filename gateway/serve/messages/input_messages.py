@@ -15,7 +15,7 @@ from gateway.context.history.contents import LeftOut, found_tools, parts_of, pla
 from gateway.context.memory import FOUND_TOOLS
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text
-from gateway.proxy.stand_in import KINDS
+from gateway.proxy.results import KINDS
 from gateway.serve.generation.echoed import EchoedAnswer
 
 ChatMessage = dict[str, Any]

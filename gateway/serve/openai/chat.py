@@ -24,7 +24,7 @@ from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer, WholeAnswer
-from gateway.serve.http.body import must_be_json, read_body
+from gateway.serve.http.request_parts import must_be_json, read_body
 from gateway.serve.openai.chat_reply import ChatReply, ChoicesReply, event_bytes, openai_form
 from gateway.serve.openai.chat_request import ChatRequest
 

@@ -1,1 +1,1 @@
-"""The families of models, one short declarative file each; `registry` lists them."""
+"""The families of models, declared in files of those that write calls alike; `registry` lists them."""

@@ -7,44 +7,61 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gateway.errors import ConfigError
-from gateway.toolcalls.formats.apertus import APERTUS
-from gateway.toolcalls.formats.arrays import APRIEL, HUNYUAN, JAMBA, MINIMAX_M1, NEMOTRON_NANO
-from gateway.toolcalls.formats.cohere import COMMAND_R7B
-from gateway.toolcalls.formats.deepseek import DEEPSEEK_V3, DEEPSEEK_V31
-from gateway.toolcalls.formats.dsml import DEEPSEEK_V4, DEEPSEEK_V32
 from gateway.toolcalls.formats.format import Format
-from gateway.toolcalls.formats.functionary import FUNCTIONARY_31, FUNCTIONARY_32
 from gateway.toolcalls.formats.gemma4 import FUNCTION_GEMMA, GEMMA_4
-from gateway.toolcalls.formats.glm import GLM45, GLM47
-from gateway.toolcalls.formats.granite import GRANITE_3
-from gateway.toolcalls.formats.harmony import HARMONY
-from gateway.toolcalls.formats.hermes import GENERIC, HERMES
-from gateway.toolcalls.formats.hunyuan import HUNYUAN_3
-from gateway.toolcalls.formats.inkling import INKLING
-from gateway.toolcalls.formats.k2_horizon import K2_HORIZON
-from gateway.toolcalls.formats.kimi import KIMI_K2
-from gateway.toolcalls.formats.kimi_k3 import KIMI_K3
-from gateway.toolcalls.formats.llama import JSON, LLAMA_3
-from gateway.toolcalls.formats.minicpm5 import MINICPM_5
-from gateway.toolcalls.formats.minimax import DOTS, MINIMAX_M2, MINIMAX_M3
-from gateway.toolcalls.formats.miro import MIRO_THINKER
-from gateway.toolcalls.formats.mistral import MISTRAL, MISTRAL_NEMO, MISTRAL_SMALL
-from gateway.toolcalls.formats.muse import MUSE_GLIMMER
-from gateway.toolcalls.formats.phi import PHI_4_MINI
-from gateway.toolcalls.formats.plamo3 import PLAMO_3
-from gateway.toolcalls.formats.pythonic import LFM2, OLMO_3, PYTHONIC
-from gateway.toolcalls.formats.qwen3_coder import MIMO, QWEN3_CODER, SEED_OSS
-from gateway.toolcalls.formats.solar import SOLAR_OPEN
-from gateway.toolcalls.formats.step3 import STEP_3
-from gateway.toolcalls.formats.wrapped import (
+from gateway.toolcalls.formats.json_arrays import (
+    APERTUS,
+    APRIEL,
+    COMMAND_R7B,
+    GRANITE_3,
+    HUNYUAN,
+    JAMBA,
+    MINIMAX_M1,
+    MISTRAL,
+    MISTRAL_NEMO,
+    MISTRAL_SMALL,
+    NEMOTRON_NANO,
+    PHI_4_MINI,
+)
+from gateway.toolcalls.formats.json_objects import (
     COMMAND_R_PLUS,
     ERNIE_45,
+    GENERIC,
     GIGACHAT_3,
     GIGACHAT_31,
     GRANITE_20B,
+    HERMES,
     INTERNLM_2,
+    JSON,
+    LLAMA_3,
     LONGCAT,
+    MIRO_THINKER,
     NEMOTRON_MINI,
+)
+from gateway.toolcalls.formats.message_parts import HARMONY, INKLING, KIMI_K3, MUSE_GLIMMER
+from gateway.toolcalls.formats.minimax import DOTS, MINIMAX_M2, MINIMAX_M3
+from gateway.toolcalls.formats.named_calls import (
+    DEEPSEEK_V3,
+    DEEPSEEK_V31,
+    FUNCTIONARY_31,
+    FUNCTIONARY_32,
+    KIMI_K2,
+    PLAMO_3,
+    SOLAR_OPEN,
+)
+from gateway.toolcalls.formats.pythonic import LFM2, OLMO_3, PYTHONIC
+from gateway.toolcalls.formats.tagged_arguments import (
+    DEEPSEEK_V4,
+    DEEPSEEK_V32,
+    GLM45,
+    GLM47,
+    HUNYUAN_3,
+    K2_HORIZON,
+    MIMO,
+    MINICPM_5,
+    QWEN3_CODER,
+    SEED_OSS,
+    STEP_3,
 )
 from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.objects import bare_object, call_object

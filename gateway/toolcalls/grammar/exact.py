@@ -17,7 +17,7 @@ from gateway.toolcalls.grammar.held import check_keywords, check_plain, check_to
 from gateway.toolcalls.grammar.schema_walk import MAX_VISITS, SchemaWalk, kinds
 from gateway.toolcalls.grammar.schemas import JsonRules, schema_rules
 from gateway.toolcalls.schema.keywords import excess, parts
-from gateway.toolcalls.schema.kinds import ALL, mapping_of
+from gateway.toolcalls.schema.kinds import ALL, mapping_of, resolve
 from gateway.toolcalls.schema.merge import (
     MAX_ALTERNATIVES,
     MAX_PARTS,
@@ -29,7 +29,6 @@ from gateway.toolcalls.schema.merge import (
     parts_of,
     spread,
 )
-from gateway.toolcalls.schema.pointers import resolve
 
 # Which listed values are of a schema's types, and whether two schemas may share a value. Pure.
 

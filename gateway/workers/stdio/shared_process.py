@@ -1,4 +1,4 @@
-"""One server's process and the workers that talk to it: the switch between a pipe and sockets.
+"""Servers over stdio that workers share: one process each, behind the parent's socket, and a switch between the two.
 
 Turns what either side writes into what the other is to get (`switch.py`). It ends the process when the last worker
 leaves, or when one leaves because the process gave no sign of life. While the process does not read, nothing is written
@@ -6,23 +6,135 @@ to it, and the workers are told.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, cast
 
+import anyio
 from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
+from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
-from gateway.protocol.lines import LineSplitter
+from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.protocol.messages import is_json
-from gateway.proxy.transport.server_messages import ServerLog
+from gateway.proxy.transport.server_link import ServerLog
 from gateway.proxy.transport.stdio import host_protocol
 from gateway.proxy.transport.stdio.host_protocol import SHIFT, Wanted
 from gateway.proxy.transport.stdio.server_process import Child, run_child
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 from gateway.workers.stdio.switch import SERVER, Switch, To
-from gateway.workers.stdio.worker_line import WorkerLine
+
+# A worker's connection: lines out of the bytes of a Unix socket, and lines into bytes.
+#
+# What a worker does not read is kept up to a bound. Beyond it the connection is cut, so that a worker that hangs
+# neither holds up others nor fills the memory. It does not know what the lines mean.
+
+_LONGEST: Final = 256 * 1024 * 1024
+"""Bytes of a worker's line. Bodies of requests are bounded long before they get here."""
+_UNREAD: Final = 16 * 1024 * 1024
+"""Bytes that may wait for a worker, or those of four lines of the greatest length, if that is more."""
+
+log = get_logger("workers")
+
+
+class ServerProcess(Protocol):
+    """The process that a worker talks to."""
+
+    def receive(self, line: "WorkerLine", data: bytes) -> None:
+        """Take a line that the worker wrote."""
+        ...
+
+    def leave(self, line: "WorkerLine") -> None:
+        """Called when the worker does not need the process any more, or has ended."""
+        ...
+
+
+class Host(Protocol):
+    """Finds the process that a worker wants."""
+
+    def connect(self, line: "WorkerLine", wanted: Wanted) -> None:
+        """Find what a worker wants. Make the line `talk_to` that process once it is there."""
+        ...
+
+
+class WorkerLine(asyncio.Protocol):
+    """The connection of one worker."""
+
+    def __init__(self, host: Host) -> None:
+        """Start without a connection."""
+        self.process: ServerProcess | None = None
+        self.wanted: Wanted | None = None
+        self.number = 0
+        """Its number among the connections of its process."""
+        self.over = False
+        """Whether the worker does not need the process any more."""
+        self._host = host
+        self._splitter = LineSplitter(_LONGEST)
+
+    def talk_to(self, process: ServerProcess, number: int) -> None:
+        """From now on, pass on to this process what the worker writes."""
+        self.process, self.number = process, number
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A worker has connected."""
+        self._socket = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take lines. The first one says what the worker wants; the others are for its process."""
+        for line in self._splitter.feed(data):
+            if isinstance(line, LongLine):
+                self.cut("a worker sent a line that is too long", bytes=line.length)
+                return
+            if self.wanted is None:
+                self._greeted(line)
+            elif self.process is not None:
+                self.process.receive(self, line)
+
+    def eof_received(self) -> bool:
+        """The worker does not need the process any more, and waits for the connection to end."""
+        self._leave()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The worker is gone."""
+        self._leave()
+
+    def write(self, data: bytes) -> None:
+        """Send whole lines to the worker."""
+        if self._socket.is_closing() or self.wanted is None:
+            return
+        self._socket.write(data)
+        if (waiting := self._socket.get_write_buffer_size()) > max(_UNREAD, 4 * self.wanted.line_bound):
+            self.cut("a worker does not read its server's answers", server=self.wanted.server, bytes=waiting)
+
+    def close(self) -> None:
+        """End the connection once all that was written has been sent."""
+        self._socket.close()
+
+    def cut(self, why: str, **fields: object) -> None:
+        """End the connection now, and log why."""
+        log.warning(why, **fields)
+        self._socket.abort()
+
+    def _greeted(self, line: bytes) -> None:
+        try:
+            self.wanted = Wanted.from_line(line)
+        except ValueError as error:
+            self.cut("a connection did not begin as a worker's does", cause=str(error)[:200])
+        else:
+            self._host.connect(self, self.wanted)
+
+    def _leave(self) -> None:
+        if not self.over:
+            self.over = True
+            if self.process is not None:
+                self.process.leave(self)
+            elif self.wanted is None:
+                self.close()
+
 
 _HANGS: Final = "it did not respond to another worker"
 _USED_UP: Final = "it has had so many connections that there are no numbers left for new ones"
@@ -161,3 +273,71 @@ class _Child(Child):
         """The process reads again."""
         super().resume_writing()
         self._on_room(True)
+
+
+# The parent's socket for servers over stdio: workers that want the same server share one process.
+#
+# Turns what a worker wants into the process that it talks to: one that runs already, or a new one. If that process is
+# ending, the worker waits until it has ended, so that there are never two.
+
+
+class StdioHost:
+    """The server processes of one gateway."""
+
+    def __init__(self) -> None:
+        """Start with no processes."""
+        self._watchdog = Watchdog()
+        self._shared: dict[bytes, SharedProcess] = {}
+
+    @asynccontextmanager
+    async def listening(self, path: Path) -> AsyncGenerator[None]:
+        """Answer workers on this socket while the context lasts; then end all processes. Raises `ConfigError`."""
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_unix_server(lambda: WorkerLine(self), str(path))
+        except OSError as error:
+            raise ConfigError(
+                f"workers need a socket at {str(path)!r} ({error}): set TMPDIR to another directory"
+            ) from error
+        os.chmod(path, 0o600)  # noqa: PTH101
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                try:
+                    yield
+                finally:
+                    server.close()
+                self._tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._watchdog.close()
+
+    def connect(self, line: WorkerLine, wanted: Wanted) -> None:
+        """Connect a worker to the server that it wants."""
+        self._tasks.start_soon(self._attach, line, wanted)
+
+    async def _attach(self, line: WorkerLine, wanted: Wanted) -> None:
+        what = wanted.as_line()
+        while (process := self._shared.get(what)) is not None and process.over.is_set():
+            try:
+                await process.gone.wait()
+            except asyncio.CancelledError:
+                # Everything is ending: this worker has to learn that nothing more will come.
+                line.close()
+                raise
+        if line.over:
+            line.close()
+            return
+        if process is not None:
+            process.join(line)
+            return
+        process = SharedProcess(wanted)
+        process.join(line)
+        if wanted.shared:
+            self._shared[what] = process
+        try:
+            await process.run(self._watchdog)
+        except Exception:
+            log.exception("a server's process can't be run", server=wanted.server)
+        finally:
+            if wanted.shared:
+                del self._shared[what]

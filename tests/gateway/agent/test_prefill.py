@@ -21,7 +21,7 @@ from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConf
 from gateway.engine.interface import Filled, Generated, GenerationEnd, Sampling
 from gateway.engine.slots.prefill import Prefill, Told
 from gateway.engine.slots.rates import Rates
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY

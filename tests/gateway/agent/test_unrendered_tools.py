@@ -13,7 +13,7 @@ from gateway.engine.interface import EngineFacts
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import RequestInvalid, TemplateRefused
 from gateway.toolcalls.formats.registry import choose_format
 from gateway.toolcalls.schema.spec import ToolSpec

@@ -54,7 +54,7 @@ def _until_closed(serve, listener: socket.socket) -> None:
 def test_answer_without_end_or_reader_is_one_sentence(
     command: str, hostile: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.cli.admin_port._MOST", 1 << 20)
+    monkeypatch.setattr("gateway.cli.status._MOST", 1 << 20)
     code = run([command, "--admin", hostile])
 
     printed = capsys.readouterr()

@@ -12,8 +12,8 @@ import httpx2
 import pytest
 
 from gateway.cli.exit_codes import CONFIG, OK, UNREACHABLE
+from gateway.proxy.transport.oauth.code_flow import Client
 from gateway.proxy.transport.oauth.grants import Grant, GrantKey, GrantStore
-from gateway.proxy.transport.oauth.registration import Client
 from gateway.serve.auth.api_keys import KeyFile
 from tests.gateway.proxy.transport.over_http.standin_authorization import StandInAuthorization, standin_authorization
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.load import load_config
-from gateway.config.manifests import is_listed
+from gateway.config.programs import is_listed
 from gateway.config.show import show_config
 from gateway.errors import ConfigError
 

@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 from gateway.documentation import pages
-from gateway.documentation.command_spelling import ANYWHERE, CommandSpelling, _spelling
-from gateway.documentation.pages import PATTERNS, html_form, open_pages, paths_of_pages, print_form
+from gateway.documentation.pages import (
+    ANYWHERE,
+    PATTERNS,
+    CommandSpelling,
+    _spelling,
+    html_form,
+    open_pages,
+    paths_of_pages,
+    print_form,
+)
 from gateway.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]

@@ -12,7 +12,7 @@ from gateway.engine.interface import EngineFacts
 ROOT = Path(__file__).parents[3]
 NAMES = frozenset(get_args(get_type_hints(EngineFacts)["api"]))
 CLASSES = frozenset({"LlamaCpp", "Vllm"})
-CHOOSES = "gateway/engine/wire/connect.py"
+CHOOSES = "gateway/engine/wire/adapter.py"
 """The one module that makes the client of an engine, and so has to know which one it is."""
 
 

@@ -16,9 +16,9 @@ from gateway.engine.interface import Message
 from gateway.engine.markers import MarkerGuard
 from gateway.engine.rendering.foreign import Foreign, Signs
 from gateway.engine.rendering.template import ChatTemplate
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineRefused, TemplateRefused
-from gateway.toolcalls.schema.pointers import resolve
+from gateway.toolcalls.schema.kinds import resolve
 from leaf_sdk.vocab import TokenMap
 from tests.gateway.toolcalls.unconverted_schemas import CLASSES
 

@@ -11,7 +11,7 @@ import pytest
 from gateway.engine.embedded.server import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling
 from gateway.engine.slots.allocation import SlotTable
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]

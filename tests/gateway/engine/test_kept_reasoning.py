@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 

@@ -21,7 +21,7 @@ from tests.gateway.engine.engines import FakeEngine, Watch, address_of
 pytestmark = pytest.mark.anyio
 
 TINY = tiny_map()
-# What asks which API an engine speaks does so on a connection of its own: tests/gateway/engine/test_connect.py.
+# What asks which API an engine speaks does so on a connection of its own: tests/gateway/engine/wire/test_adapter.py.
 IDENTITY = ["/props", "/v1/models", "/tokenize"]
 
 

@@ -23,8 +23,8 @@ from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.engine.pool.stay import Stay
 from gateway.engine.start.readiness import EngineRoute
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
-from gateway.engine.wire.llama_cpp.json import completion_body
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
+from gateway.engine.wire.llama_cpp_json import completion_body
 from gateway.errors import EngineRefused, GrammarRefused
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.format import call_grammar, call_triggers

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.start.map_proof import BATTERY, prepared_map, proven_map, with_all_specials
-from gateway.engine.start.maps import noted_specials
+from gateway.engine.start.maps import BATTERY, noted_specials, prepared_map, proven_map, with_all_specials
 from gateway.engine.start.readiness import EngineRoute
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
-from gateway.engine.wire.llama_cpp.questions import Questions
+from gateway.engine.wire.llama_cpp_client import LlamaCpp, LlamaCppQuestions
 from gateway.errors import MapDiffers
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
@@ -80,18 +78,18 @@ async def test_nothing_is_built_while_the_engine_waits_for_the_next_question(
         json.dumps(json.loads(model_map_bytes) | {"special_tokens": {}}).encode()
     )
     happened: list[str] = []
-    build, ask = encoding.byte_level_encoder, Questions.tokenize
+    build, ask = encoding.byte_level_encoder, LlamaCppQuestions.tokenize
 
     def building(*given: Any, **more: Any) -> Any:
         happened.append("built")
         return build(*given, **more)
 
-    async def asking(self: Questions, text: str, *, specials: bool) -> list[int]:
+    async def asking(self: LlamaCppQuestions, text: str, *, specials: bool) -> list[int]:
         happened.append("asked")
         return await ask(self, text, specials=specials)
 
     monkeypatch.setattr(token_map, "byte_level_encoder", building)
-    monkeypatch.setattr(Questions, "tokenize", asking)
+    monkeypatch.setattr(LlamaCppQuestions, "tokenize", asking)
     config = GatewayConfig(engine=EngineConfig(kind="url", url=engine_url), tokens=TokensConfig(map=str(path)))
     route = EngineRoute(config, lambda up, reason: None)
     async with route.running():
@@ -302,5 +300,5 @@ async def test_server_that_passes_no_numbers_through_is_asked_text_by_text():
         texts = [each for each in content if isinstance(each, str)] if isinstance(content, list) else [content]
         return 200, json.dumps({"tokens": [ord(sign) for text in texts for sign in text]}).encode()
 
-    questions = Questions("http://127.0.0.1", ask)
+    questions = LlamaCppQuestions("http://127.0.0.1", ask)
     assert await questions.tokenize_each(["a", "bc", ""], specials=False) == [[97], [98, 99], []]

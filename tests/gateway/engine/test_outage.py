@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engine.start.outage import Pauses
+from gateway.engine.start.engine_health import Pauses
 
 
 def test_engine_that_keeps_dying_soon_after_its_start_is_started_ever_more_slowly():

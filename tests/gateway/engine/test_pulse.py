@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from gateway.engine.interface import Activity
-from gateway.engine.start.pulse import Pulse
+from gateway.engine.start.engine_health import Pulse
 from gateway.errors import EngineRefused, EngineUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +63,7 @@ async def test_step_with_a_prompt_in_it_may_take_long(monkeypatch: pytest.Monkey
     pulse = engine.pulse(0)
     assert [await pulse.stuck() for _ in range(3)] == [None] * 3
     assert pulse.prefills
-    monkeypatch.setattr("gateway.engine.start.pulse.PROMPT_STEP", 0.0)
+    monkeypatch.setattr("gateway.engine.start.engine_health.PROMPT_STEP", 0.0)
     assert "made no progress" in (await pulse.stuck() or "")
     # One that does not even answer is not at work on a prompt.
     monkeypatch.undo()

@@ -19,7 +19,7 @@ from gateway.engine.pool.stay import Stay
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineRefused, GrammarRefused
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.format import call_grammar

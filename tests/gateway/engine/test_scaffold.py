@@ -14,7 +14,7 @@ import pytest
 from gateway.engine.interface import Message
 from gateway.engine.rendering.scaffold import TurnEnd, TurnShape
 from gateway.engine.rendering.template import ChatTemplate
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineRefused
 from leaf_sdk.vocab import TokenMap
 

@@ -264,7 +264,7 @@ async def test_engine_that_closes_each_connection_is_named_at_once(map_file: Pat
 async def test_engine_that_sends_nothing_but_comments_is_given_up(
     map_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.engine.wire.http.client._COMMENTS_TIME", 0.1)
+    monkeypatch.setattr("gateway.engine.wire.engine_client._COMMENTS_TIME", 0.1)
     engine = CommentingEngine(TINY)
     with anyio.fail_after(60):
         async with address_of(engine) as address, routed(address.url, map_file, Watch()) as route:

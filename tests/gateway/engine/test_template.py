@@ -15,7 +15,7 @@ from gateway.engine.rendering.foreign import Foreign
 from gateway.engine.rendering.placed import Known
 from gateway.engine.rendering.scaffold import TurnEnd, TurnShape
 from gateway.engine.rendering.template import ChatTemplate
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineRefused, TemplateRefused
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map

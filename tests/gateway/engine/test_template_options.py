@@ -7,7 +7,7 @@ from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.rendering.template_options import checked_options
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import RequestInvalid
 from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map

@@ -13,11 +13,10 @@ from typing import Any, Final
 import pytest
 
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent
-from gateway.engine.wire.http.event_reader import EventReader
-from gateway.engine.wire.http.questions import JsonQuestions
-from gateway.engine.wire.llama_cpp.completion_stream import CompletionStream
-from gateway.engine.wire.llama_cpp.questions import Questions
-from gateway.engine.wire.vllm.generate_stream import GenerateStream
+from gateway.engine.wire.engine_answers import EventReader, JsonQuestions
+from gateway.engine.wire.llama_cpp_client import LlamaCppQuestions
+from gateway.engine.wire.llama_cpp_json import CompletionStream
+from gateway.engine.wire.vllm_json import GenerateStream
 from gateway.errors import EngineRefused
 from leaf_sdk.testing import tiny_map
 
@@ -415,7 +414,7 @@ async def test_report_of_a_filled_slot_is_bounded(path: str, value: object) -> N
     async def ask(method: str, path: str, body: bytes) -> tuple[int, bytes]:
         return 200, json.dumps(told).encode()
 
-    filled = await Questions(URL, ask).fill_slot(0, [A, B, C])
+    filled = await LlamaCppQuestions(URL, ask).fill_slot(0, [A, B, C])
     assert 0 <= filled.ids <= 3
     assert 0 <= filled.seconds < math.inf
 
@@ -432,6 +431,6 @@ async def test_report_of_a_saved_slot_is_bounded_or_refused(path: str, value: ob
 
     refused = path != "timings.save_ms" or value is MISSING
     with pytest.raises(EngineRefused, match=URL) if refused else nullcontext():
-        moved = await Questions(URL, ask).save_slot(0, "file")
+        moved = await LlamaCppQuestions(URL, ask).save_slot(0, "file")
         assert (moved.ids, moved.size) == (3, 300)
         assert 0 <= moved.seconds < math.inf

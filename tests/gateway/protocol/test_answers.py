@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocol.messages import LastingResult, Response, encode_response, parse_message
-from gateway.protocol.raw_answers import parse_answer
+from gateway.protocol.messages import LastingResult, Response, encode_response, parse_answer, parse_message
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

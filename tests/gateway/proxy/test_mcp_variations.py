@@ -23,7 +23,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, NOBODY
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.server_lists import ListCache
-from gateway.proxy.upstream.session.clock import CallClock, TimedCaller
+from gateway.proxy.upstream.session.in_flight import CallClock, TimedCaller
 from tests.odd_servers.clients import arguments_of
 
 pytestmark = pytest.mark.anyio

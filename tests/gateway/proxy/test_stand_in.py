@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.stand_in import HEAD, KINDS, read_picture, stand_in, text_of
+from gateway.proxy.results import HEAD, KINDS, read_picture, stand_in, text_of
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 1280, 720) + bytes(200)
 GIF = b"GIF89a" + struct.pack("<HH", 320, 200) + bytes(20)

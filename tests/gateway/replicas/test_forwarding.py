@@ -16,7 +16,7 @@ from bench.processes import free_ports
 from gateway.errors import OwnerGone
 from gateway.replicas import Replica
 from gateway.replicas.connected import Connected
-from gateway.replicas.http_messages import FORWARDED
+from gateway.replicas.forwarder import FORWARDED
 from gateway.replicas.sealed_records import HELLO_BYTES, Hello, ReplicaKeys
 
 pytestmark = pytest.mark.anyio
@@ -328,8 +328,8 @@ async def test_request_that_was_sent_on_is_not_sent_on_again() -> None:
 
 
 async def test_strangers_that_say_nothing_do_not_keep_replicas_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.replicas.listener._UNPROVEN", 3)
-    monkeypatch.setattr("gateway.replicas.listener._PROOF_TIME", 0.05)
+    monkeypatch.setattr("gateway.replicas.connected._UNPROVEN", 3)
+    monkeypatch.setattr("gateway.replicas.connected._PROOF_TIME", 0.05)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await read(receive)

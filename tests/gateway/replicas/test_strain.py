@@ -18,7 +18,7 @@ from bench.processes import free_ports
 from gateway.errors import OwnerGone, ReplicaBusy
 from gateway.replicas import Replica
 from gateway.replicas.connected import Connected
-from gateway.replicas.http_messages import ALIVE, BODY, END, REQUEST, START, head_of
+from gateway.replicas.forwarder import ALIVE, BODY, END, REQUEST, START, head_of
 from gateway.replicas.link import Link
 from gateway.replicas.sealed_records import RecordFault
 from tests.gateway.replicas.test_forwarding import KEYS, Client, answer, read, scope, site
@@ -42,7 +42,7 @@ async def unhandled() -> AsyncGenerator[list[dict[str, Any]]]:
 
 
 async def test_client_that_sends_its_body_slowly_is_no_stranger_to_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.replicas.listener._PROOF_TIME", 0.05)
+    monkeypatch.setattr("gateway.replicas.connected._PROOF_TIME", 0.05)
 
     async with site(echo) as at:
 
@@ -264,7 +264,7 @@ async def test_owner_that_has_no_connection_left_is_not_taken_for_gone(monkeypat
     client = Client(b"x")
     async with site(echo) as at:
         with monkeypatch.context() as full:
-            full.setattr("gateway.replicas.listener._MOST", 0)
+            full.setattr("gateway.replicas.connected._MOST", 0)
             with pytest.raises(ReplicaBusy, match="try again"):
                 await at.forward(client)
         assert client.status == 0
@@ -355,7 +355,7 @@ async def test_answer_that_does_not_wait_for_the_whole_request_reaches_the_clien
 
 
 async def test_owner_that_takes_its_time_says_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.replicas.listener._ALIVE", 0.01)
+    monkeypatch.setattr("gateway.replicas.connected._ALIVE", 0.01)
     go_on = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from gateway.toolcalls.message import parse
+from gateway.toolcalls.schema.kinds import dead_references
 from gateway.toolcalls.schema.merge import typed
-from gateway.toolcalls.schema.pointers import dead_references
 
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
 GOOD = '<tool_call>\n{"name": "f", "arguments": {"good": 1}}\n</tool_call>'

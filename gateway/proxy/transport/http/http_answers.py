@@ -15,8 +15,7 @@ from gateway.http1.connection import Connection
 from gateway.http1.origin import Address
 from gateway.protocol.lines import LongEvent
 from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, read_batch
-from gateway.protocol.messages import Failure, Malformed, Response, RpcMessage, parse_message
-from gateway.protocol.raw_answers import parse_answer
+from gateway.protocol.messages import Failure, Malformed, Response, RpcMessage, parse_answer, parse_message
 from gateway.proxy.transport.server_link import (
     LinkLost,
     MaybeForgotten,

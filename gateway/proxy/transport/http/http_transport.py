@@ -52,10 +52,11 @@ from gateway.proxy.transport.server_link import (
     NoAnswer,
     PeerError,
     Pending,
+    ServerLog,
+    ServerQuestions,
     Transport,
     encode_or_refuse,
 )
-from gateway.proxy.transport.server_messages import ServerLog, ServerQuestions
 
 __all__ = ["HttpClient", "open_http", "open_http_client"]
 

@@ -8,7 +8,7 @@ and no session.
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 
@@ -16,6 +16,7 @@ from gateway.http1.connection import Connection
 from gateway.protocol.lines import EventParser, LongEvent, SseEvent, portions
 from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Response, is_json
+from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError
 
 PAUSE: Final = 1.0
@@ -27,27 +28,6 @@ _FAILURES: Final = 5
 """Connections in a row that may fail before a request is given up, or the events that a stream missed."""
 
 Take = Callable[[SseEvent | LongEvent], dict[str, Any] | None]
-
-
-class StreamSource(Protocol):
-    """What streams are opened from."""
-
-    @property
-    def closed(self) -> asyncio.Event:
-        """Set when no stream is wanted any more."""
-        ...
-
-    async def open_stream(self, last_id: str | None) -> Connection | None:
-        """Open the stream that continues after that event; None if the server offers none.
-
-        Raises:
-            LinkLost, NoAnswer: it can't be opened now.
-        """
-        ...
-
-    def release(self, connection: Connection, *, drain: bool = False) -> None:
-        """Give a connection back. `drain`: nothing that matters can follow on it."""
-        ...
 
 
 class Position:
@@ -129,9 +109,7 @@ class Position:
             await closed.wait()
 
 
-async def follow(
-    source: StreamSource, connection: Connection, take: Take, bound: int, *, resumable: bool
-) -> dict[str, Any]:
+async def follow(source: Channel, connection: Connection, take: Take, bound: int, *, resumable: bool) -> dict[str, Any]:
     """Return the outcome of one request's stream, over as many connections as it needs. Releases `connection`.
 
     Raises:
@@ -159,7 +137,7 @@ async def follow(
         current = await _resume(source, position)
 
 
-async def _resume(source: StreamSource, position: Position) -> Connection | None:
+async def _resume(source: Channel, position: Position) -> Connection | None:
     await position.pause(source.closed)
     try:
         connection = await source.open_stream(position.last_id)
@@ -172,7 +150,7 @@ async def _resume(source: StreamSource, position: Position) -> Connection | None
     return connection
 
 
-async def listen(source: StreamSource, take: Take, bound: int, failing: Callable[[Exception], None]) -> None:
+async def listen(source: Channel, take: Take, bound: int, failing: Callable[[Exception], None]) -> None:
     """Read the stream of what belongs to no request until the source is closed, in spite of failures.
 
     Args:

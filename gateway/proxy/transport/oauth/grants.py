@@ -15,11 +15,11 @@ import anyio
 
 from gateway.config.state import replace_private, state_folder
 from gateway.errors import ConfigError
-from gateway.proxy.transport.oauth.registration import Client
+from gateway.proxy.transport.oauth.code_flow import Client
 from gateway.proxy.transport.oauth.tokens import Tokens
 from gateway.proxy.transport.server_link import NoAnswer
 from gateway.shared import Shared
-from gateway.shared.packing import packed, unpacked
+from gateway.shared.store_records import packed, unpacked
 
 if TYPE_CHECKING:
     from gateway.shared.store_records import StoreKeys

@@ -1,7 +1,7 @@
 """Signs a person in to an MCP server: from its URL to an address for their browser, and from there to a grant.
 
 `begin_sign_in` asks the MCP server who protects it, the authorization server what it can do, and registers the gateway
-if need be; `finish_sign_in` exchanges the code of the redirect for tokens. `code_flow.py` and `registration.py` decide;
+if need be; `finish_sign_in` exchanges the code of the redirect for tokens. `code_flow.py` and `code_flow.py` decide;
 only this module sends. It keeps nothing, and listens to no redirect.
 """
 
@@ -22,7 +22,16 @@ from gateway.http1.connection import header_lines
 from gateway.http1.origin import read_url
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import EVENTS, JSON, challenge_parameters, common_headers
-from gateway.proxy.transport.oauth.code_flow import CodeFlow, NotOurs, joined_scope, wanted_scope
+from gateway.proxy.transport.oauth.code_flow import (
+    Client,
+    CodeFlow,
+    NotOurs,
+    Registration,
+    choose_client,
+    joined_scope,
+    read_registration,
+    wanted_scope,
+)
 from gateway.proxy.transport.oauth.discovery import (
     FETCH_TIME,
     DocumentFetcher,
@@ -34,7 +43,6 @@ from gateway.proxy.transport.oauth.discovery import (
     read_named_url,
 )
 from gateway.proxy.transport.oauth.grants import Grant
-from gateway.proxy.transport.oauth.registration import Client, Registration, choose_client, read_registration
 from gateway.proxy.transport.oauth.tokens import read_tokens
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer
 

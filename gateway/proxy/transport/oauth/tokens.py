@@ -16,6 +16,7 @@ from gateway.escape import escape_text
 from gateway.http1.origin import read_url
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import challenge_parameters, status_words
+from gateway.proxy.transport.oauth.code_flow import Client
 from gateway.proxy.transport.oauth.discovery import (
     FETCH_TIME,
     AuthorizationServer,
@@ -26,7 +27,6 @@ from gateway.proxy.transport.oauth.discovery import (
     origin_of,
     read_named_url,
 )
-from gateway.proxy.transport.oauth.registration import Client
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer
 
 # Answers of a token endpoint.

@@ -18,15 +18,14 @@ from urllib.parse import parse_qs
 
 from gateway.config.model import UpstreamConfig
 from gateway.proxy.transport.http.client import open_http_client
-from gateway.proxy.transport.oauth.code_flow import NOT_OURS, CodeFlow, NotOurs
+from gateway.proxy.transport.oauth.code_flow import NOT_OURS, Client, CodeFlow, NotOurs
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer, DocumentFetcher, fetcher_for
 from gateway.proxy.transport.oauth.grants import REGISTRATION, Grant, GrantKey, GrantStore
-from gateway.proxy.transport.oauth.registration import Client
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
 from gateway.proxy.transport.oauth.tokens import Refused
 from gateway.proxy.transport.server_link import NoAnswer
 from gateway.shared import StoreBounds, StoreRecord
-from gateway.shared.packing import packed, unpacked
+from gateway.shared.store_records import packed, unpacked
 
 # Sign-ins of users that have begun: kept until their browser comes back, for a quarter of an hour, and used once.
 #

@@ -19,7 +19,7 @@ from structlog.typing import FilteringBoundLogger
 from gateway.config.model import UpstreamConfig
 from gateway.config.programs import DEPTH_VARIABLE, find_program, inherited, nesting_depth
 from gateway.protocol.lines import portions
-from gateway.proxy.transport.server_messages import ServerLog
+from gateway.proxy.transport.server_link import ServerLog
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 
 # Gathers the bytes of one iteration of the event loop and writes them together.

@@ -28,9 +28,9 @@ from gateway.protocol.messages import (
     RpcMessage,
     encode_notification,
     is_json,
+    parse_answer,
     parse_message,
 )
-from gateway.protocol.raw_answers import parse_answer
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.server_link import (
@@ -40,12 +40,13 @@ from gateway.proxy.transport.server_link import (
     NoAnswer,
     PeerError,
     Pending,
+    ServerLog,
+    ServerQuestions,
     Transport,
     Unfit,
     encode_or_refuse,
     too_long,
 )
-from gateway.proxy.transport.server_messages import ServerLog, ServerQuestions
 from gateway.proxy.transport.stdio.server_process import Child, run_child
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from gateway.escape import escape_text
 from gateway.toolcalls.schema.keywords import TAKES, ValueRule, excess, is_list, is_table, misfit, parts
-from gateway.toolcalls.schema.pointers import dead_references
+from gateway.toolcalls.schema.kinds import dead_references
 
 # What is wrong with an item of a server's list, and the fields of an object, each read by its own rule.
 #

@@ -37,11 +37,8 @@ from gateway.proxy.upstream.items.item_flaws import (
     unusable,
 )
 
-# Warnings about what one server lists, each logged once, however often the server lists it.
-#
-# Turns subjects (a tool, one definition of it, a field of an item) into log lines for those that are new: some by name
-# for each listing, the rest as a number, since a server could list thousands of new ones every second. It does not know
-# what is wrong.
+# Warnings about what one server lists (a tool, a definition, a field): each logged once, some by name
+# for each listing, the rest as a number, since a server could list thousands of new ones every second.
 
 Subject = TypeVar("Subject")
 _LINES: Final = 20

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any, Final, Literal, cast
 
 from gateway.config.model import WantedIds
-from gateway.errors import RpcError
+from gateway.errors import RpcError, rpc_error
 from gateway.observe.logs import get_logger
 from gateway.protocol.eras import (
     MAP_KEY,
@@ -31,8 +31,7 @@ from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.server_link import Transport
-from gateway.proxy.upstream.session.clock import all_paused
-from gateway.proxy.upstream.session.in_flight import FirstQuestions, Requests, Running
+from gateway.proxy.upstream.session.in_flight import FirstQuestions, Requests, Running, all_paused
 from gateway.proxy.upstream.session.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
 from leaf_sdk.leaf.packing import announce_packing
 
@@ -331,11 +330,6 @@ class ForNobody:
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Answer as far as no client is needed."""
         return await self._session.ask(method, params, NOBODY)
-
-
-def rpc_error(code: int, message: str, **data: object) -> RpcError:
-    """A JSON-RPC error of our own; without `data` if there is none."""
-    return RpcError({"code": code, "message": message, **({"data": data} if data else {})})
 
 
 def cannot_ask(method: str) -> RpcError:

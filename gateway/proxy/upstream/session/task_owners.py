@@ -9,7 +9,7 @@ and nothing that the server says later gives it to another. Covers the tasks of 
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from gateway.errors import RpcError
+from gateway.errors import RpcError, rpc_error
 from gateway.escape import escape_text
 from gateway.protocol.eras import CAPABILITIES_KEY, meta_of
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
@@ -82,7 +82,7 @@ class TaskOwners:
 
     def _made(self, task_id: str, principal: Principal) -> None:
         if self._owner.get(task_id, principal.name) != principal.name:
-            raise RpcError({"code": INTERNAL_ERROR, "message": _TAKEN})
+            raise rpc_error(INTERNAL_ERROR, _TAKEN)
         # If a server reuses an id for the same principal, it now means the new task.
         self._forget(task_id)
         self._owner[task_id] = principal.name
@@ -115,7 +115,7 @@ def unknown_task(task_id: object) -> RpcError:
     message = "unknown task: params.taskId has to be the id of a task, as a string"
     if isinstance(task_id, str):
         message = f"unknown task {escape_text(task_id, 128)!r}: this caller has created no task with this id"
-    return RpcError({"code": INVALID_PARAMS, "message": message})
+    return rpc_error(INVALID_PARAMS, message)
 
 
 def without_extension(capabilities: Mapping[str, Any]) -> dict[str, Any]:

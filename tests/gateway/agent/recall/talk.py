@@ -34,7 +34,7 @@ from gateway.engine.rendering.histories import histories
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineRefused
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.registry import call_text, choose_format, system_preamble

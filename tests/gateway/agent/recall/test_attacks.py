@@ -8,7 +8,7 @@ import pytest
 
 from gateway.agent import AnswerOptions
 from gateway.agent.events import AgentEvent
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.toolcalls.stream.output_events import Content, Reasoning
 from leaf_sdk.vocab import TokenMap
 

@@ -8,7 +8,7 @@ import pytest
 from gateway.context.compose.definitions import Definitions
 from gateway.context.history.template_messages import tool_definitions
 from gateway.engine.rendering.template import ChatTemplate
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from leaf_sdk.vocab import TokenMap
 
 from .talk import TOOLS

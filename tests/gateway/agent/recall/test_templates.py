@@ -17,7 +17,7 @@ from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Conversation
 from gateway.context.shared_memory import SharedMemory
 from gateway.engine.left_behind import shared_prefix
-from gateway.engine.wire.llama_cpp.client import LlamaCpp
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import TemplateRefused
 from leaf_sdk.vocab import TokenMap
 from tests.standins.redis_in_memory import Memory

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.config.manifests import state_of_manifest
 from gateway.config.model import GatewayConfig, LimitsConfig
+from gateway.config.programs import state_of_manifest
 from leaf_sdk.leaf.bolt_on import CodecToolResult
 
 from .conftest import ACCEPTED, manifest, serving

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.deadlines import Deadlines
 from gateway.proxy.caller import Nobody, Principal
-from gateway.proxy.upstream.session.clock import CallClock, TimedCaller
+from gateway.proxy.upstream.session.in_flight import CallClock, TimedCaller
 
 pytestmark = pytest.mark.anyio
 

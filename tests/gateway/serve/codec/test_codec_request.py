@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
-from gateway.serve.http.body import VALUES, BodyUnread
+from gateway.serve.http.request_parts import VALUES, BodyUnread
 from gateway.serve.openai.completions import read_codec_request
 
 MSGPACK = "application/x-msgpack"

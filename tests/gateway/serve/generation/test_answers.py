@@ -8,7 +8,7 @@ from starlette.types import Message
 
 from gateway.agent.events import AgentEvent, Emit, Finished
 from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer
-from gateway.serve.http.drain import EXPIRED
+from gateway.serve.http.request_layers import EXPIRED
 from gateway.toolcalls.stream.output_events import Content
 
 

@@ -24,8 +24,7 @@ from gateway.config import GatewayConfig, UpstreamConfig
 from gateway.engine.interface import GenerateRequest, GenerationEnd, Timings
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.tracing import Tracing
-from gateway.serve.http.drain import EXPIRED
-from gateway.serve.http.traced import TracedRequests, note_failure
+from gateway.serve.http.request_layers import EXPIRED, TracedRequests, note_failure
 from tests.gateway.serve.generation.three_apis import (
     CHAT,
     COMPLETIONS,

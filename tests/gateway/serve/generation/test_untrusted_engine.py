@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from gateway.engine.interface import GenerateRequest, GenerationEvent
-from gateway.engine.wire.http.event_reader import EventReader
-from gateway.engine.wire.llama_cpp.completion_stream import CompletionStream
-from gateway.engine.wire.vllm.generate_stream import GenerateStream
+from gateway.engine.wire.engine_answers import EventReader
+from gateway.engine.wire.llama_cpp_json import CompletionStream
+from gateway.engine.wire.vllm_json import GenerateStream
 from gateway.serve.openai.chat_reply import openai_form
 from tests.gateway.serve.generation.three_apis import CHAT, END, MESSAGES, RESPONSES, TINY, Apis, Engine, running
 

@@ -27,7 +27,7 @@ from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.serve.codec.frame_negotiation import WireOffer
 from gateway.serve.codec.frames import FrameResponder
-from gateway.serve.http.traced import TracedRequests
+from gateway.serve.http.request_layers import TracedRequests
 from gateway.serve.messages.message_endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint

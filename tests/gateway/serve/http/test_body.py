@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import must_be_finite
-from gateway.serve.http.body import VALUES, BodyOverLimit, read_body, without_texts
+from gateway.serve.http.request_parts import VALUES, BodyOverLimit, read_body, without_texts
 
 pytestmark = pytest.mark.anyio
 BOUND = 4 * 2**20

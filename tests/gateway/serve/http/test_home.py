@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from gateway.config.model import GatewayConfig, ServeConfig
-from gateway.documentation.command_spelling import CommandSpelling
+from gateway.documentation.pages import CommandSpelling
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.http.plain_pages import Home

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from gateway.serve.http.spelled_paths import path_as_served
+from gateway.serve.http.request_layers import path_as_served
 
 CHAT = "/v1/chat/completions"
 

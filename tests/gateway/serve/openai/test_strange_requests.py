@@ -20,7 +20,7 @@ from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.engine.wire.llama_cpp.json import completion_body
+from gateway.engine.wire.llama_cpp_json import completion_body
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices

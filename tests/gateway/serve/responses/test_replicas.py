@@ -198,7 +198,7 @@ async def test_owner_that_can_not_be_asked_for_now_is_no_response_that_is_not_st
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await pair.owner.ask("Hello.", input="hi")
-    monkeypatch.setattr("gateway.replicas.listener._MOST", 0)
+    monkeypatch.setattr("gateway.replicas.connected._MOST", 0)
     told = await pair.other.http.get(f"/v1/responses/{made['id']}")
     error = await pair.other.refused(503, input="x", previous_response_id=made["id"])
 

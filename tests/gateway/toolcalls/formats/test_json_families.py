@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls.formats.format import call_grammar
-from gateway.toolcalls.formats.kimi import NumberedName
+from gateway.toolcalls.formats.named_calls import NumberedName
 from gateway.toolcalls.formats.registry import format_for_template, format_named
 from gateway.toolcalls.message import parse, stream
 from gateway.toolcalls.nodes.combinators import Seq

@@ -13,7 +13,7 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.caller import NOBODY, Exchange
 from gateway.proxy.transport.server_link import Transport
 from gateway.proxy.transport.stdio.hosted import open_hosted
-from gateway.workers.stdio.host import StdioHost
+from gateway.workers.stdio.shared_process import StdioHost
 
 SERVERS = Path(__file__).parents[2] / "proxy" / "servers"
 BOUND = 100_000

@@ -14,7 +14,7 @@ from gateway.config.model import UpstreamConfig
 from gateway.protocol.messages import encode_request
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer, Transport
 from gateway.proxy.transport.stdio.host_protocol import Wanted
-from gateway.workers.stdio import shared_process, switch, worker_line
+from gateway.workers.stdio import shared_process, switch
 
 pytestmark = pytest.mark.anyio
 
@@ -169,7 +169,7 @@ async def test_requests_of_a_worker_that_dies_are_cancelled_and_the_other_goes_o
 async def test_worker_that_does_not_read_is_cut_and_holds_up_nobody(
     host, opened, upstream, socket, monkeypatch, caplog
 ):
-    monkeypatch.setattr(worker_line, "_UNREAD", 1)
+    monkeypatch.setattr(shared_process, "_UNREAD", 1)
     config = upstream(COUNTER)
     async with host(), opened(config) as reads:
         reader, writer = await asyncio.open_unix_connection(str(socket), limit=1)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.proxy.transport.oauth.registration import read_registration
+from gateway.proxy.transport.oauth.code_flow import read_registration
 from gateway.proxy.transport.oauth.tokens import Refused, read_tokens
 from gateway.proxy.transport.server_link import NoAnswer
 

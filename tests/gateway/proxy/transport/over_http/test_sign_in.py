@@ -316,8 +316,8 @@ def test_every_sign_in_has_a_state_and_a_verifier_of_its_own(standin_free_flow):
 
 @pytest.fixture
 def standin_free_flow() -> Any:
+    from gateway.proxy.transport.oauth.code_flow import Client
     from gateway.proxy.transport.oauth.discovery import AuthorizationServer
-    from gateway.proxy.transport.oauth.registration import Client
 
     server = AuthorizationServer("https://as.example", "https://as.example/t")
     return lambda: CodeFlow(server, Client("me"), REDIRECT, "https://mcp.example", None)

@@ -13,7 +13,7 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import PORTION
-from gateway.proxy.transport.server_messages import ServerLog
+from gateway.proxy.transport.server_link import ServerLog
 from gateway.proxy.transport.stdio.server_process import Child, run_child
 
 pytestmark = pytest.mark.anyio

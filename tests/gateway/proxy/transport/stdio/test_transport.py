@@ -16,8 +16,7 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, Transport
-from gateway.proxy.transport.server_messages import MOST
+from gateway.proxy.transport.server_link import MOST, LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.transport.stdio.stdio_transport import open_stdio
 
 pytestmark = pytest.mark.anyio

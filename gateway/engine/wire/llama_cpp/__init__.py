@@ -1,1 +1,0 @@
-"""A llama.cpp server: its client, questions to it, its streams of ids, and the ids that they lose."""

@@ -1,0 +1,258 @@
+"""The parts of a request: its headers by name, which web pages they let call the gateway, and its bounded body."""
+
+import re
+from collections.abc import Awaitable, Collection
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import msgpack
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.errors import RequestInvalid
+from leaf_sdk.errors import BodyInvalid, BodyTooLarge
+from leaf_sdk.wire import Coding, Decoder, available_codings
+
+# The headers of a request by name, read once for all layers that look at them.
+#
+# Turns a scope's list of headers into texts: names in lower case, values without surrounding blanks, which llhttp
+# leaves at the end of a value though they are not part of it (RFC 9110, 5.5). It knows no header but `accept`.
+
+_USUAL: Final = {
+    name.encode(): name
+    for name in (
+        *("host", "accept", "accept-encoding", "accept-language", "authorization", "connection", "content-length"),
+        *("content-type", "mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "origin", "user-agent"),
+    )
+}
+"""Names of headers, which need not be decoded for every request."""
+_READ: Final = "codec.headers"
+"""Key in a request's scope: its `RequestHeaders`, once they were read."""
+
+
+@dataclass(slots=True, eq=False)
+class RequestHeaders:
+    """The headers of one request."""
+
+    raw: list[tuple[bytes, bytes]]
+    """The scope's list; if the scope gets another list, that one is read."""
+    values: dict[str, str]
+    """By name. Of a header that came more than once, the first value; of `accept`, all, joined."""
+    repeated: set[str]
+    """The names that came more than once."""
+
+
+def headers_of(scope: Scope) -> RequestHeaders:
+    """The headers of a request."""
+    read: RequestHeaders | None = scope.get(_READ)
+    raw: list[tuple[bytes, bytes]] = scope["headers"]
+    if read is None or read.raw is not raw:
+        # The scope was made for this one request, so we may add to it.
+        read = scope[_READ] = _read(raw)
+    return read
+
+
+def _read(raw: list[tuple[bytes, bytes]]) -> RequestHeaders:
+    values: dict[str, str] = {}
+    repeated: set[str] = set()
+    for raw_name, raw_value in raw:
+        name, value = _USUAL.get(raw_name) or raw_name.decode("latin-1"), raw_value.strip(b" \t").decode("latin-1")
+        if name not in values:
+            values[name] = value
+            continue
+        repeated.add(name)
+        if name == "accept":
+            values[name] += ", " + value
+    return RequestHeaders(raw, values, repeated)
+
+
+# Lets web pages of origins that the operator names call `/mcp`, `/sse` and `/v1` (Fetch, "CORS protocol").
+#
+# Answers their preflights, which carry no credential, and adds to every answer the headers without which a browser
+# hides it from the page, refusals included. Nothing changes for other origins: `HostGuard` refuses them. Cookies are
+# never allowed: a page must have a credential of its own to send.
+
+_ROOTS: Final = ("/mcp", "/sse", "/v1", "/.well-known")
+"""The last for clients that look there how to sign in to this gateway (RFC 9728)."""
+_METHODS: Final = "GET, POST, DELETE, OPTIONS"
+_NAMES: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+(?:[ \t]*,[ \t]*[\w!#$%&'*+.^`|~-]+)*", re.ASCII)
+"""A list of header names (RFC 9110, section 5.6.2)."""
+_EXPOSED: Final = (
+    "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After, X-Request-Id, X-Codec-Map, Content-Encoding"
+)
+_KEPT: Final = "600"
+"""Seconds for which a browser may keep the answer to a preflight."""
+
+
+class Cors:
+    """Wraps the guarded endpoints for browsers."""
+
+    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
+        """`origins`: as browsers write them, `scheme://host` or `scheme://host:port`."""
+        self._app = app
+        self._origins = frozenset(origins)
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one ASGI connection."""
+        if scope["type"] != "http" or not _is_served(scope["path"]):
+            return self._app(scope, receive, send)
+        read = headers_of(scope)
+        origin = read.values.get("origin")
+        if origin not in self._origins or "origin" in read.repeated:
+            return self._app(scope, receive, send)
+        if scope["method"] == "OPTIONS" and "access-control-request-method" in read.values:
+            return _preflight_answer(origin, read.values)(scope, receive, send)
+        added = [
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-expose-headers", _EXPOSED.encode()),
+            (b"vary", b"Origin"),
+        ]
+
+        async def send_allowed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
+            await send(message)
+
+        return self._app(scope, receive, send_allowed)
+
+
+def _is_served(path: str) -> bool:
+    return any(path == root or path.startswith(f"{root}/") for root in _ROOTS)
+
+
+def _preflight_answer(origin: str, headers: dict[str, str]) -> Response:
+    """What a browser may send: any header that it asks for, since tools may name their own (`Mcp-Param-...`)."""
+    asked = headers.get("access-control-request-headers", "")
+    allowed = {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Allow-Methods": _METHODS,
+        "Access-Control-Max-Age": _KEPT,
+        "Vary": "Origin, Access-Control-Request-Headers",
+    }
+    if _NAMES.fullmatch(asked):
+        allowed["Access-Control-Allow-Headers"] = asked
+    if headers.get("access-control-request-private-network") == "true":
+        allowed["Access-Control-Allow-Private-Network"] = "true"
+    return Response(status_code=204, headers=allowed)
+
+
+# A request's body as bytes, decompressed, within one bound.
+#
+# Stops reading at the bound, which applies both to the bytes sent and to what they decompress to, so that a small body
+# can't fill the memory. JSON is not parsed here, but what parsing it would cost is bounded: a list may take two bytes.
+
+VALUES: Final = 200_000
+"""Most lists, objects and members of objects in one body: each costs the event loop a microsecond, and more later."""
+_AVAILABLE: Final = available_codings()
+_TEXT: Final = re.compile(rb'"[^"]*+"?')
+
+
+class BodyOverLimit(RequestInvalid):
+    """The body is over the bound, either as it was sent or decompressed."""
+
+    def __init__(self, bound: int) -> None:
+        super().__init__(f"the body is longer than {bound} bytes (limits.body_bytes)")
+
+
+class BodyUnread(RequestInvalid):
+    """The body is in a form that this endpoint does not accept."""
+
+
+def media_type(content_type: str) -> str:
+    """The media type in a `Content-Type`, without parameters: they don't decide whether browsers ask before sending."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def must_be_json(request: Request) -> None:
+    """Refuse a body that is not declared as JSON: pages of any origin can send some other types without a preflight.
+
+    Raises:
+        BodyUnread: another content type, or none.
+    """
+    content_type = request.headers.get("content-type", "")
+    if media_type(content_type) != "application/json":
+        raise BodyUnread(f"Content-Type {content_type!r:.80} is not accepted here: send application/json")
+
+
+async def read_body(request: Request, bound: int, *, binary: bool = False) -> bytes:
+    """Read a body of at most `bound` bytes. `binary`: it is not JSON, and its reader bounds its values itself.
+
+    Raises:
+        BodyOverLimit: it is longer, compressed or not.
+        BodyUnread: its content coding is unknown.
+        RequestInvalid: it is damaged, or JSON with too many values.
+    """
+    decoder = Decoder(_coding(request.headers.get("content-encoding", "identity")), bound)
+    received, sent = bytearray(), 0
+    try:
+        async for part in request.stream():
+            sent += len(part)
+            if sent > bound:
+                raise BodyOverLimit(bound)
+            received += decoder.feed(part)
+        decoder.close()
+    except BodyTooLarge as error:
+        raise BodyOverLimit(bound) from error
+    except BodyInvalid as error:
+        raise RequestInvalid(f"the body can't be decompressed: {error}") from error
+    # Each takes a byte at least, so that most bodies need not be searched.
+    if not binary and len(received) > VALUES and _values(received) > VALUES:
+        raise RequestInvalid(
+            f"the body holds more than {VALUES} lists, objects and members: send fewer or simpler ones"
+        )
+    return bytes(received)
+
+
+def _values(body: bytes | bytearray) -> int:
+    """How many lists, objects and members a JSON text holds; its strings are looked for only where it could be many."""
+    found = sum(map(body.count, (b"[", b"{", b":")))
+    return found if found <= VALUES else sum(map(without_texts(body).count, (b"[", b"{", b":")))
+
+
+def without_texts(body: bytes | bytearray) -> bytes:
+    """Return a JSON text without its strings, each of which leaves a space."""
+    return _TEXT.sub(b" ", body.replace(b"\\\\", b"").replace(b'\\"', b""))
+
+
+def _coding(named: str) -> Coding:
+    name = named.strip().lower()
+    for coding in _AVAILABLE:
+        if name == coding:
+            return coding
+    raise BodyUnread(f"Content-Encoding {named!r:.60} is not accepted here: send one of {', '.join(_AVAILABLE)}")
+
+
+# A body in msgpack, decoded within bounds.
+#
+# Turns bytes into values. A list or map may take one byte in the body and sixty in memory, so their number is bounded
+# as in JSON: the bound of the body alone would let a request take sixty times as much. It knows no message.
+
+_unpack: Final = cast("Any", msgpack).unpackb
+
+
+def unpack(body: bytes) -> object:
+    """The value that a body holds.
+
+    Raises:
+        ValueError, TypeError, RecursionError: it is not msgpack, or has too many lists, maps and members of maps.
+            Includes msgpack's own errors.
+    """
+    seen = 0
+
+    def take(more: int) -> None:
+        nonlocal seen
+        seen += more
+        if seen > VALUES:
+            raise ValueError(f"it holds more than {VALUES} lists, maps and members")
+
+    def keep_list(found: list[object]) -> list[object]:
+        take(1)
+        return found
+
+    def keep_map(found: dict[object, object]) -> dict[object, object]:
+        take(1 + len(found))
+        return found
+
+    # No map can have more members than that, so that one which does is not built first.
+    return cast("object", _unpack(body, list_hook=keep_list, object_hook=keep_map, max_map_len=VALUES))
