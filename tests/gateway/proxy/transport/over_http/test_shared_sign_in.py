@@ -184,6 +184,46 @@ async def test_nothing_is_renewed_without_the_store_and_everything_after_it_is_b
     assert world.refreshes == 1
 
 
+async def test_refresh_token_that_has_outlived_a_renewal_needs_no_store(world):
+    world.standin.rotates = False
+    await world.renewed_late()
+    first, second = world.replicas[:2]
+    await first.token()
+    await second.token()
+    for each in (first, second):
+        stored = each.store.read(each.key)
+        each.store.write(each.key, replace(stored, expires=0.0, version=stored.version + 1))
+        each.way.is_there = False
+
+    alone = {await first.token(), await second.token()}
+    assert (len(alone), world.refreshes) == (2, 3)
+    first.way.is_there = second.way.is_there = True
+    await until_up(first, second)
+    # Each tells the store.
+    await first.token()
+    await second.token()
+    (shared,) = {await first.token(), await second.token()}
+    assert shared in alone
+    assert world.refreshes == 3
+
+
+async def test_refresh_token_that_was_replaced_once_needs_the_store(world):
+    world.standin.rotates = False
+    await world.renewed_late()
+    first = world.replicas[0]
+    await first.token()
+    world.standin.rotates = True
+    for is_there in (True, False):
+        first.way.is_there = is_there
+        stored = first.store.read(first.key)
+        first.store.write(first.key, replace(stored, expires=0.0, version=stored.version + 1))
+        if is_there:
+            await first.token()
+    with pytest.raises(NoAnswer, match="share does not answer"):
+        await first.token()
+    assert world.refreshes == 2
+
+
 async def test_valid_token_is_used_while_the_store_is_away(world):
     grant = await world.sign_in(world.replicas[0])
     world.replicas[0].way.is_there = False
@@ -287,6 +327,18 @@ async def test_older_or_foreign_value_in_the_store_changes_nothing(world):
     assert await first.store.known(other) is None
 
 
+@pytest.mark.parametrize("at", [0, 1, 12, 40, -17, -1])
+async def test_sealed_sign_in_that_was_changed_in_the_store_is_as_if_it_were_not_there(world, at):
+    grant = await world.sign_in(world.replicas[0])
+    (name,) = [key for key in world.memory.values if b"sign-in" in key]
+    sealed = bytearray(world.memory.values[name][b"value"])
+    sealed[at] ^= 1
+    world.memory.values[name][b"value"] = bytes(sealed)
+
+    assert await world.replicas[1].token() is None
+    assert await world.replicas[0].token() == f"Bearer {grant.access}"
+
+
 async def test_store_that_lost_everything_is_filled_again_by_who_is_at_work(world):
     await world.renewed_late()
     working, resting = world.replicas[:2]
@@ -297,8 +349,7 @@ async def test_store_that_lost_everything_is_filled_again_by_who_is_at_work(worl
     assert world.refreshes == 1
 
 
-async def test_store_that_loses_its_leases_during_a_renewal_does_not_let_another_replica_renew(world, monkeypatch):
-    monkeypatch.setattr(grants, "_LEASE", 3.0)
+async def test_store_that_loses_its_leases_during_a_renewal_does_not_let_another_replica_renew(world):
     await world.renewed_late()
     first, second = world.replicas[:2]
     asked, go_on = asyncio.Event(), asyncio.Event()
@@ -337,8 +388,7 @@ async def test_store_that_loses_its_leases_during_a_renewal_does_not_let_another
     assert world.refreshes == 1
 
 
-async def test_tokens_that_a_long_outage_kept_from_the_store_are_not_renewed_by_another_replica(world, monkeypatch):
-    monkeypatch.setattr(grants, "_LEASE", 3.0)
+async def test_tokens_that_a_long_outage_kept_from_the_store_are_not_renewed_by_another_replica(world):
     await world.renewed_late()
     first, second = world.replicas[:2]
 
