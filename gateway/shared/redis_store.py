@@ -7,6 +7,7 @@ store is down. The log says once that it stopped answering, and once that it ans
 """
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Protocol, cast
@@ -89,6 +90,10 @@ class RedisStore:
         self._sure = asyncio.Event()
         """Unset while a probe has yet to show whether the store is down."""
         self._sure.set()
+        self._was_away = False
+        """Whether a probe has failed since it last answered one: it may have lost what it held."""
+        self._returned = -math.inf
+        """When it last answered after that, by the event loop's clock."""
         self._stopped = False
         """Whether it is no longer watched."""
         metrics.up(False)
@@ -97,6 +102,14 @@ class RedisStore:
     def reason(self) -> str | None:
         """Why it is down; None: it answers."""
         return self._reason
+
+    @property
+    def back_for(self) -> float:
+        """For how many seconds it has answered since it was last away; infinite: it never was.
+
+        One late answer does not count: a busy store would seem to come back all the time.
+        """
+        return asyncio.get_running_loop().time() - self._returned
 
     async def run(self, kind: str, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:
         """The result of a script; None: there was no answer. `kind`: how the request is counted."""
@@ -160,12 +173,15 @@ class RedisStore:
                 await self._client.execute_command("PING")
             await beat()
         except Exception as error:  # noqa: BLE001 - as above
+            self._was_away = True
             self._lost(error)
             # The connections may lead to a server that is no longer the primary, or to none.
             await self._close()
             return
         self._failed.clear()
         self._sure.set()
+        if self._was_away:
+            self._was_away, self._returned = False, asyncio.get_running_loop().time()
         if self._reason is not None:
             self._reason = self._logged = None
             self._metrics.up(True)

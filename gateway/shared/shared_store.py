@@ -177,6 +177,9 @@ class SharedStore:
 
     async def acquire(self, owner: str, name: str, seconds: float) -> bool | None:
         """See `Shared.acquire`."""
+        if self._store.reason is None and self._store.back_for < seconds:
+            # Whoever took the lease before may have no time left in the store, or the store may have forgotten it.
+            return False
         names = self._keys.names(_LEASE, owner, name)
         taken: object = await self._store.run(_SIGN_IN, ACQUIRE, names, [self._me, int(seconds * 1000)])
         return None if taken not in (0, 1) else taken == 1

@@ -128,7 +128,10 @@ class Shared(Protocol):
         ...
 
     async def acquire(self, owner: str, name: str, seconds: float) -> bool | None:
-        """Take the lease of a sign-in, which ends by itself after these seconds. False: another replica has it."""
+        """Take the lease of a sign-in, which ends by itself after these seconds.
+
+        False: another replica has it, or may have had it when the store went away, less than these seconds ago.
+        """
         ...
 
     async def release(self, owner: str, name: str) -> None:

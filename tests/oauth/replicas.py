@@ -51,11 +51,34 @@ def is_there() -> bool:
     return shutil.which("redis-server") is not None
 
 
+class Store:
+    """A Redis that keeps nothing when it stops."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            *("redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""),
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        await listening(self.port)
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            await self._process.wait()
+
+
 class Replicas:
     """The two gateways and their users."""
 
-    def __init__(self, worlds: "list[World]", users: dict[str, list[User]], url: str, keys: Path, secret: Path) -> None:
+    def __init__(
+        self, worlds: "list[World]", users: dict[str, list[User]], store: "Store", url: str, keys: Path, secret: Path
+    ) -> None:
         self.worlds = worlds
+        self.store = store
         self.keys = keys
         self.users = users
         self.url = url
@@ -67,16 +90,13 @@ class Replicas:
         """Start both, in folders of this name; Ann has signed in at the first, Bob at the second."""
         folder = world.folder / name
         folder.mkdir()
-        store, keys, secret = free_port(), folder / "keys.json", folder / "secret"
+        store, keys, secret = Store(free_port()), folder / "keys.json", folder / "secret"
         secret.write_text(secrets.token_hex(32))
         secret.chmod(0o600)
-        url = f"redis://127.0.0.1:{store}/0"
+        url = f"redis://127.0.0.1:{store.port}/0"
         worlds = [_made(world, folder / each, url, keys, secret) for each in ("one", "two")]
-        redis = await asyncio.create_subprocess_exec(
-            "redis-server", "--port", str(store), "--bind", "127.0.0.1", "--save", "", stdout=asyncio.subprocess.DEVNULL
-        )
+        await store.start()
         try:
-            await listening(store)
             async with AsyncExitStack() as stack:
                 people = {name: await worlds[0].key(name) for name in ("ann", "bob")}
                 for each in worlds:
@@ -85,13 +105,12 @@ class Replicas:
                     name: [await stack.enter_async_context(User.open(each.port, key)) for each in worlds]
                     for name, key in people.items()
                 }
-                made = cls(worlds, users, url, keys, secret)
+                made = cls(worlds, users, store, url, keys, secret)
                 for name, at in (("ann", 0), ("bob", 1)):
                     await made.sign_in(name, at)
                 yield made
         finally:
-            redis.terminate()
-            await redis.wait()
+            await store.stop()
 
     async def sign_in(self, name: str, at: int) -> None:
         user = self.users[name][at]
@@ -154,6 +173,31 @@ async def replica_that_dies_with_the_lease_delays_calls_and_loses_no_sign_in(wor
     return all(asked == answered for asked, answered in answers) and 3.0 < took < 2 * LEASE
 
 
+async def store_that_restarts_without_what_it_held_costs_no_sign_in(world: "World") -> bool:
+    async with Replicas.open(world, "restart") as replicas:
+        meanwhile = list[tuple[str, str]]()
+
+        async def use() -> None:
+            for _ in range(8):
+                meanwhile.extend(await replicas.ask(2))
+                await anyio.sleep(1)
+
+        for seconds in (3, LIFE + 1):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(use)
+                await anyio.sleep(2)
+                await replicas.store.stop()
+                await anyio.sleep(seconds)
+                await replicas.store.start()
+        await anyio.sleep(LIFE)
+        answers = await replicas.ask(5)
+    wrong = [each for each in answers if each[0] != each[1]]
+    others = [each for each in meanwhile if each[1] in replicas.users and each[0] != each[1]]
+    served = sum(asked == answered for asked, answered in meanwhile)
+    sys.stdout.write(f"  {served} of {len(meanwhile)} calls meanwhile; afterwards {len(answers)}, wrong: {wrong[:5]}\n")
+    return served > 0 and not wrong and not others
+
+
 async def browser_may_come_back_to_another_replica_once(world: "World") -> bool:
     async with Replicas.open(world, "callback") as replicas:
         left, met = replicas.users["ann"]
@@ -173,4 +217,5 @@ STATEMENTS = (
     browser_may_come_back_to_another_replica_once,
     users_are_themselves_in_a_thousand_interleaved_calls_at_two_replicas,
     replica_that_dies_with_the_lease_delays_calls_and_loses_no_sign_in,
+    store_that_restarts_without_what_it_held_costs_no_sign_in,
 )

@@ -22,9 +22,12 @@ class Direct:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.is_there = True
+        self.refused = 0
+        """Commands that got no answer."""
 
     async def execute_command(self, *args: bytes | str | float) -> Any:
         if not self.is_there:
+            self.refused += 1
             raise ConnectionError("away")
         try:
             return self._memory.command(*(each if isinstance(each, bytes) else str(each).encode() for each in args))

@@ -260,7 +260,12 @@ class SignedIn:
         while True:
             async with self._store.lease(self._key, self._stored) as is_leased:
                 stored = self._stored()
-                newest = await self._store.newest(self._key, stored)
+                try:
+                    newest = await self._store.newest(self._key, stored)
+                except NoAnswer:
+                    if stored is None or not stored.reusable:
+                        raise
+                    newest = stored
                 if newest is not None and newest is not stored:
                     self._write(newest)
                 if is_leased or newest is not stored:

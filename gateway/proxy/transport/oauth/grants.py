@@ -56,12 +56,15 @@ class Grant:
     version: int = 0
     """Higher with each change, so that replicas can tell which of two is newer. That of new tokens is at least the
     milliseconds since 1970, so that a new sign-in is newer than those before it even where they can't be read."""
+    reusable: bool = False
+    """Whether its refresh token has outlived a renewal: whoever uses it again spends nothing."""
 
     def renewed(self, tokens: Tokens, now: float) -> "Grant":
         """The grant with newly issued tokens. An authorization server need not issue another refresh token."""
         expires = None if tokens.life is None else now + tokens.life
         scope, refresh = tokens.scope or self.scope, tokens.refresh or self.refresh
         issued = replace(self, access=tokens.access, refresh=refresh, expires=expires, scope=scope)
+        issued = replace(issued, reusable=refresh == self.refresh)
         return issued.after(self, now)
 
     def ended(self, *, client_too: bool) -> "Grant":
@@ -209,15 +212,15 @@ class GrantStore:
             latest: returns the sign-in at the end, which they get before they may change it.
 
         Raises:
-            NoAnswer: the shared store does not answer, so another one may be about to change it.
+            NoAnswer: the shared store does not answer, so another one may be about to spend its refresh token.
         """
         taken = await self._acquire(key)
-        if taken is None:
+        if taken is None and ((mine := latest()) is None or not mine.reusable):
             raise NoAnswer("the store that the replicas share does not answer, and one of them may be renewing it")
         try:
-            yield taken
+            yield taken is not False
         finally:
-            if taken:
+            if taken is not False:
                 with anyio.CancelScope(shield=True):
                     await self._release(key, latest())
 

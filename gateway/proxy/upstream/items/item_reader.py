@@ -75,7 +75,8 @@ class ListWarnings(Generic[Subject]):
 # Turns one item as it came into one that the official SDKs accept, and notes what was changed: they refuse a whole list
 # for one field that they can't read. An optional field that can't be read is dropped, an empty list becomes an empty
 # object where PHP means one, and an item that can't be mended is left out. An item that is fine is returned as it is.
-# Sources: the schemas of MCP 2025-11-25 and 2026-07-28, the types of the TypeScript SDK 1.32 and the Python SDK.
+# Sources: the schemas of MCP 2025-11-25 and 2026-07-28, the types of the TypeScript SDK 1.32 and of the SDKs for
+# Python, Rust, C# and Go.
 
 ItemKind = Literal["tools", "prompts", "resources", "templates"]
 KEYS: Final[Mapping[ItemKind, str]] = {
@@ -88,10 +89,10 @@ KEYS: Final[Mapping[ItemKind, str]] = {
 _FLAWS: Final = 8
 """Flaws of one item that are told, at most."""
 _ROLES: Final = ("user", "assistant")
-_EXACT: Final = 2**53
-"""From here on, integers are not exact in JavaScript."""
+_SIZES: Final = 2**32
+"""From here on, the Rust SDK reads no size."""
 _MOMENT: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)", re.ASCII
+    r"(\d{4}-\d\d-\d\d)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)", re.ASCII
 )
 
 
@@ -172,11 +173,10 @@ def _moment(value: object, at: str, flaws: list[Flaw]) -> object:
 
 
 def _size(value: object, at: str, flaws: list[Flaw]) -> object:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not -_EXACT < value < _EXACT:
-        return dropped(value, at, "a number of bytes", flaws)
-    if value == int(value):
-        return value
-    return dropped(value, at, "a number of bytes", flaws)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _SIZES or value % 1:
+        return dropped(value, at, "a number of bytes below 2^32", flaws)
+    # Other languages read no `3.0` as an integer.
+    return value if isinstance(value, int) else mended(value, at, "an integer", flaws, int(value))
 
 
 def _icons(value: object, at: str, flaws: list[Flaw]) -> object:

@@ -141,11 +141,15 @@ MENDED = [
     ("resources", "size", "3", ABSENT),
     ("resources", "size", 3.5, ABSENT),
     ("resources", "size", True, ABSENT),
+    ("resources", "size", -1, ABSENT),
+    ("resources", "size", 2**32, ABSENT),
+    ("resources", "size", 3e300, ABSENT),
     ("resources", "annotations.audience", "user", ABSENT),
     ("resources", "annotations.audience", ["bot"], ABSENT),
     ("resources", "annotations.priority", 5, ABSENT),
     ("resources", "annotations.lastModified", "2025-01-12", ABSENT),
     ("resources", "annotations.lastModified", "2025-02-30T15:00:58Z", ABSENT),
+    ("resources", "annotations.lastModified", "2025-01-12T15:00Z", ABSENT),
     ("templates", "name", None, "x:{id}"),
     ("templates", "description", 3, ABSENT),
 ]
@@ -163,6 +167,14 @@ def test_field_that_clients_can_not_read_is_mended_or_dropped_and_told(
     assert item == before, "what the server sent is not changed"
     assert flaws[0].field.startswith(path.split(".0")[0])
     assert not any(flaw.left_out for flaw in flaws)
+
+
+@pytest.mark.parametrize("size", [3.0, 1e3, 0.0, 4e9])
+def test_size_that_is_a_whole_number_is_written_as_one(size: float) -> None:
+    result, flaws = read("resources", changed("resources", "size", size))
+
+    assert repr(result["size"]) == repr(int(size))
+    assert [flaw.field for flaw in flaws] == ["size"]
 
 
 def test_resource_without_a_name_is_called_by_its_title() -> None:

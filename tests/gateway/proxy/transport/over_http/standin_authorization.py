@@ -38,6 +38,8 @@ class StandInAuthorization:
         self.needed = ""
         """The scope that the MCP server wants."""
         self.life: float | None = 3600
+        self.rotates = True
+        """Whether each refresh token is good for one renewal."""
         self.token_status = 200
         self.issued = 200
         self.wants_scope = ""
@@ -125,6 +127,10 @@ class StandInAuthorization:
         if self.wants_scope and "scope" not in form:
             return 400, {"error": self.wants_scope}
         given = form["refresh_token"]
+        if not self.rotates and given in self.refresh_tokens:
+            status, document = self._issue(self.refresh_tokens[given])
+            self.refresh_tokens.pop(document.pop("refresh_token"))
+            return status, document
         asked = self.refresh_tokens.pop(given, None)
         if given in self.spent:
             # Reuse: as after a theft, the whole grant ends.

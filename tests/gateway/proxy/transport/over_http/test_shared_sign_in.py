@@ -96,6 +96,23 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
         yield World(standin, replicas, client, memory)
 
 
+async def until_up(*replicas: Replica) -> None:
+    """Wait until they have noticed that the store answers again."""
+    with anyio.fail_after(30):
+        while not all(each.shared.status.up for each in replicas):  # noqa: ASYNC110 - it says nothing
+            await anyio.sleep(0.05)
+
+
+async def until_missed(*replicas: Replica) -> None:
+    """Have them notice that the store is away, and find that again."""
+    with anyio.fail_after(30):
+        for each in replicas:
+            await each.signed_in.look_up()
+            before = each.way.refused
+            while each.way.refused == before:  # noqa: ASYNC110 - as above
+                await anyio.sleep(0.05)
+
+
 async def test_sign_in_at_one_replica_is_used_by_all(world):
     grant = await world.sign_in(world.replicas[1])
     config = replace(world.replicas[0].config, auth=None)
@@ -160,13 +177,51 @@ async def test_nothing_is_renewed_without_the_store_and_everything_after_it_is_b
     assert world.refreshes == 0
     for each in world.replicas:
         each.way.is_there = True
-    with anyio.fail_after(30):
-        while not all(each.shared.status.up for each in world.replicas):  # noqa: ASYNC110 - it says nothing
-            await anyio.sleep(0.05)
+    await until_up(*world.replicas)
     for each in world.replicas:
         each.signed_in._renewed = -10.0
         assert await each.token() not in (None, f"Bearer {stale.access}")
     assert world.refreshes == 1
+
+
+async def test_refresh_token_that_has_outlived_a_renewal_needs_no_store(world):
+    world.standin.rotates = False
+    await world.renewed_late()
+    first, second = world.replicas[:2]
+    await first.token()
+    await second.token()
+    for each in (first, second):
+        stored = each.store.read(each.key)
+        each.store.write(each.key, replace(stored, expires=0.0, version=stored.version + 1))
+        each.way.is_there = False
+
+    alone = {await first.token(), await second.token()}
+    assert (len(alone), world.refreshes) == (2, 3)
+    first.way.is_there = second.way.is_there = True
+    await until_up(first, second)
+    # Each tells the store.
+    await first.token()
+    await second.token()
+    (shared,) = {await first.token(), await second.token()}
+    assert shared in alone
+    assert world.refreshes == 3
+
+
+async def test_refresh_token_that_was_replaced_once_needs_the_store(world):
+    world.standin.rotates = False
+    await world.renewed_late()
+    first = world.replicas[0]
+    await first.token()
+    world.standin.rotates = True
+    for is_there in (True, False):
+        first.way.is_there = is_there
+        stored = first.store.read(first.key)
+        first.store.write(first.key, replace(stored, expires=0.0, version=stored.version + 1))
+        if is_there:
+            await first.token()
+    with pytest.raises(NoAnswer, match="share does not answer"):
+        await first.token()
+    assert world.refreshes == 2
 
 
 async def test_valid_token_is_used_while_the_store_is_away(world):
@@ -272,6 +327,18 @@ async def test_older_or_foreign_value_in_the_store_changes_nothing(world):
     assert await first.store.known(other) is None
 
 
+@pytest.mark.parametrize("at", [0, 1, 12, 40, -17, -1])
+async def test_sealed_sign_in_that_was_changed_in_the_store_is_as_if_it_were_not_there(world, at):
+    grant = await world.sign_in(world.replicas[0])
+    (name,) = [key for key in world.memory.values if b"sign-in" in key]
+    sealed = bytearray(world.memory.values[name][b"value"])
+    sealed[at] ^= 1
+    world.memory.values[name][b"value"] = bytes(sealed)
+
+    assert await world.replicas[1].token() is None
+    assert await world.replicas[0].token() == f"Bearer {grant.access}"
+
+
 async def test_store_that_lost_everything_is_filled_again_by_who_is_at_work(world):
     await world.renewed_late()
     working, resting = world.replicas[:2]
@@ -279,6 +346,74 @@ async def test_store_that_lost_everything_is_filled_again_by_who_is_at_work(worl
     world.memory.values.clear()
 
     assert [await working.token(), await resting.token()] == [token, token]
+    assert world.refreshes == 1
+
+
+async def test_store_that_loses_its_leases_during_a_renewal_does_not_let_another_replica_renew(world):
+    await world.renewed_late()
+    first, second = world.replicas[:2]
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(request, _reply):
+        if request.target == "/token":
+            asked.set()
+            await go_on.wait()
+        return False
+
+    async def restart_store():
+        await asked.wait()
+        for each in world.replicas:
+            each.way.is_there = False
+        await until_missed(*world.replicas)
+        world.memory.values.clear()
+        for each in world.replicas:
+            each.way.is_there = True
+        await until_up(*world.replicas)
+
+    tokens = list[str | None]()
+
+    async def use(replica):
+        tokens.append(await replica.token())
+
+    world.standin.before = wait
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(use, first)
+            await restart_store()
+            tasks.start_soon(use, second)
+            await anyio.wait_all_tasks_blocked()
+            go_on.set()
+
+    assert len(set(tokens)) == 1
+    assert world.refreshes == 1
+
+
+async def test_tokens_that_a_long_outage_kept_from_the_store_are_not_renewed_by_another_replica(world):
+    await world.renewed_late()
+    first, second = world.replicas[:2]
+
+    async def cut(asked, _reply):
+        if asked.target == "/token":
+            for each in world.replicas:
+                each.way.is_there = False
+        return False
+
+    world.standin.before = cut
+    mine = await first.token()
+    world.memory.values = {key: value for key, value in world.memory.values.items() if b"lease" not in key}
+    await until_missed(second)
+    second.way.is_there, world.standin.before = True, None
+    await until_up(second)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+
+            async def use():
+                assert await second.token() == mine
+
+            tasks.start_soon(use)
+            await anyio.wait_all_tasks_blocked()
+            first.way.is_there = True
+
     assert world.refreshes == 1
 
 
