@@ -85,9 +85,8 @@ async def test_search_that_is_sent_back_to_a_gateway_that_never_ran_it_loads_its
 async def test_tools_that_a_clients_own_search_refers_to_can_be_called(site) -> None:
     """As Claude Code does it: what its search found is inserted between the tools that it sent before."""
     site.says(written("look_up"), written("get_weather", place="Bern"))
-    first = await site.client.beta.messages.create(
-        **BODY, tools=[FILES | {"defer_loading": False}, LOOK], messages=[ASK]
-    )
+    files = FILES | {"defer_loading": False}
+    first = await site.client.beta.messages.create(**BODY, tools=[files, LOOK], messages=[ASK])
     reference = {"type": "tool_reference", "tool_name": "get_weather"}
     result = {"type": "tool_result", "tool_use_id": first.content[0].id, "content": [reference]}
     echoed = {"role": "assistant", "content": [block.model_dump() for block in first.content]}
