@@ -24,11 +24,11 @@ from gateway.replicas import Replicas
 from gateway.serve.generation.client_tools import read_choice
 from gateway.serve.generation.request_options import scope_of
 from gateway.serve.responses.input_history import Gathered, gather, kept
-from gateway.serve.responses.items import EXPIRED, ApprovedCalls, MadeCall
+from gateway.serve.responses.items import ADDITIONAL_TOOLS, EXPIRED, FOUND, ApprovedCalls, MadeCall
 from gateway.serve.responses.response_reply import ResponseOptions, ResponseReply
 from gateway.serve.responses.response_request import ResponsesRequest
 from gateway.serve.responses.response_store import Responses, Stored
-from gateway.serve.responses.response_tools import RequestTools, add_tools, read_tools
+from gateway.serve.responses.response_tools import RequestTools, add_found, add_tools, read_tools
 from gateway.serve.responses.transcript import CallToApprove, Transcript, TranscriptReader
 from gateway.toolcalls.stream.output_events import CallClosed
 
@@ -117,7 +117,8 @@ class ResponseExchange:
         servers = partial(offers.servers, principal)
         self._items: Gathered = gather(asked, stored, principal.name, most)
         self._tools: RequestTools = read_tools(asked.tools, offers.entries(principal), servers, offers.approval_rule())
-        add_tools(self._tools, self._items.additional_tools)
+        add_tools(self._tools, self._items.tools_in(ADDITIONAL_TOOLS))
+        add_found(self._tools, self._items.tools_in(FOUND))
         if asked.gateway_tools == "none" and self._tools.servers is not None:
             raise RequestInvalid(
                 "gateway_tools: 'none' excludes the gateway's servers, but tools name some: leave out one of the two",
@@ -152,6 +153,7 @@ class ResponseExchange:
             messages,
             choice=self._choice,
             client_tools=self._tools.specs,
+            deferral=self._tools.deferral,
             gateway_tools=self._scope,
             principal=self._principal,
             options=asked.template_options,

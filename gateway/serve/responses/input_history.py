@@ -12,7 +12,7 @@ from gateway.context.history.client_messages import MOST_MESSAGES, checked_call,
 from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
-from gateway.serve.responses.items import ADDITIONAL_TOOLS, REFERENCE, Item, NewName, clean_item, user_message
+from gateway.serve.responses.items import REFERENCE, Item, NewName, clean_item, user_message
 from gateway.serve.responses.response_form import NotStored
 from gateway.serve.responses.response_request import ResponsesRequest
 from gateway.serve.responses.response_store import Stored, StoredResponse
@@ -62,6 +62,8 @@ _PREFIXES: Final = {
     "function_call_output": "fco",
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
+    "tool_search_call": "tsc",
+    "tool_search_output": "tso",
     "mcp_call": "mcp",
     "mcp_list_tools": "mcpl",
     "mcp_approval_response": "mcpa",
@@ -78,10 +80,9 @@ class Gathered:
     """Its own items, each with its place in the request."""
     left_out: LeftOut = field(default_factory=lambda: LeftOut("input."))
 
-    @property
-    def additional_tools(self) -> list[dict[str, Any]]:
-        """The tools that its items add to those of the request."""
-        return [tool for _, item in self.placed if item["type"] == ADDITIONAL_TOOLS for tool in item["tools"]]
+    def tools_in(self, kind: str) -> list[dict[str, Any]]:
+        """The tools that its items of a type add to those of the request."""
+        return [tool for _, item in self.placed if item["type"] == kind for tool in item["tools"]]
 
     @property
     def placed(self) -> list[tuple[str, Item]]:

@@ -20,6 +20,7 @@ Item = dict[str, Any]
 
 REFERENCE: Final = "item_reference"
 ADDITIONAL_TOOLS: Final = "additional_tools"
+FOUND: Final = "tool_search_output"
 _SHOWN: Final = 64
 
 
@@ -186,6 +187,20 @@ def _read_tools(item: Mapping[str, Any], place: ItemPlace) -> Item:
     return {"role": "developer", "tools": [tool for tool in tools if isinstance(tool, dict)]}
 
 
+def _read_search(item: Mapping[str, Any], place: ItemPlace) -> Item:
+    return {**_search_fields(item, place), "arguments": arguments_text(item.get("arguments"))}
+
+
+def _read_found(item: Mapping[str, Any], place: ItemPlace) -> Item:
+    return {**_search_fields(item, place), "tools": _read_tools(item, place)["tools"]}
+
+
+def _search_fields(item: Mapping[str, Any], place: ItemPlace) -> Item:
+    by_client = item.get("execution") == "client"
+    named = {"call_id": place.call_id(item) if by_client else None}
+    return {**named, "execution": "client" if by_client else "server", "status": "completed"}
+
+
 def _repr(value: object) -> str:
     return cut_text(repr(value), _SHOWN)
 
@@ -199,6 +214,8 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any], ItemPlace], Item]]] = 
     "custom_tool_call_output": _read_output,
     REFERENCE: _read_reference,
     ADDITIONAL_TOOLS: _read_tools,
+    "tool_search_call": _read_search,
+    FOUND: _read_found,
     "mcp_call": _read_mcp,
     "mcp_list_tools": _read_list,
     "mcp_approval_request": _read_request,

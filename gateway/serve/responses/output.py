@@ -4,12 +4,13 @@ A writer builds one item, and returns its events when it begins, for each piece,
 numbers them (`response_reply.py`). Source: OpenAI's API reference, "Streaming events" of the Responses API.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 from gateway.serve.generation.client_tools import input_of
 from gateway.serve.responses.items import Item, text_part, tool_error
-from gateway.serve.responses.response_tools import DeferredTool, UnapprovedCall
+from gateway.serve.responses.response_tools import NamedTool, UnapprovedCall
 
 ResponseEvent = dict[str, Any]
 
@@ -99,7 +100,7 @@ class TextWriter(_Item):
 class CallWriter(_Item):
     """A call of one of the client's functions."""
 
-    def __init__(self, index: int, call_id: str, tool: DeferredTool) -> None:
+    def __init__(self, index: int, call_id: str, tool: NamedTool) -> None:
         super().__init__(index, "fc", _client_call("function_call", call_id, tool, "arguments"))
 
     def begin(self) -> list[ResponseEvent]:
@@ -125,7 +126,7 @@ class CallWriter(_Item):
 class CustomWriter(_Item):
     """A call of one of the client's free-form tools, whose input is known only when the call is complete."""
 
-    def __init__(self, index: int, call_id: str, tool: DeferredTool) -> None:
+    def __init__(self, index: int, call_id: str, tool: NamedTool) -> None:
         super().__init__(index, "ctc", _client_call("custom_tool_call", call_id, tool, "input"))
 
     def begin(self) -> list[ResponseEvent]:
@@ -145,6 +146,45 @@ class CustomWriter(_Item):
             self._tell("custom_tool_call_input.done", input=text),
             self._ended(),
         ]
+
+
+class SearchWriter(_Item):
+    """A search for tools, whose arguments are shown when they are complete. `call_id`: None if the gateway runs it."""
+
+    def __init__(self, index: int, call_id: str | None) -> None:
+        no_arguments: Item = {}
+        execution = "server" if call_id is None else "client"
+        item: Item = {"type": "tool_search_call", "call_id": call_id, "execution": execution}
+        super().__init__(index, "tsc", {**item, "arguments": no_arguments, "status": "in_progress"})
+
+    def begin(self) -> list[ResponseEvent]:
+        """Begin the item."""
+        return [self._added()]
+
+    def add(self, piece: str) -> list[ResponseEvent]:
+        """Return no events: the arguments are an object."""
+        return []
+
+    def end(self, arguments: str) -> list[ResponseEvent]:
+        """End the complete call."""
+        try:
+            given: object = json.loads(arguments)
+        except ValueError:
+            given = arguments
+        self.item |= {"arguments": given, "status": "completed"}
+        return [self._ended()]
+
+
+class FoundWriter(_Item):
+    """What a search that the gateway ran has found."""
+
+    def __init__(self, index: int, tools: list[Item]) -> None:
+        item: Item = {"type": "tool_search_output", "call_id": None, "execution": "server", "status": "completed"}
+        super().__init__(index, "tso", {**item, "tools": tools})
+
+    def whole(self) -> list[ResponseEvent]:
+        """All events of the item."""
+        return [self._added(), self._ended()]
 
 
 class ApprovalWriter(_Item):
@@ -215,7 +255,7 @@ class ListWriter(_Item):
         return [*begun, self._tell("mcp_list_tools.completed"), self._ended()]
 
 
-def _client_call(kind: str, call_id: str, tool: DeferredTool, content: str) -> Item:
+def _client_call(kind: str, call_id: str, tool: NamedTool, content: str) -> Item:
     """A call that the client makes, at its beginning. `content`: the key of its arguments or its input."""
     namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
     call = {"type": kind, "call_id": call_id, "name": tool.name, **namespace}

@@ -22,9 +22,11 @@ from gateway.serve.responses.output import (
     ApprovalWriter,
     CallWriter,
     CustomWriter,
+    FoundWriter,
     ListWriter,
     ResponseEvent,
     RunWriter,
+    SearchWriter,
     TextWriter,
 )
 from gateway.serve.responses.response_tools import RequestTools
@@ -41,7 +43,7 @@ _RESULT_TEXT: Final = 100_000
 """Maximum characters of a tool's result that its item shows. What the model gets has its own limit, in ids."""
 
 TextKind = Literal["message", "summary", "thought"]
-_Writer = TextWriter | CallWriter | CustomWriter | ApprovalWriter | RunWriter | ListWriter
+_Writer = TextWriter | CallWriter | CustomWriter | ApprovalWriter | RunWriter | ListWriter | SearchWriter | FoundWriter
 W = TypeVar("W", bound=_Writer)
 
 
@@ -91,10 +93,12 @@ class ResponseReply:
         self._held = {"message": "", "thought": ""}
         self._logprobs: list[Item] = []
         """Ids of the message, with log probabilities, that have not been sent yet."""
-        self._calls: dict[int, CallWriter | CustomWriter | RunWriter] = {}
+        self._calls: dict[int, CallWriter | CustomWriter | RunWriter | SearchWriter] = {}
         self._unknown: dict[int, str] = {}
         """Ids of calls of which it is not known yet whether they have to be approved, by their indexes."""
         self._runs: dict[str, RunWriter] = {}
+        self._searches: dict[str, SearchWriter] = {}
+        """Searches for tools that the gateway runs, by the ids of their calls."""
         self._response: dict[str, Any] | None = None
         # Numbered now: events may be fed before `begin` is called, and the beginning has the first numbers.
         self._beginning = self._begin(lists, made)
@@ -187,13 +191,18 @@ class ResponseReply:
         return text.end(whole=whole, seal=self._options.seal)
 
     def _start(self, index: int, call_id: str, name: str) -> list[ResponseEvent]:
-        tool, place = self._tools.deferred.get(name), len(self._written)
+        tool, place = self._tools.client.get(name), len(self._written)
         if tool is None and self._tools.may_ask(name):
             # It is shown when it is complete: then its arguments say what has to be approved, if anything.
             self._unknown[index] = call_id
             return []
-        if tool is None:
+        search = self._tools.search
+        if tool is None and search is not None and name == search.spec.name:
+            writer = self._searches[call_id] = SearchWriter(place, None)
+        elif tool is None:
             writer = self._runs[call_id] = RunWriter(place, *self._tools.origin(name))
+        elif tool.kind == "search":
+            writer = SearchWriter(place, call_id)
         elif tool.kind == "custom":
             writer = CustomWriter(place, call_id, tool)
         else:
@@ -217,6 +226,8 @@ class ResponseReply:
 
     def _ran(self, event: ToolFinished) -> list[ResponseEvent]:
         self._account.add_result(event)
+        if event.call_id in self._searches:
+            return self._new(FoundWriter(len(self._written), self._tools.found(event.found))).whole()
         run, begun = self._runs.get(event.call_id), list[ResponseEvent]()
         if run is None:
             # A call that `tool_choice` does not allow is not shown while it is written.

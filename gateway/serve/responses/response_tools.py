@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import Field
 
+from gateway.agent import OURS, Deferral, SearchTool
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
 from gateway.proxy.approvals import is_read_only
@@ -85,17 +86,19 @@ class McpShape(ApiModel):
         return rule.never is not None and not rule.never.holds(entry)
 
 
+SEARCH: Final = "tool_search"
+"""The type of the search for tools, and its name for the model."""
 _SHOWN: Final = 64
 _ADDRESSES: Final = ("server_url", "connector_id", "tunnel_id", "authorization", "headers")
-OURS: Final = "codec"
+GATEWAY: Final = "codec"
 """Server label of the gateway's own tools, which find and call the others."""
 
 
 @dataclass(frozen=True, slots=True)
-class DeferredTool:
+class NamedTool:
     """A tool of the client's, whose calls end the answer; named as the client knows it."""
 
-    kind: Literal["function", "custom"]
+    kind: Literal["function", "custom", "search"]
     name: str
     namespace: str | None = None
     """Its namespace; None: it is in none."""
@@ -121,13 +124,36 @@ class RequestTools:
     strict: set[str] = field(default_factory=set[str])
     """Public names of tools whose calls the request wants to approve."""
     specs: list[ToolSpec] = field(default_factory=list[ToolSpec])
-    deferred: dict[str, DeferredTool] = field(default_factory=dict[str, DeferredTool])
+    client: dict[str, NamedTool] = field(default_factory=dict[str, NamedTool])
     """The client's tools, by the names that the model knows."""
     servers: dict[str, frozenset[str]] | None = None
     """Servers that the request names, with the tools that it wants of each; None where it names none."""
     shown: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """Tools that are not left out, as the answer repeats them."""
     ignored: list[str] = field(default_factory=list[str])
+    hidden: set[str] = field(default_factory=set[str])
+    """The model's names of the client's tools that are deferred (`defer_loading`)."""
+    search: SearchTool | None = None
+    """The request's search for tools, if the gateway runs it; one that the client runs is a tool of the client's."""
+    definitions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """The client's tools as it defined them, by the model's names."""
+
+    @property
+    def deferral(self) -> Deferral:
+        """Which of the client's tools are deferred."""
+        return Deferral(self.hidden, self.search)
+
+    def found(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Tools that a search has found, as a `tool_search_output` item has them: namespaces with their tools."""
+        shown: dict[str | None, list[dict[str, Any]]] = {}
+        for name in names:
+            tool = self.client.get(name)
+            if tool is not None and name in self.definitions:
+                shown.setdefault(tool.namespace, []).append(self.definitions[name])
+        return [
+            *shown.pop(None, []),
+            *({"type": "namespace", "name": name, "description": "", "tools": tools} for name, tools in shown.items()),
+        ]
 
     @cached_property
     def _by_name(self) -> Mapping[str, ToolEntry]:
@@ -143,18 +169,18 @@ class RequestTools:
     def _bare(self) -> Mapping[str, list[str]]:
         """The names that the model knows, by the names without namespace that clients know."""
         found: dict[str, list[str]] = {}
-        for model_name, tool in self.deferred.items():
+        for model_name, tool in self.client.items():
             found.setdefault(tool.name, []).append(model_name)
         return found
 
     def origin(self, name: str) -> tuple[str, str]:
         """The server of a gateway's tool, and the tool's name beside it."""
         entry = self._by_name.get(name)
-        return (OURS, name) if entry is None else (entry.server, entry.local)
+        return (GATEWAY, name) if entry is None else (entry.server, entry.local)
 
     def to_approve(self, call: CallClosed) -> UnapprovedCall | None:
         """What the client has to approve before a call is made; None: nothing, or it is the client's own call."""
-        if call.flaw or call.name in self.deferred:
+        if call.flaw or call.name in self.client:
             return None
         entry = self._by_name.get(call.name)
         if entry is None or not (call.name in self.strict or self.asks(entry)):
@@ -164,7 +190,7 @@ class RequestTools:
     def may_ask(self, name: str) -> bool:
         """Whether a call of this name has to be approved."""
         entry = self._by_name.get(name)
-        return name not in self.deferred and entry is not None and (name in self.strict or self.asks(entry))
+        return name not in self.client and entry is not None and (name in self.strict or self.asks(entry))
 
     def public(self, server: str, tool: str) -> str | None:
         """The name under which the model knows a server's tool; None where there is none."""
@@ -173,7 +199,7 @@ class RequestTools:
     def model_name(self, name: str, namespace: str | None) -> str:
         """The name under which the model knows a tool of the client, even where the client has lost its namespace."""
         joined = joined_name(name, namespace)
-        if joined in self.deferred or namespace is not None:
+        if joined in self.client or namespace is not None:
             return joined
         bare = self._bare.get(name, [])
         return bare[0] if len(bare) == 1 else joined
@@ -200,14 +226,14 @@ class RequestTools:
         """The same tools, as an `mcp_list_tools` item shows them."""
         return [_listed(entry.local, entry.definition) for entry in self.of_server(server)]
 
-    def add(self, spec: ToolSpec, tool: DeferredTool, where: str) -> None:
+    def add(self, spec: ToolSpec, tool: NamedTool, where: str) -> None:
         """Add a tool of the client's, unless it is there. Raises `RequestInvalid` for a name that another one has."""
-        if spec in self.specs and self.deferred[spec.name] == tool:
+        if spec in self.specs and self.client[spec.name] == tool:
             return
-        if spec.name in self.deferred:
+        if spec.name in self.client:
             raise RequestInvalid(f"{where}.name: two tools are called {spec.name[:_SHOWN]!r}", param=f"{where}.name")
         self.specs.append(spec)
-        self.deferred[spec.name] = tool
+        self.client[spec.name] = tool
 
 
 def joined_name(name: str, namespace: str | None) -> str:
@@ -243,6 +269,9 @@ def read_tools(
             tools.shown.append({**tool, "description": namespace.description})
         elif kind == "mcp":
             _add_server(tools, tool, where, servers)
+        elif kind == SEARCH:
+            _add_search(tools, tool, where)
+            tools.shown.append({**tool})
         elif not _add_own(tools, tool, where, None):
             tools.ignored.append(f"tools.{escape_text(str(kind), _SHOWN)}")
         else:
@@ -253,6 +282,37 @@ def read_tools(
             param="tools",
         )
     return tools
+
+
+def _add_search(tools: RequestTools, tool: Mapping[str, Any], where: str) -> None:
+    """Add the search for tools: of the client's, if it runs it itself."""
+    described, schema = tool.get("description"), tool.get("parameters")
+    words = described if isinstance(described, str) and described else OURS.spec.description
+    if tool.get("execution") != "client":
+        tools.search = SearchTool(ToolSpec(SEARCH, words, OURS.spec.parameters))
+        return
+    parameters = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else OURS.spec.parameters
+    tools.add(ToolSpec(SEARCH, words, parameters), NamedTool("search", SEARCH), where)
+
+
+def names_of(given: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the model's names of the tools in a `tool_search_output` item."""
+    names: list[str] = []
+    for tool in given:
+        inside: object = tool.get("tools") if tool.get("type") == "namespace" else None
+        namespace = tool.get("name") if inside is not None else None
+        for each in cast("list[object]", inside) if isinstance(inside, list) else [tool]:
+            name = flat_tool(cast("Mapping[str, Any]", each)).get("name") if isinstance(each, Mapping) else None
+            if isinstance(name, str):
+                names.append(joined_name(name, namespace if isinstance(namespace, str) else None))
+    return names
+
+
+def add_found(tools: RequestTools, given: Sequence[Mapping[str, Any]]) -> None:
+    """Add the tools of `tool_search_output` items: they are defined behind the item that holds them."""
+    before = set(tools.client)
+    add_tools(tools, given)
+    tools.hidden |= tools.client.keys() - before
 
 
 def add_tools(tools: RequestTools, given: Sequence[Mapping[str, Any]]) -> None:
@@ -273,8 +333,9 @@ def add_tools(tools: RequestTools, given: Sequence[Mapping[str, Any]]) -> None:
             alone.ignored.append(f"input.additional_tools: {escape_text(error.message, _SHOWN)}")
         for spec in alone.specs:
             # The same item may stand in the history more than once.
-            if spec.name not in tools.deferred and len(tools.specs) < MOST_TOOLS:
-                tools.add(spec, alone.deferred[spec.name], "tools")
+            if spec.name not in tools.client and len(tools.specs) < MOST_TOOLS:
+                tools.add(spec, alone.client[spec.name], "tools")
+                tools.definitions |= {spec.name: alone.definitions[spec.name]}
         tools.ignored += alone.ignored
 
 
@@ -285,7 +346,10 @@ def _add_own(tools: RequestTools, tool: Mapping[str, Any], where: str, namespace
         return False
     tools.ignored += (f"tools.{name}" for name in read.unused if f"tools.{name}" not in tools.ignored)
     spec = replace(read.spec, name=joined_name(read.spec.name, namespace))
-    tools.add(spec, DeferredTool(read.kind, read.spec.name, namespace), where)
+    tools.add(spec, NamedTool(read.kind, read.spec.name, namespace), where)
+    tools.definitions[spec.name] = _shown(tool)
+    if read.deferred:
+        tools.hidden.add(spec.name)
     return True
 
 

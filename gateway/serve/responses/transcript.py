@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.context.history.client_messages import checked_message, free_form_arguments
+from gateway.context.memory import FOUND_TOOLS
 from gateway.serve.generation.echoed import EchoedAnswer, Said
 from gateway.serve.responses.items import APPROVAL, Item, ItemPlace, Sign, approval_request_id, name_in
-from gateway.serve.responses.response_tools import RequestTools
+from gateway.serve.responses.response_tools import SEARCH, RequestTools, names_of
 from gateway.toolcalls.stream.call_events import is_of_one_turn
 
 _THOUGHT: Final = re.compile(r"<think>\n(.*)\n</think>", re.DOTALL)
@@ -64,6 +65,8 @@ class TranscriptReader:
         self._before: EchoedAnswer | None = None
         """The answer before it, as long as only results have followed."""
         self._asked: dict[str, CallToApprove] = {}
+        self._searched: Item | None = None
+        """The last search for tools."""
         self._places: list[str] = []
         self._read = Transcript()
 
@@ -119,6 +122,10 @@ class TranscriptReader:
             case "additional_tools":
                 # They are read with the tools of the request.
                 pass
+            case "tool_search_call":
+                self._search(item, where)
+            case "tool_search_output":
+                self._found(item, where)
             case _:
                 self._mcp(item, where)
 
@@ -149,6 +156,20 @@ class TranscriptReader:
         name = self._tools.model_name(item["name"], item.get("namespace"))
         arguments = item["arguments"] if "arguments" in item else free_form_arguments(item["input"])
         self._call(item["call_id"], name, arguments, where)
+
+    def _search(self, item: Item, where: str) -> None:
+        self._searched = item
+        if item["execution"] == "client":
+            self._call(item["call_id"], SEARCH, item["arguments"], where)
+
+    def _found(self, item: Item, where: str) -> None:
+        names, searched = names_of(item["tools"]), self._searched
+        if item["execution"] == "client":
+            result = {"role": "tool", "tool_call_id": item["call_id"], "content": "\n".join(names)}
+            self._put(result | {FOUND_TOOLS: tuple(names)}, where)
+        elif searched is not None:
+            call_id = searched.get("id") or f"tsc_{len(self._places)}"
+            self._open_answer(where).ran(call_id, SEARCH, searched["arguments"], "\n".join(names), names)
 
     def _mcp(self, item: Item, where: str) -> None:
         match item["type"]:

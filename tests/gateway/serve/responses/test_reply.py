@@ -76,7 +76,7 @@ def turns(draw: st.DrawFn) -> list[AgentEvent]:
             events += [CallStarted(index, f"c{index}", name), *(CallArguments(index, piece) for piece in pieces)]
             if kind == "call":
                 events.append(CallClosed(index, f"c{index}", name, arguments, ()))
-                if name not in tools().deferred and draw(st.booleans()):
+                if name not in tools().client and draw(st.booleans()):
                     running.append(finished(f"c{index}", name, is_error=draw(st.booleans())))
             else:
                 events.append(Diagnostic("truncated", "the stream ended inside a call", index))
@@ -179,7 +179,7 @@ def test_stream_joined_is_the_whole_response(
 
 
 def ends_answer(call: CallClosed) -> bool:
-    return call.name in tools().deferred or tools().to_approve(call) is not None
+    return call.name in tools().client or tools().to_approve(call) is not None
 
 
 def is_call(item: dict[str, Any]) -> bool:
