@@ -141,6 +141,7 @@ def main(arguments: Sequence[str]) -> int:
     # What tests run is learned once for all packages, and before the seconds count.
     modules = {change.path for some in chosen.values() for change in some}
     known = learn(sorted(modules), sorted(set[str]().union(*map(named_tests, chosen))))
+    say(f"{len(known.seconds)} tests that are quick")
     for package, some in chosen.items():
         say(f"{package}: {score_of(known, some, given.jobs, given.budget / len(chosen))}")
     return 0
