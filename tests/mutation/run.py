@@ -69,14 +69,14 @@ def modules_of(package: str) -> list[str]:
 
 
 def named_tests(package: str) -> set[str]:
-    """The tests that should notice a change: those that mirror the package, and those that import from it."""
-    names = (module.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for module in modules_of(package))
-    imports = re.compile(rf"^ *(?:from|import) (?:{'|'.join(map(re.escape, names))})(?![\w.])", re.MULTILINE)
+    """The tests that should notice a change: those that mirror the package, or else those that import from it."""
     mirror = TESTS / package
-    own = {path for path in mirror.rglob("test_*.py") if path.parent == mirror or not _mirrors(path.parent)}
-    if package != ".":
-        own |= {path for path in TESTS.rglob("test_*.py") if imports.search(path.read_text(encoding="utf-8"))}
-    return {path.relative_to(ROOT).as_posix() for path in own}
+    found = {path for path in mirror.rglob("test_*.py") if path.parent == mirror or not _mirrors(path.parent)}
+    if not found:
+        names = (name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in modules_of(package))
+        imports = re.compile(rf"^ *(?:from|import) (?:{'|'.join(map(re.escape, names))})(?![\w.])", re.MULTILINE)
+        found = {path for path in TESTS.rglob("test_*.py") if imports.search(path.read_text(encoding="utf-8"))}
+    return {path.relative_to(ROOT).as_posix() for path in found}
 
 
 def _mirrors(tests: Path) -> bool:
