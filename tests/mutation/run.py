@@ -25,6 +25,8 @@ GATEWAY = ROOT / "gateway"
 TESTS = ROOT / "tests" / "gateway"
 _LEFT_OUT = "cli"
 """The package of commands: they print, and what they print is held by tests that run them as processes."""
+_ALSO = {"toolcalls/schema": ("toolcalls/grammar",)}
+"""By package: others whose tests should notice a change in it."""
 
 
 @dataclass(slots=True)
@@ -70,8 +72,9 @@ def modules_of(package: str) -> list[str]:
 
 def named_tests(package: str) -> set[str]:
     """The tests that should notice a change: those that mirror the package, or else those that import from it."""
-    mirror = TESTS / package
-    found = {path for path in mirror.rglob("test_*.py") if path.parent == mirror or not _mirrors(path.parent)}
+    mirrors = [TESTS / each for each in (package, *_ALSO.get(package, ()))]
+    tests = (path for mirror in mirrors for path in mirror.rglob("test_*.py"))
+    found = {path for path in tests if path.parent in mirrors or not _mirrors(path.parent)}
     if not found:
         names = (name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in modules_of(package))
         imports = re.compile(rf"^ *(?:from|import) (?:{'|'.join(map(re.escape, names))})(?![\w.])", re.MULTILINE)

@@ -56,7 +56,7 @@ class Known:
         by_line = self.lines[path]
         found = {test for line in lines for test in by_line.get(str(line), ())}
         if "" in found:
-            found = {test for tests in by_line.values() for test in tests}
+            found = {test for tests in by_line.values() for test in tests} - {""} or {*self.seconds}
         own = f"/test_{Path(path).stem}.py"
         known = found & self.seconds.keys()
         tests, left = list[str](), float(_ENOUGH)
