@@ -25,7 +25,7 @@ GATEWAY = ROOT / "gateway"
 TESTS = ROOT / "tests" / "gateway"
 _LEFT_OUT = "cli"
 """The package of commands: they print, and what they print is held by tests that run them as processes."""
-_ALSO = {"toolcalls/schema": ("toolcalls/grammar",)}
+_ALSO = {"context": ("agent",), "toolcalls/schema": ("toolcalls/grammar",)}
 """By package: others whose tests should notice a change in it."""
 
 
@@ -71,14 +71,15 @@ def modules_of(package: str) -> list[str]:
 
 
 def named_tests(package: str) -> set[str]:
-    """The tests that should notice a change: those that mirror the package, or else those that import from it."""
+    """The tests that should notice a change: those that mirror the package, or else those nearby that import it."""
     mirrors = [TESTS / each for each in (package, *_ALSO.get(package, ()))]
     tests = (path for mirror in mirrors for path in mirror.rglob("test_*.py"))
     found = {path for path in tests if path.parent in mirrors or not _mirrors(path.parent)}
     if not found:
         names = (name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in modules_of(package))
         imports = re.compile(rf"^ *(?:from|import) (?:{'|'.join(map(re.escape, names))})(?![\w.])", re.MULTILINE)
-        found = {path for path in TESTS.rglob("test_*.py") if imports.search(path.read_text(encoding="utf-8"))}
+        near = (TESTS / package.partition("/")[0]).rglob("test_*.py")
+        found = {path for path in near if imports.search(path.read_text(encoding="utf-8"))}
     return {path.relative_to(ROOT).as_posix() for path in found}
 
 

@@ -27,8 +27,9 @@ from tests.mutation.learning import Learning
 from tests.mutation.operators import Mutant
 from tests.mutation.plugin import changed_function, import_anew, swap
 
-# Of tests that run on each event loop, one shows what a mutant does.
-_OPTIONS = ("-q", "--assert=plain", "-p", "no:cacheprovider", "-k", "not uvloop")
+# Of tests that run on each event loop, one shows what a mutant does; a real engine takes seconds to start in each fork.
+_QUICK = ("-k", "not uvloop", "-m", "not engine and not tokenizers and not faults and not frameworks and not families")
+_OPTIONS = ("-q", "--assert=plain", "-p", "no:cacheprovider", *_QUICK)
 _LEARNING = 3600
 _SLOW = 2
 """Seconds over which a test is left out: a promise that only such tests hold takes too long to be tried."""
