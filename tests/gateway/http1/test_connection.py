@@ -1,6 +1,7 @@
 """One connection as a reader of bytes: however they are cut, and whatever they are."""
 
 import asyncio
+import gzip
 from itertools import pairwise
 from typing import Any
 
@@ -249,3 +250,20 @@ def test_trailers_of_just_the_bound_may_go_on_and_one_more_byte_ends_them() -> N
         return pipe
 
     assert (fed(512 * 1024).closed, fed(512 * 1024 + 1).closed) == (False, True)
+
+
+def test_body_is_read_up_to_the_bound_whether_its_length_is_told_or_not() -> None:
+    async def read(data: bytes, bound: int, encoding: str = "") -> bytes | None:
+        connection, _ = asked()
+        connection.data_received(data)
+        await connection.head()
+        if encoding:
+            connection.decode()
+        return await connection.read(bound)
+
+    told = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nabcd"
+    packed = gzip.compress(b"abcd")
+    squeezed = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n%s" % (len(packed), packed)
+    for data in (told, chunked([b"ab", b"cd"])):
+        assert [asyncio.run(read(data, bound)) for bound in (3, 4)] == [None, b"abcd"]
+    assert asyncio.run(read(squeezed, 100, "gzip")) == b"abcd"

@@ -77,6 +77,8 @@ def test_probabilities_belong_to_the_last_ids_of_a_message_and_to_no_other_id() 
     assert read(told(2, 3), 1, 2, 3) == [None, -2, -3]
     assert read(told(9, 3), 1, 2, 3) == [None, None, -3]
     assert read({}, 1) == [None]
+    earlier = {"id": 3, "logprob": -9}
+    assert read({"completion_probabilities": [earlier, {"id": 3, "logprob": -3}]}, 3) == [-3]
 
 
 def test_alternatives_are_told_as_the_engine_reports_them() -> None:
@@ -115,3 +117,17 @@ def test_facts_that_are_missing_have_the_least_meaning() -> None:
 
     assert (facts.model, facts.chat_template, facts.supports_tools, facts.supports_calls) == ("model", "", False, False)
     assert (facts.vocabulary, facts.context, facts.slots, facts.bos) == (None, 0, 1, ())
+
+
+@pytest.mark.parametrize(
+    ("props", "models"),
+    [
+        ({"default_generation_settings": {"n_ctx": 2**31 + 1}}, {}),
+        ({"total_slots": 4097}, {}),
+        ({"total_slots": -1}, {}),
+        ({}, {"data": [{"meta": {"n_vocab": -1}}]}),
+    ],
+)
+def test_figures_that_no_engine_has_are_refused(props: dict[str, Any], models: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="is not an integer from"):
+        read_facts(props, models, {"tokens": []})

@@ -73,6 +73,13 @@ async def test_block_that_is_not_reported_is_taken_to_be_large(metrics: tuple[in
     assert (await questions(Server(metrics=metrics)).facts()).can.reuse_block == 128
 
 
+async def test_context_that_no_model_has_is_refused() -> None:
+    for length in (0, 2**31 + 1, "4096", None):
+        models = {"data": [{"id": "base", "max_model_len": length}]}
+        with pytest.raises(EngineRefused, match="did not answer like vLLM"):
+            await questions(Server(models=(200, models))).facts()
+
+
 async def test_block_of_no_id_is_not_believed() -> None:
     none = METRICS.replace('"16"', '"0"')
 
