@@ -6,7 +6,7 @@ A test that fails, or takes longer than the run's timeout, tells nothing of a mu
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import coverage
@@ -29,7 +29,7 @@ class Learning:
         self._coverage.start()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Give what the test runs to it."""
         began = time.perf_counter()
         self._running = item.nodeid
@@ -40,7 +40,7 @@ class Learning:
         return result
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Iterator[None]:
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
         """Give what a shared fixture runs to no test."""
         shared = fixturedef.scope != "function"
         if shared:

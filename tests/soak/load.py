@@ -5,7 +5,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,7 +134,7 @@ class Soak:
 
 
 @contextmanager
-def soaked_gateway(folder: Path) -> Iterator[RunningGateway]:
+def soaked_gateway(folder: Path) -> Generator[RunningGateway]:
     """A gateway with the embedded engine and one server, as `soak` needs it."""
     servers = {"near": {"command": sys.executable, "args": [str(FAULTY)]}}
     with running_gateway(folder, servers, "--engine", "embedded", env={"XDG_STATE_HOME": str(folder)}) as gateway:

@@ -16,7 +16,7 @@ def by_id(*entries: tuple[int, object]) -> dict[str, Any]:
     return {"logprobs": {"content": content}}
 
 
-def by_name(*entries: dict[str, object]) -> dict[str, Any]:
+def by_name(*entries: dict[str, float]) -> dict[str, Any]:
     """As `/v1/completions` writes them."""
     return {"logprobs": {"token_logprobs": [*map(max, (e.values() for e in entries))], "top_logprobs": [*entries]}}
 
