@@ -146,11 +146,12 @@ async def test_nothing_found_is_counted_as_nothing() -> None:
     metrics = Metrics()
     async with shared_in_memory(Direct(Memory()), metrics=metrics) as shared:
         none = await shared.find("memory", "ann", "1", BOUNDS)
+        counted = asked(metrics, "memory", "nothing")
         await shared.keep("memory", "ann", StoreRecord("1", None, b"one"), BOUNDS)
         found = await shared.find("memory", "ann", "1", BOUNDS)
 
     assert (none, [each.value for each in found]) == ([], [b"one"])
-    assert asked(metrics, "memory", "nothing") == 1
+    assert (counted, asked(metrics, "memory", "nothing")) == (1, 1)
 
 
 async def test_bytes_on_their_way_to_the_store_have_a_bound() -> None:
