@@ -23,7 +23,7 @@ QUESTIONS = ("What is it like there?", "Say that in other words.", "Name three c
 WRONG: tuple[tuple[str, bytes], ...] = (
     ("/v1/chat/completions", b"{"),
     ("/v1/chat/completions", b'{"messages": 7}'),
-    ("/v1/chat/completions", b'{"messages": [{"role": "user", "content": "a"}], "max_tokens": -1}'),
+    ("/v1/chat/completions", b'{"messages": [{"role": "user", "content": "a"}], "max_tokens": [8]}'),
     ("/v1/messages", b'{"messages": [{"role": "user", "content": "a"}], "max_tokens": "many"}'),
     ("/v1/responses", b'{"input": {"a": [1, 2'),
     ("/v1/responses", b'{"input": "a", "previous_response_id": "resp_of_nobody"}'),
