@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: advisories advisories-install agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges exchanges-install families faults fmt fuzz grammar-seeds help help-all lock mutants oauth-check oauth-install odd-servers odd-servers-install pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-approvals test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: advisories advisories-install agents agents-install bare-check bare-check-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install console-pictures coverage demo deploy-check deploy-install engines-check exchanges exchanges-install families faults fmt fuzz grammar-seeds help help-all lock mutants oauth-check oauth-install odd-servers odd-servers-install pool-check real-models release replicas-check replicas-conformance replicas-install setup shared-check shared-install soak test test-approvals test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -63,6 +63,9 @@ grammar-seeds: $(READY) ## let the engine write 20 calls under each format's gra
 
 pool-check: $(READY) ## four real engines under load, killed, stopped and exchanged at random, for MINUTES (5): ids are held exact
 	@PYTHONPATH=. $(BIN)/python -m tests.pool --minutes $(or $(MINUTES),5) --conversations $(or $(TALKS),48) --seed $(or $(SEED),1)
+
+soak: $(READY) ## a gateway under mixed operations for MINUTES (20): no answer is wrong, and its memory does not grow
+	@PYTHONPATH=. $(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) --seed $(or $(SEED),1)
 
 replicas-check: $(READY) ## replicas on hosts of their own (namespaces) behind HAProxy and nginx, killed, drained, cut off: 50,000 CALLS, ten minutes (root)
 	@PYTHONPATH=. $(BIN)/python -m tests.replicas --calls $(or $(CALLS),50000) --seed $(or $(SEED),1) $(if $(ONLY),--only $(ONLY)) $(if $(SHARED),--shared) $(if $(RECORD),--record)

@@ -15,6 +15,8 @@ EQUIVALENT: Final = {
     "gateway/agent/generate/end_hold.py: if not self._held and ids[-1] not in self._specials:  ->  if False:": (
         "a short cut"
     ),
+    "gateway/engine/wire/vllm_json.py: len(held) > 1  ->  len(held) >= 1": "one event joined is that event",
+    "gateway/http1/decoding.py: 2  ->  3": "no compressed body of two bytes holds anything; and the unit in a message",
     "gateway/serve/auth/rate_limiter.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,
     "gateway/serve/auth/rate_limiter.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,
 }

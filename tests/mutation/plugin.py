@@ -1,46 +1,51 @@
 """Puts one mutant in its module's place: before the module is imported, or after, which takes less.
 
-`pytest -p tests.mutation.plugin`, with `MUTANT` set to `PATH:NUMBER`, compiles the module from the changed tree when it
-is imported. `swap` changes the one function that differs, wherever it is held already; it can't do so with what runs
-only at the import. Nothing is written.
+`swap` changes the one function that differs, wherever it is held already; it can't do so with what runs only at the
+import. `import_anew` forgets what is imported of this project, and compiles the module from the changed tree when it is
+imported again. Nothing is written.
 """
 
 import ast
 import gc
-import os
 import sys
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from itertools import islice
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
-from tests.mutation.operators import mutants
+_OURS = ("gateway", "leaf_sdk", "tests", "conftest")
 
 
 class _MutantLoader(SourceFileLoader):
-    """Compiles the mutant of that number; no cached code is read or written."""
+    """Compiles the changed tree; no cached code is read or written."""
 
-    def __init__(self, fullname: str, path: str, number: int) -> None:
-        super().__init__(fullname, path)
-        self._number = number
+    def __init__(self, fullname: str, path: Path, tree: ast.Module) -> None:
+        super().__init__(fullname, str(path))
+        self._tree = tree
 
     def get_code(self, fullname: str) -> CodeType:
-        path = Path(self.get_filename(fullname))
-        mutant = next(islice(mutants(path.read_text(encoding="utf-8")), self._number, None))
-        return compile(mutant.tree, str(path), "exec")
+        return compile(self._tree, self.path, "exec")
 
 
 class _MutantFinder(MetaPathFinder):
     """Finds the one module."""
 
-    def __init__(self, path: str, number: int) -> None:
-        self._name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        self._loader = _MutantLoader(self._name, str(Path(path).resolve()), number)
+    def __init__(self, name: str, path: Path, tree: ast.Module) -> None:
+        self._loader = _MutantLoader(name, path, tree)
 
     def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
-        return ModuleSpec(fullname, self._loader, origin=self._loader.path) if fullname == self._name else None
+        loader = self._loader
+        return ModuleSpec(fullname, loader, origin=loader.path) if fullname == loader.name else None
+
+
+def import_anew(path: str, tree: ast.Module) -> None:
+    """Let the module be this tree when it is next imported, and all of this project be imported anew."""
+    for name in [*sys.modules]:
+        if name.partition(".")[0] in _OURS and not name.startswith("tests.mutation"):
+            del sys.modules[name]
+    name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    sys.meta_path.insert(0, _MutantFinder(name, Path(path).resolve(), tree))
 
 
 def changed_function(path: Path, tree: ast.Module) -> CodeType | None:
@@ -74,8 +79,3 @@ def _functions(code: CodeType) -> Iterator[CodeType]:
                 yield inner
             else:
                 yield from _functions(inner)
-
-
-if chosen := os.environ.get("MUTANT"):
-    where, _, index = chosen.rpartition(":")
-    sys.meta_path.insert(0, _MutantFinder(where, int(index)))

@@ -1,19 +1,19 @@
 """Which small changes to the code no test notices: `make mutants`, `make mutants ONLY=agent BUDGET=600`.
 
-Takes mutants of every package but the commands at random, runs the tests of the package that run the changed statement
-with each in turn, and prints those that survive and the score of each package. A seed makes the choice, so that a run
-can be had again. Nothing is written.
+Takes mutants of every package but the commands at random, runs the quick tests that run the changed statement with each
+in turn, and prints those that survive and the score of each package. A seed makes the choice, so that a run can be had
+again. Nothing is written.
 """
 
 import argparse
 import os
 import random
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from itertools import groupby
 from pathlib import Path
 
 from tests.mutation.equivalent import EQUIVALENT
@@ -25,24 +25,8 @@ GATEWAY = ROOT / "gateway"
 TESTS = ROOT / "tests" / "gateway"
 _LEFT_OUT = "cli"
 """The package of commands: they print, and what they print is held by tests that run them as processes."""
-_ALSO = {
-    # The ids of conversations are run by the tests of the turns that use them, and so is the engine.
-    "context": ("tests/gateway/context", "tests/gateway/agent"),
-    "engine": ("tests/gateway/engine", "tests/gateway/agent"),
-    "http1": ("tests/gateway/proxy/transport",),
-    "proxy/transport": ("tests/gateway/proxy/test_proxy_http.py",),
-    "proxy/transport/oauth": ("tests/gateway/proxy/test_per_user.py",),
-    "proxy/upstream": ("tests/gateway/proxy/test_proxy.py", "tests/gateway/proxy/test_tasks.py"),
-    "toolcalls/schema": (
-        "tests/gateway/toolcalls/grammar/test_ambiguity.py",
-        "tests/gateway/toolcalls/grammar/test_keys.py",
-        "tests/gateway/toolcalls/grammar/test_schemas.py",
-        "tests/gateway/toolcalls/grammar/test_sets.py",
-    ),
-}
-"""By package: tests that should notice a change in it, or in a package inside it, beside those that mirror it."""
-_LONGEST = 5
-"""Times what the tests take on unchanged code, after which a mutant hangs: that is noticed too."""
+_ALSO = {"context": ("agent",), "toolcalls/schema": ("toolcalls/grammar",)}
+"""By package: others whose tests should notice a change in it."""
 
 
 @dataclass(slots=True)
@@ -67,7 +51,6 @@ class Change:
     """One mutant of a package's module."""
 
     path: str
-    number: int
     mutant: Mutant
 
     def __str__(self) -> str:
@@ -87,16 +70,21 @@ def modules_of(package: str) -> list[str]:
     return sorted(path.relative_to(ROOT).as_posix() for path in (GATEWAY / package).glob("*.py"))
 
 
-def named_tests(package: str) -> list[str]:
-    """The tests that should notice a change: those of the folder that mirrors the package or what it stands in."""
-    if package == ".":
-        return sorted(path.relative_to(ROOT).as_posix() for path in TESTS.glob("test_*.py"))
-    mirror = TESTS / package
-    while not any(mirror.rglob("test_*.py")):
-        mirror = mirror.parent
-    also = (test for outer, tests in _ALSO.items() if f"{package}/".startswith(f"{outer}/") for test in tests)
-    named = {mirror.relative_to(ROOT).as_posix(), *also}
-    return sorted(test for test in named if not any(f"{test}/".startswith(f"{each}/") for each in named - {test}))
+def named_tests(package: str) -> set[str]:
+    """The tests that should notice a change: those that mirror the package, or else those nearby that import it."""
+    mirrors = [TESTS / each for each in (package, *_ALSO.get(package, ()))]
+    tests = (path for mirror in mirrors for path in mirror.rglob("test_*.py"))
+    found = {path for path in tests if path.parent in mirrors or not _mirrors(path.parent)}
+    if not found:
+        names = (name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in modules_of(package))
+        imports = re.compile(rf"^ *(?:from|import) (?:{'|'.join(map(re.escape, names))})(?![\w.])", re.MULTILINE)
+        near = (TESTS / package.partition("/")[0]).rglob("test_*.py")
+        found = {path for path in near if imports.search(path.read_text(encoding="utf-8"))}
+    return {path.relative_to(ROOT).as_posix() for path in found}
+
+
+def _mirrors(tests: Path) -> bool:
+    return (GATEWAY / tests.relative_to(TESTS)).is_dir()
 
 
 def changes(package: str, only: str) -> Iterator[Change]:
@@ -105,9 +93,9 @@ def changes(package: str, only: str) -> Iterator[Change]:
     for name in modules_of(package):
         path = ROOT / name
         if whole or fnmatch(name, only):
-            for number, mutant in enumerate(mutants(path.read_text(encoding="utf-8"))):
+            for mutant in mutants(path.read_text(encoding="utf-8")):
                 if f"{name}: {mutant.said}" not in EQUIVALENT:
-                    yield Change(name, number, mutant)
+                    yield Change(name, mutant)
 
 
 def score_of(known: Known, chosen: Sequence[Change], jobs: int, seconds: float) -> Score:
@@ -120,12 +108,10 @@ def score_of(known: Known, chosen: Sequence[Change], jobs: int, seconds: float) 
         if waiting and len(running) < jobs and time.monotonic() < over:
             change = waiting.pop()
             score.tried += 1
-            tests = known.tests_of(change.path, lines_of(change.mutant))
-            if not tests:
+            if tests := known.tests_of(change.path, lines_of(change.mutant)):
+                running[attempt(known, change.path, change.mutant, tests)] = change
+            else:
                 score.survived(f"{change} (no test runs it)")
-                continue
-            most = _LONGEST * sum(known.seconds[test] for test in tests) + 30
-            running[attempt(change.path, change.number, change.mutant, tests, most)] = change
             continue
         trial = first_over(running)
         change = running.pop(trial)
@@ -140,25 +126,29 @@ def score_of(known: Known, chosen: Sequence[Change], jobs: int, seconds: float) 
 def main(arguments: Sequence[str]) -> int:
     """Try mutants until the budget is spent; 1 where nothing matches."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="a package (proxy/upstream), a module's path, or a pattern of paths")
+    parser.add_argument("--only", default="", help="packages (http1,proxy/upstream), a module's path, or a pattern")
     parser.add_argument("--budget", type=float, default=1800, help="seconds of trying, shared by the packages")
     parser.add_argument("--most", type=int, default=100, help="mutants of each package, chosen by the seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args(arguments)
     os.chdir(ROOT)
-    found = {package: list(changes(package, given.only)) for package in packages()}
-    tried = [package for package in found if found[package]]
-    for package in tried:
-        random.Random(given.seed).shuffle(found[package])
-    # What tests run is learned once for all packages that they try, and before the seconds count.
-    for tests, group in groupby(sorted(tried, key=named_tests), key=named_tests):
-        chosen = {package: found[package][: given.most] for package in group}
-        known = learn(sorted({change.path for each in chosen.values() for change in each}), tests)
-        for package, some in chosen.items():
-            score = score_of(known, some, given.jobs, given.budget / len(tried))
-            say(f"{package}: {score}, of {len(found[package])} mutants")
-    return 0 if tried else 1
+    chosen: dict[str, list[Change]] = {}
+    for package in packages():
+        found = [change for only in given.only.split(",") for change in changes(package, only)]
+        random.Random(given.seed).shuffle(found)
+        if found:
+            chosen[package] = found[: given.most]
+            say(f"{package}: {len(chosen[package])} of {len(found)} mutants")
+    if not chosen:
+        return 1
+    # What tests run is learned once for all packages, and before the seconds count.
+    modules = {change.path for some in chosen.values() for change in some}
+    known = learn(sorted(modules), sorted(set[str]().union(*map(named_tests, chosen))))
+    say(f"{len(known.seconds)} tests that are quick")
+    for package, some in chosen.items():
+        say(f"{package}: {score_of(known, some, given.jobs, given.budget / len(chosen))}")
+    return 0
 
 
 def say(line: str) -> None:

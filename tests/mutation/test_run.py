@@ -1,6 +1,7 @@
 """`make mutants` reaches every module outside the commands, each in one package that has tests."""
 
 from tests.mutation.run import ROOT, modules_of, named_tests, packages
+from tests.mutation.trying import Known
 
 
 def test_every_module_but_those_of_the_commands_belongs_to_one_package() -> None:
@@ -11,20 +12,29 @@ def test_every_module_but_those_of_the_commands_belongs_to_one_package() -> None
     ]
 
 
-def test_every_package_has_tests_that_are_there() -> None:
-    for package in packages():
-        named = [ROOT / test for test in named_tests(package)]
-        assert [path for path in named if not path.exists()] == [], package
-        assert any(path.is_file() or any(path.rglob("test_*.py")) for path in named), package
+def test_every_package_has_tests() -> None:
+    assert [package for package in packages() if not named_tests(package)] == []
 
 
-def test_package_inside_another_is_tried_by_the_tests_that_mirror_it() -> None:
-    assert "tests/gateway/proxy/bolt_on" in named_tests("proxy/bolt_on")
-    assert "tests/gateway/proxy/transport" in named_tests("proxy/transport/http")
+def test_package_is_tried_by_the_tests_that_mirror_it_or_else_by_those_that_import_from_it() -> None:
+    assert named_tests("protocol") >= {"tests/gateway/protocol/test_eras.py", "tests/gateway/protocol/test_lines.py"}
+    assert not any("/gateway/proxy/" in test for test in named_tests("protocol"))
+    assert "tests/gateway/engine/test_slots.py" in named_tests("engine/slots")
+    assert "tests/gateway/engine/test_template.py" not in named_tests("engine/slots")
 
 
-def test_packages_of_one_room_are_tried_by_the_same_tests_which_are_run_once_to_learn_of_them() -> None:
-    found = [package for package in packages() if package.partition("/")[0] == "engine"]
+def test_tests_of_a_package_inside_another_are_its_own_and_others_belong_to_the_outer_one() -> None:
+    assert "tests/gateway/agent/recall/test_shapes.py" in named_tests("agent")
+    assert "tests/gateway/engine/wire/llama_cpp/test_repair.py" not in named_tests("engine")
 
-    assert len(found) > 1
-    assert {tuple(named_tests(each)) for each in found} == {("tests/gateway/agent", "tests/gateway/engine")}
+
+def test_mutant_gets_its_module_s_own_tests_first_then_the_quickest_for_a_while() -> None:
+    seconds = {"t/test_b.py::slow": 1.5, "t/test_a.py::own": 2.0, "t/test_b.py::quick": 0.1}
+    known = Known(seconds, {"a.py": {"3": [*seconds, "left out"], "9": [""]}})
+
+    assert known.tests_of("a.py", range(3, 4)) == ["t/test_a.py::own", "t/test_b.py::quick", "t/test_b.py::slow"]
+    assert known.tests_of("a.py", range(9, 10)) == known.tests_of("a.py", range(3, 4))
+    assert known.tests_of("a.py", range(4, 5)) == []
+    assert len(Known(seconds, {"a.py": {"9": [""]}}).tests_of("a.py", range(9, 10))) == 3
+    many = {f"t/test_b.py::{number:03}": 1.0 for number in range(100)}
+    assert len(Known(many, {"a.py": {"3": [*many]}}).tests_of("a.py", range(3, 4))) == 20

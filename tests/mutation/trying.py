@@ -1,9 +1,9 @@
 """Runs tests with a mutant in place, quickly: the tests that run its statement, in a fork that has imported all.
 
-The tests of a package run once on unchanged code, which tells what each takes and which lines it runs (`lines`). Then
-this process imports them, with all that they import. A trial is a fork of it in which one function has changed; a
-change of what runs only at the import takes a process of its own. A mutant gets the tests of its module's own test file
-first, then the quickest.
+The tests run once on unchanged code, which tells what each takes and which lines it runs (`learning`). Then this
+process imports them, with all that they import. A trial is a fork of it in which one function has changed, or which
+imports the project anew where the change is of what runs only at the import. A mutant gets the tests of its module's
+own test file first, then the quickest, for `_ENOUGH` seconds.
 """
 
 import ast
@@ -23,11 +23,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutation.learning import Learning
 from tests.mutation.operators import Mutant
-from tests.mutation.plugin import changed_function, swap
+from tests.mutation.plugin import changed_function, import_anew, swap
 
-_OPTIONS = ("-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "--timeout=0")
-_LEARNING = 1800
+# Of tests that run on each event loop, one shows what a mutant does; a real engine takes seconds to start in each fork.
+_QUICK = ("-k", "not uvloop", "-m", "not engine and not tokenizers and not faults and not frameworks and not families")
+_OPTIONS = ("-q", "--assert=plain", "-p", "no:cacheprovider", *_QUICK)
+_LEARNING = 3600
+_SLOW = 2
+"""Seconds over which a test is left out: a promise that only such tests hold takes too long to be tried."""
+_ENOUGH = 20
+"""Seconds that the tests of one mutant take on unchanged code, at most."""
+_LONGEST = 5
+"""Times what a test takes on unchanged code, after which a mutant hangs: that is noticed too."""
 _BROKEN = 70
 NOT_TRIED = frozenset({int(pytest.ExitCode.USAGE_ERROR), int(pytest.ExitCode.NO_TESTS_COLLECTED), _BROKEN})
 """How a trial ends that says nothing about its mutant."""
@@ -37,7 +46,7 @@ _MEMORY = 6 << 30
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the tests of a package do on unchanged code."""
+    """What tests do on unchanged code."""
 
     seconds: Mapping[str, float]
     lines: Mapping[str, Mapping[str, Sequence[str]]]
@@ -48,24 +57,32 @@ class Known:
         by_line = self.lines[path]
         found = {test for line in lines for test in by_line.get(str(line), ())}
         if "" in found:
-            found = {test for tests in by_line.values() for test in tests} or {*self.seconds}
+            found = {test for tests in by_line.values() for test in tests} - {""} or {*self.seconds}
         own = f"/test_{Path(path).stem}.py"
-        return sorted(found - {""}, key=lambda test: (own not in test, self.seconds[test], test))
+        known = found & self.seconds.keys()
+        tests, left = list[str](), float(_ENOUGH)
+        for test in sorted(known, key=lambda test: (own not in test, self.seconds[test], test)):
+            left -= self.seconds[test]
+            if tests and left < 0:
+                break
+            tests.append(test)
+        return tests
 
 
 def learn(modules: Sequence[str], tests: Sequence[str]) -> Known:
-    """Run the tests on unchanged code, and import them. Exits where they fail."""
+    """Run the tests on unchanged code, and import them. Exits where that can't be done."""
     with tempfile.TemporaryDirectory() as folder:
         out, said = Path(folder, "lines.json"), Path(folder, "said.txt")
-        env = {"LINES_OF": "\n".join(modules), "LINES_IN": str(out)}
-        trial = start(["-p", "tests.mutation.lines", *tests], _LEARNING, env=env, said=said)
-        if first_over([trial]).end() != 0:
-            sys.exit(f"the tests fail on unchanged code:\n{said.read_text()[-4000:]}")
+        limit = (f"--timeout={_SLOW}", "-o", "timeout_func_only=true")
+        trial = start([*limit, *tests], _LEARNING, plugin=lambda: Learning(modules, out), said=said)
+        first_over([trial]).end()
+        if not out.exists():
+            sys.exit(f"the tests can't be run on unchanged code:\n{said.read_text()[-4000:]}")
         told = json.loads(out.read_text())
     with contextlib.redirect_stdout(io.StringIO()) as words:
         if pytest.main([*_OPTIONS, "--collect-only", *tests]) != 0:
             sys.exit(f"the tests can't be imported:\n{words.getvalue()[-4000:]}")
-    return Known(told["seconds"], told["lines"])
+    return Known({test: taken for test, taken in told["seconds"].items() if taken <= _SLOW}, told["lines"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,27 +105,20 @@ class Trial:
         return status if ended else None
 
 
-def attempt(path: str, number: int, mutant: Mutant, tests: Sequence[str], seconds: float) -> Trial:
+def attempt(known: Known, path: str, mutant: Mutant, tests: Sequence[str]) -> Trial:
     """Run these tests with the mutant in place."""
-    where = Path(path).resolve()
-    code = changed_function(where, mutant.tree)
-    if code is None:
-        return start(["-p", "tests.mutation.plugin", *tests], seconds, env={"MUTANT": f"{path}:{number}"})
-    return start(tests, seconds, first=lambda: swap(where, code))
+    where, tree = Path(path).resolve(), mutant.tree
+    code = changed_function(where, tree)
+    taken = [known.seconds[test] for test in tests]
+    return start(
+        ["-x", f"--timeout={_LONGEST * max(taken) + 5}", *tests],
+        _LONGEST * sum(taken) + 30,
+        plugin=lambda: swap(where, code) if code is not None else import_anew(path, tree),
+    )
 
 
-def start(
-    arguments: Sequence[str],
-    seconds: float,
-    *,
-    first: Callable[[], None] | None = None,
-    env: Mapping[str, str] | None = None,
-    said: Path | None = None,
-) -> Trial:
-    """Run pytest for so many seconds at most: here, after `first`, or in a new process with `env`.
-
-    Its words go to `said`.
-    """
+def start(arguments: Sequence[str], seconds: float, *, plugin: Callable[[], object], said: Path | None = None) -> Trial:
+    """Run pytest in a fork for so many seconds at most, with what `plugin` makes there. Its words go to `said`."""
     pid = os.fork()
     if pid:
         return Trial(pid, os.pidfd_open(pid), time.monotonic() + seconds)
@@ -119,11 +129,8 @@ def start(
         null, out = os.open(os.devnull, os.O_RDONLY), os.open(said or os.devnull, os.O_WRONLY | os.O_CREAT)
         for there, number in ((null, 0), (out, 1), (out, 2)):
             os.dup2(there, number)
-        if first is None:
-            command = [sys.executable, "-m", "pytest", *_OPTIONS, *arguments]
-            os.execve(sys.executable, command, {**os.environ, **(env or {}), "PYTHONPATH": "."})
-        first()
-        status = int(pytest.main([*_OPTIONS, *arguments]))
+        made = plugin()
+        status = int(pytest.main([*_OPTIONS, *arguments], [made] if made is not None else []))
     finally:
         os._exit(status)
 

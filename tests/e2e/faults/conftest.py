@@ -161,13 +161,13 @@ def own(tmp_path: Path) -> Callable[[str], None]:
     return lambda text: (tmp_path / "codec-gateway.toml").write_text(text) and None
 
 
+def bytes_of(pid: int) -> int:
+    """Bytes that a process holds now; 0 where /proc is missing."""
+    status = Path(f"/proc/{pid}/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+
+
 @pytest.fixture
 def memory_of() -> Callable[[int], int]:
-    """Bytes that a process holds now; 0 where /proc is missing."""
-
-    def read(pid: int) -> int:
-        status = Path(f"/proc/{pid}/status")
-        lines = status.read_text().splitlines() if status.exists() else []
-        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
-
-    return read
+    return bytes_of

@@ -1,6 +1,7 @@
 """One connection as a reader of bytes: however they are cut, and whatever they are."""
 
 import asyncio
+import gzip
 from itertools import pairwise
 from typing import Any
 
@@ -203,3 +204,66 @@ def test_request_on_a_connection_that_has_ended_is_lost_at_once() -> None:
 
     assert asyncio.run(ask_again()) is False
     assert pipe.written == written
+
+
+def test_rest_of_an_answer_is_thrown_away_once_and_the_connection_is_used_again() -> None:
+    connection, pipe = asked()
+    drained: list[bool] = []
+    connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 300000\r\n\r\n" + b"x" * 290_000)
+    connection.drain(lambda: drained.append(connection.usable))
+    connection.data_received(b"x" * 10_000)
+
+    assert (drained, pipe.paused, connection.usable) == ([True], False, True)
+    connection.send("GET", "/", b"", b"")
+    connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\ny")
+    assert (asyncio.run(connection.read(10)), drained) == (b"y", [True])
+
+
+def test_rest_of_an_answer_that_is_long_is_not_waited_for() -> None:
+    connection, pipe = asked()
+    connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+    connection.drain(lambda: None)
+    connection.data_received(b"x" * 64 * 1024)
+    waits_at_the_bound = not pipe.closed
+    connection.data_received(b"x")
+
+    assert (waits_at_the_bound, pipe.closed) == (True, True)
+
+
+def test_length_is_sent_with_a_body_and_with_every_post() -> None:
+    def sent(method: str, body: bytes) -> bytes:
+        connection, pipe = Connection(Origin(False, "a", 80), lambda write, data: write(data)), Pipe()
+        connection.connection_made(pipe)
+        connection.send(method, "/x", b"", body)
+        return pipe.written
+
+    assert sent("POST", b"") == b"POST /x HTTP/1.1\r\ncontent-length: 0\r\n\r\n"
+    assert sent("PUT", b"a") == b"PUT /x HTTP/1.1\r\ncontent-length: 1\r\n\r\na"
+    assert sent("GET", b"") == b"GET /x HTTP/1.1\r\n\r\n"
+
+
+def test_trailers_of_just_the_bound_may_go_on_and_one_more_byte_ends_them() -> None:
+    def fed(size: int) -> Pipe:
+        connection, pipe = asked()
+        connection.data_received(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx")
+        connection.data_received(b"\r\n0\r\na: " + b"x" * (size - 8))
+        return pipe
+
+    assert (fed(512 * 1024).closed, fed(512 * 1024 + 1).closed) == (False, True)
+
+
+def test_body_is_read_up_to_the_bound_whether_its_length_is_told_or_not() -> None:
+    async def read(data: bytes, bound: int, encoding: str = "") -> bytes | None:
+        connection, _ = asked()
+        connection.data_received(data)
+        await connection.head()
+        if encoding:
+            connection.decode()
+        return await connection.read(bound)
+
+    told = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nabcd"
+    packed = gzip.compress(b"abcd")
+    squeezed = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n%s" % (len(packed), packed)
+    for data in (told, chunked([b"ab", b"cd"])):
+        assert [asyncio.run(read(data, bound)) for bound in (3, 4)] == [None, b"abcd"]
+    assert asyncio.run(read(squeezed, 100, "gzip")) == b"abcd"

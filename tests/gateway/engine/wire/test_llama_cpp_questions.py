@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.engine.interface import Activity
 from gateway.engine.wire.llama_cpp_client import LlamaCppQuestions
 from gateway.errors import EngineRefused
 
@@ -43,6 +44,15 @@ async def test_slot_is_at_rest_if_the_server_says_so_of_this_one(slots: list[dic
 
     assert await LlamaCppQuestions(URL, server).is_at_rest(1) is at_rest
     assert server.asked == [("GET", "/slots", None)]
+
+
+async def test_work_is_that_of_the_busy_slots() -> None:
+    figures = {"id_task": 7, "n_prompt_tokens_processed": 5, "next_token": [{"n_decoded": 0}]}
+
+    assert await LlamaCppQuestions(URL, Server([{**slot(1, True), **figures}])).work() == Activity(
+        ((1, 7, 5, 0),), prefills=True
+    )
+    assert await LlamaCppQuestions(URL, Server([slot(1, False)])).work() is None
 
 
 @pytest.mark.parametrize(("status", "shows"), [(200, True), (501, False)])

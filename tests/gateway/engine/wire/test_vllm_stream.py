@@ -1,6 +1,7 @@
 """The lines of vLLM's stream, as they are and as no server should write them: ids, ends, and faults that are named."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -139,8 +140,31 @@ def test_stream_that_breaks_off_after_the_end_of_the_answer_has_ended() -> None:
 
 def test_messages_without_ids_have_a_bound() -> None:
     flood = [ids() for _ in range(100)]
+    (most,) = re.findall(r"over (\d+) messages for 4 ids", refused(*flood)[1].message)
 
-    assert "messages for" in refused(*flood)[1].message
+    assert read(*flood[: int(most)]) == []
+    assert "messages for" in refused(*flood[: int(most) + 1])[1].message
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [ids() for _ in range(100)],
+        [ids(1, 2, 3, 4, 5)],
+        [ids(1), DONE],
+        [ids(len(TINY) + 4096)],
+        [line({"choices": 7})],
+    ],
+)
+def test_engine_that_breaks_its_word_is_a_bad_gateway_to_clients(lines: list[bytes]) -> None:
+    error = refused(*lines)[1]
+
+    assert isinstance(error, EngineRefused)
+    assert error.status == 502
+
+
+def test_last_id_of_the_largest_padding_is_taken() -> None:
+    assert read(ids(len(TINY) + 4095)) == [Generated((len(TINY) + 4095,))]
 
 
 @pytest.mark.parametrize(

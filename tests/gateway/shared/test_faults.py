@@ -1,0 +1,171 @@
+"""What a fault of the store means for those who ask next, and what the operator is told, without a wire."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from redis.exceptions import ResponseError
+
+from gateway.observe.metrics import Metrics
+from gateway.shared import StoreBounds, StoreRecord
+from gateway.shared.redis_store import RedisStore
+from gateway.shared.scripts import Script
+from tests.gateway.shared.conftest import asked
+from tests.standins.redis_in_memory import Memory
+from tests.standins.shared import Direct, shared_in_memory
+
+pytestmark = pytest.mark.anyio
+
+SMALL, LARGE = Script("small"), Script("large", large=True)
+BOUNDS = StoreBounds(10**7, 10**7, 60.0)
+
+
+class Faulty:
+    """Answers scripts with what `says` gives or raises, and probes as long as `is_there`."""
+
+    def __init__(self) -> None:
+        self.is_there = True
+        self.says: Callable[[], Any] = lambda: b"said"
+        self.probes = 0
+
+    async def execute_command(self, *args: bytes | str | float) -> Any:
+        if args[0] != "PING":
+            return self.says()
+        self.probes += 1
+        if not self.is_there:
+            raise ConnectionError("gone")
+        return None
+
+    async def aclose(self) -> None:
+        return
+
+
+class Site:
+    """A store over such a client, which is watched, and what is counted about it."""
+
+    def __init__(self) -> None:
+        self.client, self.metrics = Faulty(), Metrics()
+        self.store = RedisStore(self.client, 5.0, self.metrics.shared)
+
+    async def run(self, script: Script) -> Any:
+        return await self.store.run("memory", script, [], [])
+
+    def up(self) -> float | None:
+        return self.metrics.registry.get_sample_value("codec_shared_up")
+
+    def counted(self, result: str) -> float:
+        return asked(self.metrics, "memory", result)
+
+
+async def nothing() -> None:
+    return
+
+
+def fails(error: Exception) -> Callable[[], Any]:
+    def fail() -> Any:
+        raise error
+
+    return fail
+
+
+async def test_store_counts_as_down_until_it_has_answered() -> None:
+    site = Site()
+    before = (site.up(), site.store.reason, await site.run(SMALL))
+    async with site.store.running(nothing):
+        after = (site.up(), site.store.reason, await site.run(SMALL))
+
+    assert before == (0, "it has not been asked yet", None)
+    assert after == (1, None, b"said")
+    assert (site.counted("away"), site.counted("ok")) == (1, 1)
+
+
+async def test_store_that_is_lost_is_asked_no_more_and_probed_at_once() -> None:
+    site = Site()
+    async with site.store.running(nothing):
+        site.client.says = fails(ConnectionError())
+        lost = await site.run(SMALL)
+        site.client.says = lambda: b"said"
+        again = await site.run(SMALL)
+
+    assert (lost, again) == (None, None)
+    assert (site.counted("lost"), site.counted("away"), site.up()) == (1, 1, 0)
+    # An error without words is named.
+    assert site.store.reason == "ConnectionError"
+
+
+async def test_small_question_that_comes_late_shows_that_the_store_is_down() -> None:
+    site = Site()
+    async with site.store.running(nothing):
+        site.client.says = fails(TimeoutError())
+        await site.run(SMALL)
+        reason = site.store.reason
+
+    assert reason == "it did not answer in time"
+    assert site.counted("late") == 1
+
+
+async def test_large_question_that_comes_late_has_the_store_probed_before_the_next_one() -> None:
+    site = Site()
+    async with site.store.running(nothing):
+        probes, site.client.says = site.client.probes, fails(TimeoutError())
+        await site.run(LARGE)
+        reason, site.client.says = site.store.reason, lambda: b"said"
+        with anyio.fail_after(20):
+            # It waits for the probe.
+            answer = await site.run(SMALL)
+
+    assert (reason, answer, site.client.probes - probes) == (None, b"said", 1)
+    assert (site.counted("late"), site.counted("away"), site.up()) == (1, 0, 1)
+
+
+async def test_large_question_that_comes_late_at_a_store_that_is_gone_ends_in_one_probe() -> None:
+    site = Site()
+    async with site.store.running(nothing):
+        site.client.says, site.client.is_there = fails(TimeoutError()), False
+        await site.run(LARGE)
+        with anyio.fail_after(20):
+            answer = await site.run(SMALL)
+
+    assert (answer, site.store.reason, site.counted("away")) == (None, "gone", 1)
+
+
+async def test_refusal_leaves_the_store_up() -> None:
+    site = Site()
+    async with site.store.running(nothing):
+        site.client.says = fails(ResponseError("no room"))
+        refused = [await site.run(SMALL), await site.run(SMALL)]
+        site.client.says = lambda: b"said"
+        answer = await site.run(SMALL)
+
+    assert (refused, answer, site.store.reason) == ([None, None], b"said", None)
+    assert (site.counted("refused"), site.counted("ok")) == (2, 1)
+
+
+async def test_nothing_found_is_counted_as_nothing() -> None:
+    metrics = Metrics()
+    async with shared_in_memory(Direct(Memory()), metrics=metrics) as shared:
+        none = await shared.find("memory", "ann", "1", BOUNDS)
+        counted = asked(metrics, "memory", "nothing")
+        await shared.keep("memory", "ann", StoreRecord("1", None, b"one"), BOUNDS)
+        found = await shared.find("memory", "ann", "1", BOUNDS)
+
+    assert (none, [each.value for each in found]) == ([], [b"one"])
+    assert (counted, asked(metrics, "memory", "nothing")) == (1, 1)
+
+
+async def test_bytes_on_their_way_to_the_store_have_a_bound() -> None:
+    metrics = Metrics()
+    bounds = StoreBounds(10**9, 10**9, 60.0)
+    async with shared_in_memory(Direct(Memory()), metrics=metrics) as shared:
+        writes = [
+            shared.keep_last("memory", "ann", StoreRecord(str(number), None, bytes(4 * 2**20)), bounds)
+            for number in range(9)
+        ]
+        dropped = asked(metrics, "memory", "dropped")
+        for write in writes:
+            await write
+        await shared.keep_last("memory", "ann", StoreRecord("9", None, bytes(4 * 2**20)), bounds)
+
+    assert dropped == 1
+    assert asked(metrics, "memory", "dropped") == 1

@@ -1,0 +1,1 @@
+"""A gateway under mixed operations for minutes: `make soak`."""
