@@ -54,7 +54,7 @@ def test_model_is_given_what_a_search_among_them_finds(gateway):
 
     (result, *_) = answer["codec"]["tool_results"]
     assert (result["name"], result["is_error"]) == ("codec_search_tools", False)
-    assert '"name":"mail_action_' in result["text"]
+    assert '"name": "mail_action_' in result["text"]
 
 
 def test_log_status_and_doctor_say_that_definitions_take_more_than_a_quarter_of_the_context(gateway):

@@ -121,8 +121,8 @@ class NoTools:
     def offers(self) -> "NoTools":
         return self
 
-    def to(self, *_: Any) -> tuple[ToolSpec, ...]:
-        return ()
+    def to(self, *_: Any) -> tuple[tuple[ToolSpec, ...], dict[str, Any]]:
+        return (), {}
 
     def aliases(self, *_: Any, **__: Any) -> dict[str, str]:
         return {}
@@ -131,7 +131,7 @@ class NoTools:
         return None
 
     @asynccontextmanager
-    async def running(self, *_: Any) -> AsyncGenerator["NoTools"]:
+    async def running(self, *_: Any, **__: Any) -> AsyncGenerator["NoTools"]:
         yield self
 
     def start(self, *_: Any) -> None:

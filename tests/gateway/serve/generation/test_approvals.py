@@ -68,19 +68,16 @@ def wrote(name: str, arguments: Json) -> str:
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
-def indirectly(name: str, arguments: Json) -> str:
-    return wrote("codec_call_tool", {"name": name, "arguments": arguments})
-
-
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("search", [False, True])
 async def test_model_behind_chat_and_messages_is_told_to_ask_the_user(
     tmp_path: Path, path: str, stream: bool, search: bool
 ) -> None:
-    call = (indirectly if search else wrote)("up__wipe", {"n": 1, "path": "/srv"})
+    call = wrote("up__wipe", {"n": 1, "path": "/srv"})
+    says = [*([wrote("codec_search_tools", {"query": "wipe"})] * search), call, "I may not."]
     async with opened(tmp_path, search=search) as stage:
-        answer = await stage.apis.post(path, {"messages": [USER], "stream": stream}, call, "I may not.")
+        answer = await stage.apis.post(path, {"messages": [USER], "stream": stream}, *says)
         told = stage.apis.engine.prompts[-1]
 
     assert answer.status_code == 200
@@ -111,8 +108,7 @@ def approval(request: Json, *, approve: bool = True) -> Json:
 async def test_client_of_responses_is_asked_whatever_its_request_says(
     tmp_path: Path, search: bool, tools: list[Json]
 ) -> None:
-    # A request that names a server has all its tools.
-    call = (indirectly if search and not tools else wrote)("up__wipe", {"n": 1})
+    call = wrote("up__wipe", {"n": 1})
     async with opened(tmp_path, search=search) as stage:
         said = wrote("up__look", {}) * (not search) + call
         response, requests = await asked(stage, said, "?", tools=tools)
@@ -131,7 +127,7 @@ async def test_client_of_responses_is_asked_whatever_its_request_says(
     assert (before, stage.wiped) == ([], [1])
     (ran,), (replayed,) = ([i for i in each["output"] if i["type"] == "mcp_call"] for each in (later, again))
     assert (ran["output"], replayed["output"], ran["approval_request_id"]) == ("done", "done", request["id"])
-    # What the model lived before is continued, also where it named the tool to `codec_call_tool`.
+    # What the model lived before is continued, also where it had not found the tool.
     assert stage.apis.engine.prompts[1].startswith(stage.apis.engine.prompts[0] + said)
 
 
@@ -209,11 +205,7 @@ class Conversations:
     def call(self) -> tuple[int, str]:
         """A call that needs an approval, and how the model spells it."""
         n = self.numbers()
-        spell = self.rng.choice([wrote, indirectly, self._nested])
-        return n, spell("up__wipe", {"n": n})
-
-    def _nested(self, name: str, arguments: Json) -> str:
-        return indirectly("codec_call_tool", {"name": name, "arguments": arguments})
+        return n, wrote("up__wipe", {"n": n})
 
     def calls(self) -> str:
         harmless = [wrote("up__look", {}), wrote("up__add", {}), wrote("codec_search_tools", {"query": "wipe"}), ""]

@@ -65,7 +65,7 @@ def test_free_form_tool_is_a_function_of_one_text_in_every_shape_and_api(tool: d
     chat, responses = ChatTools([tool], "tools"), read_tools([tool], (), frozenset)
     assert chat.specs == responses.specs == SortedTools([tool]).client == [read.spec]
     assert chat.free_form == {"patch"}
-    assert responses.deferred["patch"].kind == "custom"
+    assert responses.client["patch"].kind == "custom"
     assert responses.shown == [FREE_FORM["responses"]]
 
 
@@ -98,11 +98,11 @@ def test_format_is_held_or_named(form: Any, held: bool) -> None:
 
 @pytest.mark.parametrize("wrap", [False, True])
 def test_fields_of_tools_without_effect_are_named_once_in_every_api(wrap: bool) -> None:
-    odd = {"defer_loading": True, "strict": True, "allowed_callers": ["code"], "x\x1b": 1}
+    odd = {"strict": True, "allowed_callers": ["code"], "x\x1b": 1}
     empty = {"input_examples": [], "strict_schema": False, "note": None}
     tools = [{**BARE, "name": f"look{n}", **odd, **empty} for n in range(3)]
     tools = [{"type": "function", "function": tool} if wrap else {"type": "function", **tool} for tool in tools]
-    named = ["tools.allowed_callers", "tools.defer_loading", "tools.strict", "tools.x\\x1b"]
+    named = ["tools.allowed_callers", "tools.strict", "tools.x\\x1b"]
 
     assert sorted(ChatTools(tools, "tools").left_out) == named
     assert sorted(SortedTools(tools).left_out) == named

@@ -49,7 +49,7 @@ def read_responses(body: bytes) -> object:
     request = ResponsesRequest.checked(body)
     items = gather(request, NothingStored(), "me", 10**6)
     tools = read_tools(request.tools, (), frozenset)
-    add_tools(tools, items.additional_tools)
+    add_tools(tools, items.tools_in("additional_tools"))
     choice = read_choice(request.tool_choice, tools.names_in)
     told = request.shown_text, request.summarized, request.without_effect(())
     return choice, told, TranscriptReader(tools, lambda _: None, lambda *_: "").read(items.placed)
