@@ -294,11 +294,11 @@ class Settings(Section):
     )
     tool_search: bool | Literal["auto"] = Field(
         default=GatewayConfig().tool_search,
-        description="Whether two tools, `codec_search_tools` and `codec_call_tool`, take the place of all others; "
-        "the model searches for the others by what they do. `true`: for MCP clients and on `/v1`. "
-        "`false`: never. `auto`: only on `/v1`, for a conversation in which the definitions of all "
-        "tools would take more than a quarter of the engine's context; the gateway does not know the "
-        "context of MCP clients.",
+        description="Whether the model searches for tools by what they do instead of reading all definitions. On "
+        "`/v1` it gets `codec_search_tools`, and calls what it finds by its own name; MCP clients also get "
+        "`codec_call_tool`, which calls it. `true`: for MCP clients and on `/v1`. `false`: never. `auto`: only on "
+        "`/v1`, for a conversation in which the definitions of all tools would take more than a quarter of the "
+        "engine's context; the gateway does not know the context of MCP clients.",
     )
     safe_names: bool | Literal["auto"] = Field(
         default=GatewayConfig().safe_names,
