@@ -159,7 +159,7 @@ class Answer:
             ids=self._options.ids,
             logprobs=self._options.logprobs,
             first_index=self._called,
-            tells=lambda name: self._shows(name) or (self._options.tell_calls and self._choice.allows(name)),
+            tells=lambda name: self._shows(name) or self._tells(name),
             shows=self._shows,
             asks=self._is_client_s,
             on_call=start,
@@ -177,7 +177,14 @@ class Answer:
         return result
 
     def _shows(self, name: str) -> bool:
-        return self._choice.allows(name) and (self._show_calls or self._conversation.is_clients(name))
+        # A call of a client's tool that was not found yet is answered here: the client must not make it, too.
+        theirs = name in self._conversation.asked.client_tools
+        return self._choice.allows(name) and (self._conversation.is_clients(name) if theirs else self._show_calls)
+
+    def _tells(self, name: str) -> bool:
+        """Whether events of a call that is not part of the answer are emitted."""
+        theirs = name in self._conversation.asked.client_tools
+        return self._options.tell_calls and self._choice.allows(name) and not theirs
 
     def _is_client_s(self, call: CallClosed) -> bool:
         # A client's tool that may not be called now is answered here, like a name that is not a tool at all.

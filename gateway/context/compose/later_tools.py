@@ -13,11 +13,14 @@ from gateway.context.history.template_messages import tool_definitions
 from gateway.context.memory import BEGINNING, RETOLD, DefinedTools
 from gateway.context.memory.defined_tools import found_in
 from gateway.engine.interface import Message
+from gateway.engine.rendering.definition_text import as_json
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.formats.registry import describe_tool
 from gateway.toolcalls.schema.spec import ToolSpec
 
+_ASKED: Final = 64
+"""Most definitions of one message in the template's own form: each asks the engine, which has other work."""
 _WORDS: Final = "You can call these tools now:"
 
 
@@ -39,9 +42,12 @@ def completed(
     defined = defined.completed(chain(tools, (each.spec for each in deferred.values())))
     if not known:
         defined = defined.having(tools, BEGINNING)
+    seen: set[str] = set()
     for place in range(known, len(messages)) if deferred else ():
-        found = [deferred[name].spec for name in names_in(messages[place]) if name in deferred]
-        defined = defined.having(found, place) if found else defined
+        # Each once, since clients repeat references and a definition may be large.
+        names = [name for name in dict.fromkeys(names_in(messages[place])) if name in deferred and name not in seen]
+        seen.update(names)
+        defined = defined.having([deferred[name].spec for name in names], place) if names else defined
     if not known:
         # The search that found these is not part of the messages any more.
         called = (name for message in messages if deferred for name in _called_in(message))
@@ -105,5 +111,7 @@ async def definition_text(tools: Sequence[ToolSpec], ready: ReadyEngine) -> str:
     if ready.tool_format.preamble:
         texts = [describe_tool(tool) for tool in tools]
     else:
-        texts = [await ready.template.definition(each) for each in tool_definitions(ready.forms.rendered(tools))]
+        definitions = tool_definitions(ready.forms.rendered(tools))
+        texts = [await ready.template.definition(each) for each in definitions[:_ASKED]]
+        texts += map(as_json, definitions[_ASKED:])
     return "\n".join((_WORDS, *texts))

@@ -99,6 +99,13 @@ async def test_call_of_a_tool_that_was_not_found_yet_is_answered_with_its_defini
     assert [call["function"]["arguments"] for call in answer["tool_calls"]] == ['{"colour": "red"}']
 
 
+async def test_call_that_the_client_is_not_to_make_is_not_shown_to_it_either(open_stage):
+    async with open_stage(written("paint"), written("paint", colour="red"), context=9000) as stage:
+        answer = await answered(stage, QUESTION, show_calls=True)
+
+    assert [call["function"]["arguments"] for call in answer["tool_calls"]] == ['{"colour": "red"}']
+
+
 @pytest.mark.parametrize("content", ["paint", ""])
 async def test_tool_that_the_clients_own_search_found_is_defined_behind_that_result(open_stage, content):
     async with open_stage(written("look_up"), written("paint"), "Done.", context=9000) as stage:
@@ -184,3 +191,31 @@ async def test_search_without_a_hit_says_so(open_stage):
     (search,) = stage.of(ToolFinished)
     assert (search.is_error, search.found) == (False, ())
     assert "none of the 2 tools" in search.text
+
+
+class Counted(dict[str, Any]):
+    """A schema that counts how often it is read."""
+
+    reads = 0
+
+    def __iter__(self) -> Any:
+        self.reads += 1
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self.reads += 1
+        return super().items()
+
+
+async def test_references_that_are_repeated_cost_no_further_reading_of_the_definition(open_stage):
+    async def reads(references: int) -> int:
+        schema = Counted(PAINT.parameters)
+        call = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+        turn = {"role": "assistant", "content": "", "tool_calls": [call]}
+        found = results_of(turn, "", **{FOUND_TOOLS: ["paint"] * references})
+        async with open_stage("Done.", context=9000) as stage:
+            tools = [ToolSpec("paint", PAINT.description, schema), SING, LOOK_UP]
+            await answered(stage, [*QUESTION, *[turn, *found] * references], BY_CLIENT, tools=tools)
+        return schema.reads
+
+    assert await reads(1) == await reads(20) > 0

@@ -70,6 +70,16 @@ async def test_search_that_the_gateway_runs_is_two_items_and_goes_on_from_the_ca
     assert three.startswith(two)
 
 
+async def test_call_of_a_tool_that_was_not_found_is_no_call_for_the_client(stage):
+    says = (call("weather"), call("weather", city="Bern"))
+    events = await stage.events(*says, tools=[HOSTED, WEATHER], input=[USER])
+
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert [item["type"] for item in done] == ["mcp_call", "function_call"]
+    assert "Call it again" in done[0]["error"]["message"]
+    assert done[1]["arguments"] == '{"city": "Bern"}'
+
+
 async def test_stream_of_a_search_has_the_events_of_openais_types(stage):
     events = await stage.events(
         call("tool_search", query="rains"), call("weather"), tools=[HOSTED, WEATHER], input=[USER]
