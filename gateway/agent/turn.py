@@ -6,6 +6,7 @@ client. It emits events and knows no HTTP.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -96,7 +97,7 @@ class Answer:
         self._generations: list[GenerationFinished] = []
         self._reuse = Reuse()
         self._repeats = Repeats(limits.repeated_calls)
-        self._finder = ToolFinder(conversation, limits.result_tokens) if conversation.asked.deferred else None
+        self._finder = _finder_of(conversation, limits)
 
     async def run(self) -> Finished:
         """Generate, call and splice until the answer is complete.
@@ -109,10 +110,8 @@ class Answer:
             await self._emit(diagnostic)
         for turn in range(self._limits.turns):
             last = turn == self._limits.turns - 1
-            held, asked = self._conversation, self._conversation.asked
-            map_id = held.ready.token_map.map_id
-            rights = (held.tools, asked.principal, map_id, self._choice.allows)
-            async with self._runner.running(*rights, finder=self._finder) as calls:
+            held = self._conversation
+            async with self._running() as calls:
                 result = await self._generate(None if last else calls)
                 mixed = result.stopped and any(map(self._is_client_s, result.calls))
                 if last and mixed:
@@ -120,8 +119,9 @@ class Answer:
                         self._start_ours(call, calls)
                 if result.stopped and result.calls and not (last or mixed):
                     await prefill(held, calls, held.room - ANSWER_ROOM, self._metrics)
-            # All calls that were started are over here. A call that the client requires is for the first generation.
-            self._choice = self._choice.after_first()
+            # All calls that were started are over here. A call that the client requires is for the first generation,
+            # or for the one after the model has searched for tools.
+            self._choice = self._choice_after(result.calls)
             if mixed:
                 # The client answers its own calls; when it comes back, ours are already answered.
                 await self._tell(calls.finished(self._conversation.ready.token_map, self._context))
@@ -190,7 +190,24 @@ class Answer:
         # A client's tool that may not be called now is answered here, like a name that is not a tool at all.
         if not self._choice.allows(call.name):
             return False
-        return self._conversation.is_clients(call.name) or self._options.asks(call)
+        if self._conversation.is_clients(call.name):
+            return True
+        # One that was not found yet is not made, so nobody has to approve it.
+        return self._conversation.has(call.name) and self._options.asks(call)
+
+    def _choice_after(self, calls: Sequence[CallClosed]) -> ToolChoice:
+        """The choice for the generations after one that made these calls."""
+        finder = self._finder
+        searched = finder is not None and bool(calls) and all(finder.finds(call.name) for call in calls)
+        return self._choice if searched else self._choice.after_first()
+
+    def _running(self) -> AbstractAsyncContextManager[RunningCalls]:
+        """A context in which the calls of the next generation may be started."""
+        if self._finder is not None:
+            self._finder.begin()
+        held, asked = self._conversation, self._conversation.asked
+        rights = (held.tools, asked.principal, held.ready.token_map.map_id, self._choice.allows)
+        return self._runner.running(*rights, finder=self._finder)
 
     def _start_ours(self, call: CallClosed, calls: RunningCalls) -> None:
         most = self._options.max_calls
@@ -273,3 +290,8 @@ class Answer:
             reasoning_ids=sum(g.reasoning for g in self._generations),
             stop=stop,
         )
+
+
+def _finder_of(conversation: Conversation, limits: LimitsConfig) -> ToolFinder | None:
+    asked = conversation.asked
+    return ToolFinder(conversation, limits.result_tokens) if asked.deferred or asked.search is not None else None

@@ -104,6 +104,7 @@ BOUND_KINDS: Final = (
 LossReason = Literal[
     "client_changed",
     "options_changed",
+    "tools_changed",
     "reasoning_dropped",
     "template_rewrote",
     "slot_taken",

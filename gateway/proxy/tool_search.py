@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, cast
 
 from gateway.config.overrides import OWN_TOOLS
@@ -62,6 +63,8 @@ _CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _IN_NAME: Final = 3.0
 _IN_TEXT: Final = 1.0
 _IN_PARAMETERS: Final = 0.5
+_READ: Final = 8192
+"""Characters of a tool's texts that are searched: a longer one would hold up everything else while it is split."""
 _SATURATION: Final = 1.2
 """BM25's `k1`."""
 _LENGTH: Final = 0.3
@@ -112,9 +115,9 @@ def _bag(entry: ToolEntry) -> dict[str, float]:
 def _weighted(entry: ToolEntry) -> dict[str, float]:
     bag: dict[str, float] = {}
     title = f"{entry.server} {entry.definition.get('title') or ''} {entry.definition.get('description') or ''}"
-    parameters = " ".join(_parameters(entry.definition.get("inputSchema")))
+    parameters = " ".join(islice(_parameters(entry.definition.get("inputSchema")), _READ))
     for weight, text in ((_IN_PARAMETERS, parameters), (_IN_TEXT, title), (_IN_NAME, entry.name)):
-        for word in _words(text):
+        for word in _words(text[:_READ]):
             bag[word] = bag.get(word, 0.0) + weight
     return bag
 

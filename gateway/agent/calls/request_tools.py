@@ -77,9 +77,12 @@ def gathered(
     deferred = {name for name in deferral.names if name in names}
     if not deferred and theirs and (deferring == "always" or (deferring == "auto" and _are_heavy(theirs, context))):
         deferred, search, by_gateway = names, search or OURS, _BY_GATEWAY
-    deferred -= set(named)
+    deferred = deferred - set(named)
     entries = {name: entry for name, entry in searched.items() if name not in names}
-    search = (search or OURS) if entries else search if deferred else None
+    # A tool of the client's can only find the others if the model can call it.
+    unfound = bool(deferred) and deferred >= names
+    if entries or unfound:
+        search = search or OURS
     entries |= {tool.name: _entry(tool) for tool in theirs if tool.name in deferred}
     tools = (
         *((search.spec,) if search is not None and search.spec.name not in names else ()),

@@ -185,7 +185,9 @@ class CallRunner:
             seconds=answered.seconds,
             found=answered.found.names if answered.found is not None else (),
         )
-        new = answered.found.new if answered.found is not None else ()
+        # A definition that was cut counts as not read.
+        whole = sum(len(piece.ids) for piece in kept) == sum(len(piece.ids) for piece in pieces) and not shortened
+        new = answered.found.new if answered.found is not None and whole else ()
         return FinishedCall(kept, finished, time.perf_counter() - began, server, new)
 
     def share(self, room: int, calls: int) -> int:

@@ -13,11 +13,13 @@ import anyio.to_thread
 from gateway.context.compose.asked import SearchTool
 from gateway.context.compose.conversation import Conversation
 from gateway.context.compose.later_tools import definition_text
+from gateway.proxy.costs import BYTES_A_TOKEN
 from gateway.proxy.tool_search import FINDER, SEARCH, rank
 from gateway.toolcalls.schema.spec import ToolSpec
 
 _USUAL: Final = 5
 _MOST: Final = 20
+_LONG: Final = 65_536
 
 
 OURS: Final = SearchTool(ToolSpec(SEARCH, FINDER["description"], FINDER["inputSchema"]))
@@ -43,13 +45,21 @@ class ToolFinder:
         self._conversation = conversation
         self._most = most
         self._shown: set[str] = set()
-        """Names of the tools in results that may not be appended yet."""
+        """Names of the tools in results of this generation."""
 
     @property
     def name(self) -> str | None:
         """The name of the search; None: there is nothing to find."""
         search = self._conversation.asked.search
         return None if search is None else search.spec.name
+
+    def begin(self) -> None:
+        """Begin a generation: what its searches find is noted in the conversation once its results are appended."""
+        self._shown.clear()
+
+    def finds(self, name: str) -> bool:
+        """Whether a call of this name only finds tools."""
+        return name == self.name or self.holds(name)
 
     def holds(self, name: str) -> bool:
         """Whether a tool exists whose definition the model has not read."""
@@ -82,14 +92,21 @@ class ToolFinder:
             if conversation.has(tool.name) or tool.name in self._shown:
                 known.append(tool.name)
                 continue
-            left -= len(ready.token_map.encode(await definition_text([tool], ready)))
+            self._shown.add(tool.name)
+            left -= self._size(await definition_text([tool], ready))
             if new and left < 0:
+                self._shown.discard(tool.name)
                 # Named only: a definition that was cut would be worse than none.
                 known.append(tool.name)
                 continue
             new.append(tool)
-        self._shown |= {tool.name for tool in new}
         texts = [await definition_text(new, ready)] if new else []
         if known:
             texts.append(f"Also fitting: {', '.join(known)}")
         return FoundTools("\n".join(texts), tuple(tool.name for tool in tools), tuple(new))
+
+    def _size(self, text: str) -> int:
+        """Tokens of a text; of a very long one, an estimate, which needs no tokenizing."""
+        if len(text) > _LONG:
+            return len(text) // BYTES_A_TOKEN
+        return len(self._conversation.ready.token_map.encode(text))

@@ -5,13 +5,14 @@ a tool that a search found behind that search's result, any other behind the fir
 asks the template how it writes a definition.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, takewhile
 from typing import Final
 
 from gateway.context.history.template_messages import tool_definitions
 from gateway.context.memory import BEGINNING, RETOLD, DefinedTools
-from gateway.context.memory.defined_tools import found_in
+from gateway.context.memory.defined_tools import DefinedTool, found_in
 from gateway.engine.interface import Message
 from gateway.engine.rendering.definition_text import as_json
 from gateway.engine.start.ready_engine import ReadyEngine
@@ -20,7 +21,7 @@ from gateway.toolcalls.formats.registry import describe_tool
 from gateway.toolcalls.schema.spec import ToolSpec
 
 _ASKED: Final = 64
-"""Most definitions of one message in the template's own form: each asks the engine, which has other work."""
+"""Most definitions of one request in the template's own form: each asks the engine, which has other work."""
 _WORDS: Final = "You can call these tools now:"
 
 
@@ -30,6 +31,7 @@ def completed(
     known: int,
     tools: Sequence[ToolSpec],
     deferred: Mapping[str, ToolEntry],
+    ran: Container[str] = (),
 ) -> DefinedTools:
     """Return the definitions of a prompt: those that a remembered answer's had, and those that are missing.
 
@@ -38,6 +40,8 @@ def completed(
         known: how many of them, from the first, the remembered answer's prompt and the answer itself hold; 0: none.
         tools: the tools that are to be defined.
         deferred: those that are defined only once they are found, by their names.
+        ran: ids of calls that the gateway ran in the remembered answer: their results are not shown as clients send
+            them.
     """
     defined = defined.completed(chain(tools, (each.spec for each in deferred.values())))
     if not known:
@@ -52,8 +56,10 @@ def completed(
         # The search that found these is not part of the messages any more.
         called = (name for message in messages if deferred for name in _called_in(message))
         return defined.having([deferred[name].spec for name in dict.fromkeys(called) if name in deferred], BEGINNING)
-    place = _place(messages, known)
-    return defined if place is None else defined.having(tools, place)
+    place = _place(messages, known, ran)
+    # A tool that was found and has changed since is defined anew, like any other.
+    found_before = [deferred[name].spec for name in defined.newest if name in deferred]
+    return defined if place is None else defined.having([*tools, *found_before], place)
 
 
 def names_in(message: Message) -> list[str]:
@@ -65,42 +71,55 @@ def _called_in(message: Message) -> list[str]:
     return [str(call["function"]["name"]) for call in message.get("tool_calls") or ()]
 
 
-def _place(messages: Sequence[Message], known: int) -> int | None:
+def _place(messages: Sequence[Message], known: int, ran: Container[str]) -> int | None:
     """The new message behind which new tools are defined: the last of the results that come first, or else the first.
 
     None: all are turns of the model.
     """
-    place = next((n for n in range(known, len(messages)) if messages[n]["role"] != "assistant"), None)
-    while place is not None and [each["role"] for each in messages[place : place + 2]] == ["tool", "tool"]:
-        place += 1
-    return place
+    shown = [
+        n
+        for n in range(known, len(messages))
+        if messages[n]["role"] != "assistant" and str(messages[n].get("tool_call_id")) not in ran
+    ]
+    results = list(takewhile(lambda n: messages[n]["role"] == "tool", shown))
+    return next(iter(results[-1:] or shown), None)
 
 
-async def with_definitions(messages: Sequence[Message], defined: DefinedTools, ready: ReadyEngine) -> Sequence[Message]:
+async def with_texts(defined: DefinedTools, ready: ReadyEngine) -> DefinedTools:
+    """Return the definitions with the texts of those that stand behind messages."""
+    wanted = [each for each in defined.entries if each.place >= 0 and not each.text and each.spec is not None]
+    if not wanted:
+        return defined
+    texts = await _texts([each.spec for each in wanted if each.spec is not None], ready)
+    found = {id(each): text for each, text in zip(wanted, texts, strict=True)}
+    return DefinedTools(tuple(replace(each, text=found.get(id(each), each.text)) for each in defined.entries))
+
+
+def with_definitions(messages: Sequence[Message], defined: DefinedTools) -> Sequence[Message]:
     """Return the messages with the texts of the tools that are defined behind them."""
     if not defined.later:
         return messages
     extended = list(messages)
     for place, tools in defined.behind(len(messages)).items():
-        extended[place] = await _with_tools(messages[place], tools, ready)
+        extended[place] = _with_tools(messages[place], tools)
     return extended
 
 
-async def _with_tools(message: Message, tools: Sequence[ToolSpec], ready: ReadyEngine) -> Message:
+def _with_tools(message: Message, tools: Sequence[DefinedTool]) -> Message:
     retold = message.get(RETOLD)
     if not retold:
-        return _extended(message, await definition_text(tools, ready))
+        return _extended(message, tools)
     # Several messages stand for this one: each tool is defined behind the one that found it, or else behind the last.
     owners = {name: number for number, each in enumerate(retold) for name in found_in(each)}
     inside = list(retold)
     for number in dict.fromkeys(owners.get(tool.name, len(retold) - 1) for tool in tools):
         own = [tool for tool in tools if owners.get(tool.name, len(retold) - 1) == number]
-        inside[number] = _extended(inside[number], await definition_text(own, ready))
+        inside[number] = _extended(inside[number], own)
     return {**message, RETOLD: inside}
 
 
-def _extended(message: Message, text: str) -> Message:
-    content = str(message.get("content") or "")
+def _extended(message: Message, tools: Sequence[DefinedTool]) -> Message:
+    content, text = str(message.get("content") or ""), "\n".join((_WORDS, *(tool.text for tool in tools)))
     # What the user asks comes last, where models look for it.
     parts = (text, content) if message["role"] == "user" else (content, text)
     return {**message, "content": "\n\n".join(filter(None, parts))}
@@ -108,10 +127,16 @@ def _extended(message: Message, text: str) -> Message:
 
 async def definition_text(tools: Sequence[ToolSpec], ready: ReadyEngine) -> str:
     """Return the text that defines tools, each as the model's template or preamble writes it."""
+    return "\n".join((_WORDS, *await _texts(tools, ready)))
+
+
+async def _texts(tools: Sequence[ToolSpec], ready: ReadyEngine) -> list[str]:
     if ready.tool_format.preamble:
-        texts = [describe_tool(tool) for tool in tools]
-    else:
-        definitions = tool_definitions(ready.forms.rendered(tools))
-        texts = [await ready.template.definition(each) for each in definitions[:_ASKED]]
-        texts += map(as_json, definitions[_ASKED:])
-    return "\n".join((_WORDS, *texts))
+        return [describe_tool(tool) for tool in tools]
+    # In the form that the template can show; a tool that it can't show is not offered.
+    forms = [next(iter(ready.forms.rendered([tool])), tool) for tool in tools]
+    definitions = tool_definitions(forms)
+    return [
+        await ready.template.definition(each) if number < _ASKED else as_json(each)
+        for number, each in enumerate(definitions)
+    ]

@@ -111,7 +111,7 @@ class Composer:
             plain,
             () if taught else tool_definitions(ready.forms.rendered(tools)),
             placed,
-            partial(_calls_in, fmt, token_map, self.defined.newest),
+            partial(_calls_in, fmt, token_map, self.defined.tools),
         )
         sources = None
         if self.definitions is not None:

@@ -22,13 +22,14 @@ from gateway.context.compose.context import Context
 from gateway.context.compose.conversation import Continuation, Conversation
 from gateway.context.compose.definitions import DefinitionCache
 from gateway.context.compose.finished import answer_of, record_of
-from gateway.context.compose.later_tools import completed, with_definitions
+from gateway.context.compose.later_tools import completed, with_definitions, with_texts
 from gateway.context.compose.observer import Observer
 from gateway.context.compose.prompt import Composer
 from gateway.context.memory import (
     NO_TOOLS,
     AnswerRecord,
     ConversationMemory,
+    DefinedTools,
     History,
     Miss,
     Misses,
@@ -39,6 +40,7 @@ from gateway.context.memory import (
     schemas_of,
 )
 from gateway.context.memory import recalled as continued
+from gateway.context.memory.defined_tools import digests_of
 from gateway.engine.interface import Message
 from gateway.engine.left_behind import shared_prefix
 from gateway.engine.pool.stay import Stay
@@ -51,6 +53,10 @@ if TYPE_CHECKING:
     from gateway.context.shared_memory import SharedMemory
 
 _LINES: Final = 64
+_STALE: Final = 8
+"""A prompt is rendered anew if more than one in so many of the context's tokens define tools that are gone."""
+_CHARACTERS: Final = 4
+"""Characters of a definition that make a token, roughly."""
 
 log = get_logger("agent")
 
@@ -114,8 +120,8 @@ class Recall:
         """
         if not remembered:
             defined = completed(NO_TOOLS, messages, 0, asked.tools, asked.deferred)
-            composer = Composer(asked, ready, defined)
-            context = await composer.begin(await with_definitions(messages, defined, ready))
+            defined = await with_texts(defined, ready)
+            context = await Composer(asked, ready, defined).begin(with_definitions(messages, defined))
             return Conversation(asked, Stay(ready), context, defined=defined)
         history = History(self._root(asked, ready, self._keys[0]), messages)
         recalled = await self._recalled(asked, ready, history)
@@ -125,8 +131,9 @@ class Recall:
             observer = Observer(watched, self._trajectories is not None and self._trajectories.logprobs)
         composer = Composer(asked, ready, NO_TOOLS, history, None if observer is None else self._definitions)
         if recalled is not None:
-            found = await self._continued(composer, history, recalled)
-            miss = _refused(recalled)
+            replaced = _are_replaced(recalled.last.tools, asked, ready)
+            found = None if replaced else await self._continued(composer, history, recalled)
+            miss = Miss("tools_changed", recalled.last.held) if replaced else _refused(recalled)
         else:
             found, miss = None, self._miss(asked, history) if history.answers else None
         composer, context, continuation = found or await self._begun(composer, history, miss)
@@ -137,8 +144,9 @@ class Recall:
         self, composer: Composer, history: History, miss: Miss | None
     ) -> tuple[Composer, Context, Continuation]:
         asked = composer.asked
-        composer = replace(composer, defined=completed(NO_TOOLS, history.messages, 0, asked.tools, asked.deferred))
-        messages = await with_definitions(history.messages, composer.defined, composer.ready)
+        defined = completed(NO_TOOLS, history.messages, 0, asked.tools, asked.deferred)
+        composer = replace(composer, defined=await with_texts(defined, composer.ready))
+        messages = with_definitions(history.messages, composer.defined)
         return composer, await composer.begin(messages), Continuation(history, miss=miss)
 
     async def _continued(
@@ -146,9 +154,10 @@ class Recall:
     ) -> tuple[Composer, Context, Continuation] | None:
         """What continues a remembered answer; None where the template refuses what was lived."""
         last, asked, messages = recalled.last, composer.asked, history.messages
-        defined = completed(last.tools, messages, last.place + 1, asked.tools, asked.deferred)
-        composer = replace(composer, defined=defined)
-        extended = await with_definitions(messages, defined, composer.ready)
+        ran = {str(each.message["tool_call_id"]) for each in last.lived if each.turn is None}
+        defined = completed(last.tools, messages, last.place + 1, asked.tools, asked.deferred, ran)
+        composer = replace(composer, defined=await with_texts(defined, composer.ready))
+        extended = with_definitions(messages, composer.defined)
         context = await composer.go_on(recalled if extended is messages else continued(last, extended))
         if context is None:
             return None
@@ -160,8 +169,10 @@ class Recall:
     async def _recalled(self, asked: Asked, ready: ReadyEngine, history: History) -> Recalled | None:
         owner, schemas = asked.principal.name, schemas_of(_own_tools(asked))
 
-        def lacks(node: Remembered) -> int:
-            return len(node.tools.missing(asked.tools))
+        wanted = digests_of(asked.tools)
+
+        def lacks(node: Remembered) -> tuple[int, int]:
+            return node.tools.lacks(wanted)
 
         recalled = self._memory.recall(owner, history, schemas, lacks)
         behind = -1 if recalled is None else recalled.last.place
@@ -251,6 +262,18 @@ class Recall:
         """A digest of what two histories must have in common besides their messages."""
         options = json.dumps(ready.template.options) if ready.template.options else ""
         return root_digest(key, asked.principal.name, ready.token_map.map_id, ready.facts.chat_template, options)
+
+
+def _are_replaced(tools: DefinedTools, asked: Asked, ready: ReadyEngine) -> bool:
+    """Whether a prompt is rendered anew because of its tools: it had none, or holds too many that are gone."""
+    if not tools.entries:
+        return bool(asked.tools)
+    if not asked.tools and not asked.deferred:
+        # A client that sends no tools for once, as agents do that sum a conversation up, will send them again.
+        return False
+    found = (asked.deferred[name].spec for name in tools.newest if name in asked.deferred)
+    stale = tools.stale(digests_of((*asked.tools, *found)))
+    return stale * _STALE > ready.facts.context * _CHARACTERS
 
 
 def _own_tools(asked: Asked) -> list[ToolSpec]:

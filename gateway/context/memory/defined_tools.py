@@ -38,6 +38,8 @@ class DefinedTool:
     """None: another replica wrote it, and no request has sent it since."""
     size: int = 0
     """Characters of its JSON text."""
+    text: str = ""
+    """How it is written behind a message; "" for another place, or where that is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class DefinedTools:
         return self._specs(BEGINNING)
 
     @property
-    def newest(self) -> tuple[ToolSpec, ...]:
+    def tools(self) -> tuple[ToolSpec, ...]:
         """All tools that are defined, each as it was defined last."""
         return tuple({each.name: each.spec for each in self.entries if each.spec is not None}.values())
 
@@ -71,15 +73,25 @@ class DefinedTools:
         """Bytes that the definitions take, approximately."""
         return sum(each.size for each in self.entries) * _VALUE_BYTES
 
-    def missing(self, tools: Iterable[ToolSpec]) -> list[ToolSpec]:
-        """Those of these tools that are not defined, or were defined otherwise."""
-        newest = {each.name: each.digest for each in self.entries}
-        return [tool for tool in tools if newest.get(tool.name) != _written(tool)[0]]
+    @property
+    def newest(self) -> dict[str, bytes]:
+        """The digest of each tool's last definition, by the tool's name."""
+        return {each.name: each.digest for each in self.entries}
+
+    def lacks(self, wanted: Mapping[str, bytes]) -> tuple[int, int]:
+        """How many of these definitions are missing, and how many tools are defined besides. `wanted`: digests."""
+        newest = self.newest
+        return sum(newest.get(name) != digest for name, digest in wanted.items()), len(newest.keys() - wanted.keys())
+
+    def stale(self, wanted: Mapping[str, bytes]) -> int:
+        """Characters of the definitions that are none of these any more."""
+        return sum(each.size for each in self.entries if wanted.get(each.name) != each.digest)
 
     def having(self, tools: Iterable[ToolSpec], place: int) -> "DefinedTools":
-        """The same definitions, and those of these tools that are missing, at this place."""
-        more = [DefinedTool(each.name, digest, place, each, size) for each, digest, size in map(_entry, tools)]
-        known = {each.name: each.digest for each in self.entries}
+        """The same definitions, and those of these tools that are missing, at this place; the last one of a name."""
+        last = {tool.name: tool for tool in tools}.values()
+        more = [DefinedTool(each.name, digest, place, each, size) for each, digest, size in map(_entry, last)]
+        known = self.newest
         new = tuple(each for each in more if known.get(each.name) != each.digest)
         return replace(self, entries=self.entries + new) if new else self
 
@@ -95,10 +107,13 @@ class DefinedTools:
 
         return DefinedTools(tuple(map(filled, self.entries)))
 
-    def behind(self, places: int) -> Mapping[int, tuple[ToolSpec, ...]]:
-        """The tools that are defined behind messages, by the messages' numbers; only those below `places`."""
-        found = {each.place for each in self.entries if 0 <= each.place < places}
-        return {place: self._specs(place) for place in sorted(found)}
+    def behind(self, places: int) -> Mapping[int, list[DefinedTool]]:
+        """The definitions behind messages, by the messages' numbers; only those below `places`."""
+        found: dict[int, list[DefinedTool]] = {}
+        for each in self.entries:
+            if 0 <= each.place < places and each.text:
+                found.setdefault(each.place, []).append(each)
+        return found
 
     def _specs(self, place: int) -> tuple[ToolSpec, ...]:
         return tuple(each.spec for each in self.entries if each.place == place and each.spec is not None)
@@ -112,6 +127,11 @@ def found_in(message: Message) -> Sequence[str]:
     return message.get(FOUND_TOOLS) or ()
 
 
+def digests_of(tools: Iterable[ToolSpec]) -> dict[str, bytes]:
+    """The digests of tools' definitions, by the tools' names."""
+    return {tool.name: _written(tool)[0] for tool in tools}
+
+
 def _entry(tool: ToolSpec) -> tuple[ToolSpec, bytes, int]:
     return (tool, *_written(tool))
 
@@ -119,5 +139,6 @@ def _entry(tool: ToolSpec) -> tuple[ToolSpec, bytes, int]:
 def _written(tool: ToolSpec) -> tuple[bytes, int]:
     """A digest of a tool's definition, and the characters of its JSON text."""
     fields: list[Any] = [tool.name, tool.description, tool.parameters]
-    text = json.dumps(fields, default=dict)
+    # Some clients write the keys of the same definition in another order each time.
+    text = json.dumps(fields, default=dict, sort_keys=True)
     return blake2b(text.encode(), digest_size=_DIGEST).digest(), len(text)

@@ -74,7 +74,7 @@ class ConversationMemory:
         owner: str,
         history: History,
         schemas: Mapping[str, Mapping[str, Any]],
-        lacks: Callable[[Remembered], int] = lambda node: 0,
+        lacks: Callable[[Remembered], tuple[int, int]] = lambda node: (0, 0),
     ) -> Recalled | None:
         """The longest remembered conversation that the history continues; None where nothing of it is remembered.
 

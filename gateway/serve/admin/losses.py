@@ -10,6 +10,8 @@ from typing import Final
 WORDS: Final[Mapping[str, str]] = {
     "client_changed": "the client changed an earlier message, so the prompt differs from there on",
     "options_changed": "the options of the chat template are not those of the previous request",
+    "tools_changed": "the conversation had no tools before, or most of those that it had are gone, so the prompt was "
+    "rendered with the tools of this request",
     "reasoning_dropped": "the chat template leaves out the reasoning of earlier turns",
     "template_rewrote": "the chat template renders earlier turns differently once they are no longer the last",
     "slot_taken": "another conversation used the slot, and the cache of this one was evicted; an engine that does not "
@@ -28,6 +30,7 @@ _ADVICE: Final = {
     "client_changed": "message {message} changes at character {at}; if it is a system message that changes with each "
     "request, add a pattern that matches the changing part to engine.volatile",
     "options_changed": "keep them the same from request to request of a conversation",
+    "tools_changed": "keep names and descriptions the same from request to request of a conversation",
     "reasoning_dropped": "no setting can change that",
     "template_rewrote": "no setting can change that",
     "slot_taken": "if there are more conversations than slots, raise engine.slots, or the size of the engine's "

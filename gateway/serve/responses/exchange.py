@@ -116,7 +116,10 @@ class ResponseExchange:
         offers = agent.offers
         servers = partial(offers.servers, principal)
         self._items: Gathered = gather(asked, stored, principal.name, most)
-        self._tools: RequestTools = read_tools(asked.tools, offers.entries(principal), servers, offers.approval_rule())
+        self._tools: RequestTools = read_tools(
+            *(asked.tools, offers.entries(principal), servers, offers.approval_rule()),
+            has=self._has,
+        )
         add_tools(self._tools, self._items.tools_in(ADDITIONAL_TOOLS))
         add_found(self._tools, self._items.tools_in(FOUND))
         if asked.gateway_tools == "none" and self._tools.servers is not None:
@@ -131,6 +134,9 @@ class ResponseExchange:
         self._made: list[MadeCall] = []
         self._called = 0
         """How many calls were made before the answer."""
+
+    def _has(self, name: str) -> bool:
+        return self.conversation.has(name)
 
     @property
     def approves(self) -> bool:

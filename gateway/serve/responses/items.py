@@ -197,7 +197,8 @@ def _read_found(item: Mapping[str, Any], place: ItemPlace) -> Item:
 
 def _search_fields(item: Mapping[str, Any], place: ItemPlace) -> Item:
     by_client = item.get("execution") == "client"
-    named = {"call_id": place.call_id(item) if by_client else None}
+    known = any(isinstance(item.get(key), str) for key in ("call_id", "tool_call_id", "id"))
+    named = {"call_id": (place.call_id(item) if known else "") if by_client else None}
     return {**named, "execution": "client" if by_client else "server", "status": "completed"}
 
 

@@ -121,6 +121,8 @@ class RequestTools:
     """The gateway's tools that the principal may call."""
     asks: Callable[[ToolEntry], bool] = lambda entry: False
     """Whether the operator wants calls of a tool approved."""
+    has: Callable[[str], bool] = lambda name: True
+    """Whether the model has read a tool's definition: a call of any other is not made."""
     strict: set[str] = field(default_factory=set[str])
     """Public names of tools whose calls the request wants to approve."""
     specs: list[ToolSpec] = field(default_factory=list[ToolSpec])
@@ -180,7 +182,7 @@ class RequestTools:
 
     def to_approve(self, call: CallClosed) -> UnapprovedCall | None:
         """What the client has to approve before a call is made; None: nothing, or it is the client's own call."""
-        if call.flaw or call.name in self.client:
+        if call.flaw or call.name in self.client or not self.has(call.name):
             return None
         entry = self._by_name.get(call.name)
         if entry is None or not (call.name in self.strict or self.asks(entry)):
@@ -190,7 +192,9 @@ class RequestTools:
     def may_ask(self, name: str) -> bool:
         """Whether a call of this name has to be approved."""
         entry = self._by_name.get(name)
-        return name not in self.client and entry is not None and (name in self.strict or self.asks(entry))
+        if name in self.client or entry is None or not self.has(name):
+            return False
+        return name in self.strict or self.asks(entry)
 
     def public(self, server: str, tool: str) -> str | None:
         """The name under which the model knows a server's tool; None where there is none."""
@@ -212,6 +216,10 @@ class RequestTools:
     def names_in(self, fields: Mapping[str, Any]) -> tuple[str, ...] | None:
         """The model's names of the tools that an object of `tool_choice` names; None where it names none."""
         name, label = fields.get("name"), fields.get("server_label")
+        if fields.get("type") == SEARCH:
+            return (SEARCH,)
+        if fields.get("type") == "namespace":
+            return tuple(each for each, tool in self.client.items() if tool.namespace == name)
         if fields.get("type") != "mcp":
             namespace = fields.get("namespace")
             named = named_tool(fields)
@@ -248,6 +256,7 @@ def read_tools(
     entries: Sequence[ToolEntry],
     servers: Callable[[], frozenset[str]],
     asks: Callable[[ToolEntry], bool] = lambda entry: False,
+    has: Callable[[str], bool] = lambda name: True,
 ) -> RequestTools:
     """Read the tools of a request.
 
@@ -255,12 +264,13 @@ def read_tools(
         entries: the gateway's tools that the principal may call.
         servers: returns the names of the servers that exist for that principal.
         asks: whether the operator wants calls of a tool approved; the request can only add to that.
+        has: whether the model has read a tool's definition.
 
     Raises:
         RequestInvalid: names the first invalid tool.
     """
     check_schemas(given)
-    tools = RequestTools(entries, asks)
+    tools = RequestTools(entries, asks, has)
     for number, tool in enumerate(given):
         where, kind = f"tools[{number}]", tool.get("type")
         if kind == "namespace":

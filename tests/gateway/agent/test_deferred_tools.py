@@ -219,3 +219,38 @@ async def test_references_that_are_repeated_cost_no_further_reading_of_the_defin
         return schema.reads
 
     assert await reads(1) == await reads(20) > 0
+
+
+async def test_required_call_is_still_required_after_a_search(open_stage):
+    choice = ToolChoice("required")
+    async with open_stage(written(SEARCH, query="colour"), written("paint"), context=9000) as stage:
+        await answered(stage, QUESTION, choice=choice)
+        held = [request.grammar is not None for request in stage.engine.asked]
+
+    assert held == [True, True]
+
+
+async def test_definition_that_was_cut_counts_as_not_read(open_stage):
+    async with open_stage(written(SEARCH, query="colour"), "It is so.", context=9000, result_tokens=60) as stage:
+        conversation = await stage.agent.open(QUESTION, client_tools=TOOLS, deferral=DEFERRED)
+        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+
+    assert not conversation.has("paint")
+
+
+async def test_found_tool_that_has_changed_is_defined_anew(open_stage):
+    async with open_stage(written(SEARCH, query="colour"), "It is so.", "It is so.", context=9000) as stage:
+        first = await answered(stage, QUESTION)
+        changed = ToolSpec("paint", "Paint a wall in two colours", PAINT.parameters)
+        await answered(stage, [*QUESTION, first, MORE], tools=[changed, SING, LOOK_UP])
+        before, after = prompts(stage)[-2:]
+
+    assert begins(after, before)
+    assert changed.description in shown(stage)[-1]
+
+
+async def test_tools_that_nothing_could_find_get_the_gateways_search(open_stage):
+    async with open_stage("It is so.", context=9000) as stage:
+        await answered(stage, QUESTION, BY_CLIENT, tools=[PAINT, SING])
+
+    assert SEARCH in shown(stage)[0]

@@ -145,3 +145,52 @@ async def test_definition_that_needs_a_guard_gets_it_in_a_message_too(open_stage
 
     assert json.dumps(marker)[1:-1] in TINY.decode(told.ids)
     assert specials(told.ids) == specials(plain.ids)
+
+
+async def test_definitions_that_change_with_every_request_do_not_fill_the_context(open_stage):
+    async with open_stage(*["It is so."] * 30, context=3000) as stage:
+        messages = [*QUESTION]
+        for n in range(30):
+            dated = ToolSpec("paint", f"Paint it. Today is day {n}. " + "Well. " * 20, PAINT.parameters)
+            messages = [*messages[-4:], await answered(stage, messages[-5:], tools=[dated]), MORE]
+
+    assert max(map(len, prompts(stage))) < 2500
+
+
+async def test_other_order_of_a_schemas_keys_is_no_other_definition(open_stage):
+    turned = ToolSpec("paint", PAINT.description, dict(reversed([*PAINT.parameters.items()])))
+    async with open_stage("It is so.", "It is so.") as stage:
+        *_, last = await asked(stage, [[PAINT], [turned]])
+
+    assert last.count(PAINT.description) == 1
+
+
+async def test_two_tools_of_one_name_are_not_defined_anew_in_every_request(open_stage):
+    twins = [PAINT, ToolSpec("paint", "Paint it twice", PAINT.parameters)]
+    async with open_stage(*["It is so."] * 3) as stage:
+        *_, last = await asked(stage, [twins, twins, twins])
+
+    assert last.count('"name": "paint"') <= 2
+
+
+async def test_conversation_that_had_no_tools_is_taught_to_call_when_it_gets_some(open_stage):
+    async with open_stage("It is so.") as stage:
+        whose = {"principal": Principal("a"), "gateway_tools": NO_TOOL}
+        conversation = await stage.agent.open(QUESTION, **whose)
+        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+        history = [*QUESTION, {"role": "assistant", "content": "It is so."}, MORE]
+        fresh = await stage.agent.open(history, client_tools=[PAINT], principal=Principal("b"), gateway_tools=NO_TOOL)
+        later = await stage.agent.open(history, client_tools=[PAINT], **whose)
+
+    assert later.ids == fresh.ids
+    assert later.continuation.miss.reason == "tools_changed"
+
+
+async def test_branch_with_the_same_tools_is_the_one_that_is_continued(open_stage):
+    async with open_stage(*["It is so."] * 3) as stage:
+        await answered(stage, QUESTION, tools=[PAINT])
+        answer = await answered(stage, QUESTION, tools=[PAINT, SING])
+        await answered(stage, [*QUESTION, answer, MORE], tools=[PAINT])
+        alone, _, later = prompts(stage)
+
+    assert begins(later, alone)

@@ -110,8 +110,10 @@ async def test_client_of_responses_is_asked_whatever_its_request_says(
 ) -> None:
     call = wrote("up__wipe", {"n": 1})
     async with opened(tmp_path, search=search) as stage:
-        said = wrote("up__look", {}) * (not search) + call
-        response, requests = await asked(stage, said, "?", tools=tools)
+        # A request that names a server has all its tools, and need not search.
+        searches = search and not tools
+        said = wrote("codec_search_tools", {"query": "wipe"}) if searches else wrote("up__look", {}) + call
+        response, requests = await asked(stage, said, *([call] * searches), "?", tools=tools)
         before = list(stage.wiped)
         (request,) = requests
         items = [USER, *response["output"], approval(request)]
@@ -127,7 +129,6 @@ async def test_client_of_responses_is_asked_whatever_its_request_says(
     assert (before, stage.wiped) == ([], [1])
     (ran,), (replayed,) = ([i for i in each["output"] if i["type"] == "mcp_call"] for each in (later, again))
     assert (ran["output"], replayed["output"], ran["approval_request_id"]) == ("done", "done", request["id"])
-    # What the model lived before is continued, also where it had not found the tool.
     assert stage.apis.engine.prompts[1].startswith(stage.apis.engine.prompts[0] + said)
 
 
@@ -213,6 +214,10 @@ class Conversations:
         self.rng.shuffle(parts)
         return "".join(parts)
 
+    def searches(self) -> list[str]:
+        """What makes the tools known to the model, if it has to find them."""
+        return [wrote("codec_search_tools", {"query": "wipe"})] * self.stage.search
+
     async def hold(self) -> None:
         """One conversation."""
         await self.rng.choice([self.chat, self.messages, self.responses, self.responses, self.mcp])()
@@ -224,17 +229,19 @@ class Conversations:
         body: Json = {"messages": self.rng.choice([[USER], history, [*history, yes, USER]])}
         body |= self.rng.choice([{}, {"stream": True}, {"n": 2}, {"show_calls": True}, {"tool_choice": "required"}])
         body |= self.rng.choice([{}, {"approved": True, "require_approval": "never", "approvals": {"ask": "never"}}])
-        await self.stage.apis.post(CHAT, body, *(self.calls() for _ in range(2)), *["I may not."] * 4)
+        await self.stage.apis.post(
+            *(CHAT, body, *self.searches(), *(self.calls() for _ in range(2))), *["I may not."] * 4
+        )
 
     async def messages(self) -> None:
         body: Json = {"messages": [USER], "stream": self.rng.random() < 0.5}
-        await self.stage.apis.post(MESSAGES, body, self.calls(), self.calls(), *["I may not."] * 4)
+        await self.stage.apis.post(MESSAGES, body, *self.searches(), self.calls(), self.calls(), *["I may not."] * 4)
 
     async def responses(self) -> None:
         rng, post = self.rng, self.stage.apis.post
         tools = rng.choice([[], [LABEL], [{**LABEL, "require_approval": "never"}]])
         body: Json = {"input": [USER], "tools": tools}
-        answer = await post(RESPONSES, body, self.calls(), *["I may not."] * 4)
+        answer = await post(RESPONSES, body, *self.searches(), self.calls(), *["I may not."] * 4)
         output = answer.json().get("output", []) if answer.status_code == 200 else []
         sent: list[Json] = [USER, *output]
         for request in [item for item in output if item["type"] == "mcp_approval_request"]:

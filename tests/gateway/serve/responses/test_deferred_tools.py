@@ -154,3 +154,14 @@ async def test_odd_items_of_searches_cost_nothing_else(stage, item):
     answer = await stage.ask("It is so.", tools=[HOSTED, WEATHER], input=[item, USER])
 
     assert answer["status"] == "completed"
+
+
+ALLOWED = [{"type": "tool_search"}, {"type": "namespace", "name": "disk"}]
+
+
+async def test_search_and_namespaces_can_be_allowed(stage):
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": ALLOWED}
+    says = (call("tool_search", query="file"), "So.")
+    answer = await stage.ask(*says, tools=[HOSTED, DISK], input=[USER], tool_choice=choice)
+
+    assert answer["output"][0]["type"] == "tool_search_call"
