@@ -31,6 +31,7 @@ def completed(
     known: int,
     tools: Sequence[ToolSpec],
     deferred: Mapping[str, ToolEntry],
+    owned: Container[str] = (),
     ran: Container[str] = (),
 ) -> DefinedTools:
     """Return the definitions of a prompt: those that a remembered answer's had, and those that are missing.
@@ -40,26 +41,29 @@ def completed(
         known: how many of them, from the first, the remembered answer's prompt and the answer itself hold; 0: none.
         tools: the tools that are to be defined.
         deferred: those that are defined only once they are found, by their names.
+        owned: names of the client's tools.
         ran: ids of calls that the gateway ran in the remembered answer: their results are not shown as clients send
             them.
     """
     defined = defined.completed(chain(tools, (each.spec for each in deferred.values())))
     if not known:
-        defined = defined.having(tools, BEGINNING)
+        defined = defined.having(tools, BEGINNING, owned)
     seen: set[str] = set()
     for place in range(known, len(messages)) if deferred else ():
         # Each once, since clients repeat references and a definition may be large.
         names = [name for name in dict.fromkeys(names_in(messages[place])) if name in deferred and name not in seen]
         seen.update(names)
-        defined = defined.having([deferred[name].spec for name in names], place) if names else defined
+        defined = defined.having([deferred[name].spec for name in names], place, owned) if names else defined
     if not known:
         # The search that found these is not part of the messages any more.
         called = (name for message in messages if deferred for name in _called_in(message))
-        return defined.having([deferred[name].spec for name in dict.fromkeys(called) if name in deferred], BEGINNING)
+        return defined.having(
+            [deferred[name].spec for name in dict.fromkeys(called) if name in deferred], BEGINNING, owned
+        )
     place = _place(messages, known, ran)
     # A tool that was found and has changed since is defined anew, like any other.
     found_before = [deferred[name].spec for name in defined.newest if name in deferred]
-    return defined if place is None else defined.having([*tools, *found_before], place)
+    return defined if place is None else defined.having([*tools, *found_before], place, owned)
 
 
 def names_in(message: Message) -> list[str]:

@@ -9,7 +9,7 @@ import json
 import secrets
 from array import array
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -119,7 +119,7 @@ class Recall:
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
         """
         if not remembered:
-            defined = completed(NO_TOOLS, messages, 0, asked.tools, asked.deferred)
+            defined = _completed(NO_TOOLS, messages, 0, asked)
             defined = await with_texts(defined, ready)
             context = await Composer(asked, ready, defined).begin(with_definitions(messages, defined))
             return Conversation(asked, Stay(ready), context, defined=defined)
@@ -144,7 +144,7 @@ class Recall:
         self, composer: Composer, history: History, miss: Miss | None
     ) -> tuple[Composer, Context, Continuation]:
         asked = composer.asked
-        defined = completed(NO_TOOLS, history.messages, 0, asked.tools, asked.deferred)
+        defined = _completed(NO_TOOLS, history.messages, 0, asked)
         composer = replace(composer, defined=await with_texts(defined, composer.ready))
         messages = with_definitions(history.messages, composer.defined)
         return composer, await composer.begin(messages), Continuation(history, miss=miss)
@@ -155,7 +155,7 @@ class Recall:
         """What continues a remembered answer; None where the template refuses what was lived."""
         last, asked, messages = recalled.last, composer.asked, history.messages
         ran = {str(each.message["tool_call_id"]) for each in last.lived if each.turn is None}
-        defined = completed(last.tools, messages, last.place + 1, asked.tools, asked.deferred, ran)
+        defined = _completed(last.tools, messages, last.place + 1, asked, ran)
         composer = replace(composer, defined=await with_texts(defined, composer.ready))
         extended = with_definitions(messages, composer.defined)
         context = await composer.go_on(recalled if extended is messages else continued(last, extended))
@@ -262,6 +262,12 @@ class Recall:
         """A digest of what two histories must have in common besides their messages."""
         options = json.dumps(ready.template.options) if ready.template.options else ""
         return root_digest(key, asked.principal.name, ready.token_map.map_id, ready.facts.chat_template, options)
+
+
+def _completed(
+    defined: DefinedTools, messages: Sequence[Message], known: int, asked: Asked, ran: Container[str] = ()
+) -> DefinedTools:
+    return completed(defined, messages, known, asked.tools, asked.deferred, asked.client_tools, ran)
 
 
 def _are_replaced(tools: DefinedTools, asked: Asked, ready: ReadyEngine) -> bool:

@@ -7,7 +7,7 @@ are refused. Pure.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final
@@ -22,8 +22,10 @@ ANSWER: Final = -2
 FOUND_TOOLS: Final = "found_tools"
 """Key of a message that has the names of tools whose definitions belong behind its content."""
 _DIGEST: Final = 16
-_VALUE_BYTES: Final = 3
-"""Bytes that a definition takes in memory for each character of its JSON text, measured."""
+_VALUE_BYTES: Final = 4
+"""Bytes that a definition takes in memory for each character of its JSON text, measured for a usual one."""
+_ENTRY_BYTES: Final = 200
+"""Bytes that an entry takes besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class DefinedTool:
     """None: another replica wrote it, and no request has sent it since."""
     size: int = 0
     """Characters of its JSON text."""
+    owned: bool = False
+    """Whether its schema came with a request, and is kept for this conversation alone."""
     text: str = ""
     """How it is written behind a message; "" for another place, or where that is not known yet."""
 
@@ -71,7 +75,7 @@ class DefinedTools:
     @property
     def size(self) -> int:
         """Bytes that the definitions take, approximately."""
-        return sum(each.size for each in self.entries) * _VALUE_BYTES
+        return sum(_ENTRY_BYTES + each.owned * each.size * _VALUE_BYTES for each in self.entries)
 
     @property
     def newest(self) -> dict[str, bytes]:
@@ -87,10 +91,16 @@ class DefinedTools:
         """Characters of the definitions that are none of these any more."""
         return sum(each.size for each in self.entries if wanted.get(each.name) != each.digest)
 
-    def having(self, tools: Iterable[ToolSpec], place: int) -> "DefinedTools":
-        """The same definitions, and those of these tools that are missing, at this place; the last one of a name."""
+    def having(self, tools: Iterable[ToolSpec], place: int, owned: Container[str] = ()) -> "DefinedTools":
+        """The same definitions, and those of these tools that are missing, at this place; the last one of a name.
+
+        `owned`: names of the tools that came with the request.
+        """
         last = {tool.name: tool for tool in tools}.values()
-        more = [DefinedTool(each.name, digest, place, each, size) for each, digest, size in map(_entry, last)]
+        more = [
+            DefinedTool(each.name, digest, place, each, size, each.name in owned)
+            for each, digest, size in map(_entry, last)
+        ]
         known = self.newest
         new = tuple(each for each in more if known.get(each.name) != each.digest)
         return replace(self, entries=self.entries + new) if new else self

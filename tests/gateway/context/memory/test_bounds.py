@@ -13,6 +13,8 @@ from gateway.context.memory import (
     Shown,
     root_digest,
 )
+from gateway.context.memory.defined_tools import BEGINNING, NO_TOOLS
+from gateway.toolcalls.schema.spec import ToolSpec
 
 SCHEMAS: dict[str, Any] = {}
 IDS = 2_000
@@ -219,3 +221,23 @@ def test_answer_is_recalled_for_its_owner_alone_even_under_the_same_digest():
 
     assert memory.recall("alice", answered, SCHEMAS) is not None
     assert memory.recall("bob", answered, SCHEMAS) is None
+
+
+def test_definitions_that_came_with_a_request_count_once_for_a_conversation() -> None:
+    tool = ToolSpec("paint", "Paint it. " * 1000, {"type": "object"})
+    shown, history = Shown("yes"), History(b"", [{"role": "user", "content": "?"}])
+
+    def size(owned: bool, *, again: bool = False) -> int:
+        memory = ConversationMemory(10**9)
+        tools = NO_TOOLS.having([tool], BEGINNING, {"paint"} if owned else ())
+        node = Remembered("a", None, 1, shown, (), 0, array("I"), 0, 0, 0, tools=tools)
+        memory.remember(node, history.with_answer(shown))
+        if again:
+            before = memory.size
+            after = Remembered("a", node, 3, shown, (), 0, array("I"), 0, 0, 0, tools=tools)
+            memory.remember(after, history.with_answer(Shown("no")))
+            return memory.size - before
+        return memory.size
+
+    assert size(owned=True) > size(owned=False) + 4 * len(tool.description)
+    assert size(owned=True, again=True) == size(owned=False, again=True)
