@@ -5,6 +5,7 @@ tool restricts which tools of the gateway's servers the model sees, and may requ
 would let run. Tools that OpenAI hosts are left out, and the answer names them.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -321,7 +322,9 @@ def names_of(given: Sequence[Mapping[str, Any]]) -> list[str]:
 def add_found(tools: RequestTools, given: Sequence[Mapping[str, Any]]) -> None:
     """Add the tools of `tool_search_output` items: they are defined behind the item that holds them."""
     before = set(tools.client)
-    add_tools(tools, given)
+    # Clients send all outputs of a conversation, and searches find the same tools again and again.
+    distinct = {json.dumps(tool, sort_keys=True): tool for tool in given}
+    add_tools(tools, [*distinct.values()])
     tools.hidden |= tools.client.keys() - before
 
 

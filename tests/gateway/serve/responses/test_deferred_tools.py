@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gateway.serve.responses.response_tools import add_found, read_tools
+
 pytestmark = pytest.mark.anyio
 
 Json = dict[str, Any]
@@ -165,3 +167,13 @@ async def test_search_and_namespaces_can_be_allowed(stage):
     answer = await stage.ask(*says, tools=[HOSTED, DISK], input=[USER], tool_choice=choice)
 
     assert answer["output"][0]["type"] == "tool_search_call"
+
+
+def test_tools_that_many_searches_found_again_stay_found() -> None:
+    properties = {f"p{n}": {"type": "string"} for n in range(300)}
+    large = {**WEATHER, "parameters": {"type": "object", "properties": properties}}
+    tools = read_tools([BY_CLIENT], (), frozenset)
+
+    add_found(tools, [large] * 100)
+
+    assert (tools.hidden, tools.ignored) == ({"weather"}, [])
