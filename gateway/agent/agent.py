@@ -30,6 +30,7 @@ from gateway.context.history.template_messages import (
     with_tool_names,
     without_volatile,
 )
+from gateway.context.memory.defined_tools import ToolDigests
 from gateway.engine.interface import Message
 from gateway.engine.pool.members import home_key
 from gateway.engine.pool.pool import EnginePool
@@ -111,7 +112,10 @@ class Agent:
             choice, messages = choice.renamed(aliases), with_tool_names(messages, aliases)
         named = choice.names or ()
         ours = self._calls.offers.to(principal, ready.facts.context, named, gateway_tools)
-        offered = gathered(ours, client_tools, deferral, named, ready.facts.context, self._defer_client_tools)
+        digests = ToolDigests()
+        offered = gathered(
+            *(ours, client_tools, deferral, named, ready.facts.context, self._defer_client_tools, digests)
+        )
         tools = offered.tools
         check_choice(choice, tools)
         check_size(messages, ready.facts.context)
@@ -131,6 +135,7 @@ class Agent:
                 ready.tool_format.format,
                 ready.forms.offered(tools),
                 deferred=offered.deferred,
+                digests=digests,
                 search=offered.search,
                 client_tools=names,
                 principal=principal,

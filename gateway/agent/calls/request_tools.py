@@ -11,8 +11,7 @@ from typing import Final, Literal
 from gateway.agent.calls.offers import is_heavy
 from gateway.agent.calls.tool_finder import OURS
 from gateway.context.compose.asked import SearchTool
-from gateway.context.history.template_messages import tool_definitions
-from gateway.engine.rendering.definition_text import as_json
+from gateway.context.memory.defined_tools import ToolDigests
 from gateway.proxy.costs import BYTES_A_TOKEN
 from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.schema.spec import ToolSpec
@@ -46,6 +45,8 @@ class RequestTools:
     """That tools are deferred; None: none is."""
 
 
+_AROUND: Final = 70
+"""Characters that templates write around a definition, in OpenAI's shape."""
 _DEFERRED: Final = "tools are deferred: their definitions are not in the prompt until the model finds them"
 _BY_GATEWAY: Final = (
     "; the gateway defers the request's own since they would take more than a quarter of the context "
@@ -60,6 +61,7 @@ def gathered(
     named: Collection[str],
     context: int,
     deferring: Deferring,
+    digests: ToolDigests,
 ) -> RequestTools:
     """Return a request's tools; where names clash the client's tool wins, since the client gets that call.
 
@@ -70,12 +72,17 @@ def gathered(
         named: names of tools that the request requires; they are always defined.
         context: ids that the engine's context holds.
         deferring: `agent.defer_client_tools`.
+        digests: those of the request's tools.
     """
     names = {tool.name for tool in theirs}
     defined, searched = ours
     search, by_gateway = deferral.search, ""
     deferred = {name for name in deferral.names if name in names}
-    if not deferred and theirs and (deferring == "always" or (deferring == "auto" and _are_heavy(theirs, context))):
+    if (
+        not deferred
+        and theirs
+        and (deferring == "always" or (deferring == "auto" and _are_heavy(theirs, context, digests)))
+    ):
         deferred, search, by_gateway = names, search or OURS, _BY_GATEWAY
     deferred = deferred - set(named)
     entries = {name: entry for name, entry in searched.items() if name not in names}
@@ -93,9 +100,9 @@ def gathered(
     return RequestTools(tools, entries, search, note)
 
 
-def _are_heavy(tools: Sequence[ToolSpec], context: int) -> bool:
+def _are_heavy(tools: Sequence[ToolSpec], context: int, digests: ToolDigests) -> bool:
     """Whether the definitions of tools take more than a quarter of the context, by an estimate."""
-    return is_heavy(sum(-(-len(as_json(each)) // BYTES_A_TOKEN) for each in tool_definitions(tools)), context)
+    return is_heavy(sum(_AROUND + digests.of(tool)[1] for tool in tools) // BYTES_A_TOKEN, context)
 
 
 def _entry(tool: ToolSpec) -> ToolEntry:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from gateway.context.memory.defined_tools import ToolDigests
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.formats.format import Format
@@ -42,6 +43,8 @@ class Asked:
     """The name by which the client asks for the model; None: it names none."""
     home: bytes = b""
     """The key that decides which of several engines answers (`engine/pool/members.py`)."""
+    digests: ToolDigests = field(default_factory=ToolDigests)
+    """Of the tools' definitions."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """What of the messages and tools the model reads in another form, or not at all."""
 

@@ -140,7 +140,7 @@ class Conversation:
     def define(self, tools: Sequence[ToolSpec]) -> None:
         """Note that a result of its answer defines tools."""
         if tools:
-            self.defined = self.defined.having(tools, ANSWER, self.asked.client_tools)
+            self.defined = self.defined.having(tools, ANSWER, self.asked.digests, self.asked.client_tools)
 
     async def hints(self) -> Hints:
         """Return what is known of its next prompt, for the choice of a slot. Raises `EngineUnavailable`."""

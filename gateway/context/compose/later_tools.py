@@ -5,18 +5,18 @@ a tool that a search found behind that search's result, any other behind the fir
 asks the template how it writes a definition.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from itertools import chain, takewhile
 from typing import Final
 
+from gateway.context.compose.asked import Asked
 from gateway.context.history.template_messages import tool_definitions
 from gateway.context.memory import BEGINNING, RETOLD, DefinedTools
 from gateway.context.memory.defined_tools import DefinedTool, found_in
 from gateway.engine.interface import Message
 from gateway.engine.rendering.definition_text import as_json
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.formats.registry import describe_tool
 from gateway.toolcalls.schema.spec import ToolSpec
 
@@ -26,44 +26,37 @@ _WORDS: Final = "You can call these tools now:"
 
 
 def completed(
-    defined: DefinedTools,
-    messages: Sequence[Message],
-    known: int,
-    tools: Sequence[ToolSpec],
-    deferred: Mapping[str, ToolEntry],
-    owned: Container[str] = (),
-    ran: Container[str] = (),
+    defined: DefinedTools, messages: Sequence[Message], known: int, asked: Asked, ran: Container[str] = ()
 ) -> DefinedTools:
     """Return the definitions of a prompt: those that a remembered answer's had, and those that are missing.
 
     Args:
         messages: the client's messages.
         known: how many of them, from the first, the remembered answer's prompt and the answer itself hold; 0: none.
-        tools: the tools that are to be defined.
-        deferred: those that are defined only once they are found, by their names.
-        owned: names of the client's tools.
+        asked: has the tools that are to be defined, and those that are defined only once they are found.
         ran: ids of calls that the gateway ran in the remembered answer: their results are not shown as clients send
             them.
     """
-    defined = defined.completed(chain(tools, (each.spec for each in deferred.values())))
+    tools, deferred = asked.tools, asked.deferred
+    more = asked.digests, asked.client_tools
+    defined = defined.completed(chain(tools, (each.spec for each in deferred.values())), asked.digests)
     if not known:
-        defined = defined.having(tools, BEGINNING, owned)
+        defined = defined.having(tools, BEGINNING, *more)
     seen: set[str] = set()
     for place in range(known, len(messages)) if deferred else ():
         # Each once, since clients repeat references and a definition may be large.
         names = [name for name in dict.fromkeys(names_in(messages[place])) if name in deferred and name not in seen]
         seen.update(names)
-        defined = defined.having([deferred[name].spec for name in names], place, owned) if names else defined
+        defined = defined.having([deferred[name].spec for name in names], place, *more) if names else defined
     if not known:
         # The search that found these is not part of the messages any more.
         called = (name for message in messages if deferred for name in _called_in(message))
-        return defined.having(
-            [deferred[name].spec for name in dict.fromkeys(called) if name in deferred], BEGINNING, owned
-        )
+        earlier = [deferred[name].spec for name in dict.fromkeys(called) if name in deferred]
+        return defined.having(earlier, BEGINNING, *more)
     place = _place(messages, known, ran)
     # A tool that was found and has changed since is defined anew, like any other.
     found_before = [deferred[name].spec for name in defined.newest if name in deferred]
-    return defined if place is None else defined.having([*tools, *found_before], place, owned)
+    return defined if place is None else defined.having([*tools, *found_before], place, *more)
 
 
 def names_in(message: Message) -> list[str]:

@@ -9,7 +9,7 @@ import json
 import secrets
 from array import array
 from collections import deque
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -40,7 +40,6 @@ from gateway.context.memory import (
     schemas_of,
 )
 from gateway.context.memory import recalled as continued
-from gateway.context.memory.defined_tools import digests_of
 from gateway.engine.interface import Message
 from gateway.engine.left_behind import shared_prefix
 from gateway.engine.pool.stay import Stay
@@ -119,7 +118,7 @@ class Recall:
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
         """
         if not remembered:
-            defined = _completed(NO_TOOLS, messages, 0, asked)
+            defined = completed(NO_TOOLS, messages, 0, asked)
             defined = await with_texts(defined, ready)
             context = await Composer(asked, ready, defined).begin(with_definitions(messages, defined))
             return Conversation(asked, Stay(ready), context, defined=defined)
@@ -144,7 +143,7 @@ class Recall:
         self, composer: Composer, history: History, miss: Miss | None
     ) -> tuple[Composer, Context, Continuation]:
         asked = composer.asked
-        defined = _completed(NO_TOOLS, history.messages, 0, asked)
+        defined = completed(NO_TOOLS, history.messages, 0, asked)
         composer = replace(composer, defined=await with_texts(defined, composer.ready))
         messages = with_definitions(history.messages, composer.defined)
         return composer, await composer.begin(messages), Continuation(history, miss=miss)
@@ -155,7 +154,7 @@ class Recall:
         """What continues a remembered answer; None where the template refuses what was lived."""
         last, asked, messages = recalled.last, composer.asked, history.messages
         ran = {str(each.message["tool_call_id"]) for each in last.lived if each.turn is None}
-        defined = _completed(last.tools, messages, last.place + 1, asked, ran)
+        defined = completed(last.tools, messages, last.place + 1, asked, ran)
         composer = replace(composer, defined=await with_texts(defined, composer.ready))
         extended = with_definitions(messages, composer.defined)
         context = await composer.go_on(recalled if extended is messages else continued(last, extended))
@@ -169,7 +168,7 @@ class Recall:
     async def _recalled(self, asked: Asked, ready: ReadyEngine, history: History) -> Recalled | None:
         owner, schemas = asked.principal.name, schemas_of(_own_tools(asked))
 
-        wanted = digests_of(asked.tools)
+        wanted = asked.digests.all_of(asked.tools)
 
         def lacks(node: Remembered) -> tuple[int, int]:
             return node.tools.lacks(wanted)
@@ -264,12 +263,6 @@ class Recall:
         return root_digest(key, asked.principal.name, ready.token_map.map_id, ready.facts.chat_template, options)
 
 
-def _completed(
-    defined: DefinedTools, messages: Sequence[Message], known: int, asked: Asked, ran: Container[str] = ()
-) -> DefinedTools:
-    return completed(defined, messages, known, asked.tools, asked.deferred, asked.client_tools, ran)
-
-
 def _are_replaced(tools: DefinedTools, asked: Asked, ready: ReadyEngine) -> bool:
     """Whether a prompt is rendered anew because of its tools: it had none, or holds too many that are gone."""
     if not tools.entries:
@@ -278,7 +271,7 @@ def _are_replaced(tools: DefinedTools, asked: Asked, ready: ReadyEngine) -> bool
         # A client that sends no tools for once, as agents do that sum a conversation up, will send them again.
         return False
     found = (asked.deferred[name].spec for name in tools.newest if name in asked.deferred)
-    stale = tools.stale(digests_of((*asked.tools, *found)))
+    stale = tools.stale(asked.digests.all_of((*asked.tools, *found)))
     return stale * _STALE > ready.facts.context * _CHARACTERS
 
 

@@ -28,6 +28,29 @@ _ENTRY_BYTES: Final = 200
 """Bytes that an entry takes besides."""
 
 
+class ToolDigests:
+    """Digests and sizes of the definitions of one request's tools: each is written out once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], tuple[Mapping[str, Any], bytes, int]] = {}
+        """By the tool's name and its schema's address; the schema is kept with it, so that this is not reused."""
+
+    def of(self, tool: ToolSpec) -> tuple[bytes, int]:
+        """A digest of a tool's definition, and the characters of its JSON text."""
+        key = tool.name, id(tool.parameters)
+        if key not in self._known:
+            fields: list[Any] = [tool.name, tool.description, tool.parameters]
+            # Some clients write the keys of the same definition in another order each time.
+            text = json.dumps(fields, default=dict, sort_keys=True)
+            digest = blake2b(text.encode(), digest_size=_DIGEST).digest()
+            self._known[key] = tool.parameters, digest, len(text)
+        return self._known[key][1:]
+
+    def all_of(self, tools: Iterable[ToolSpec]) -> dict[str, bytes]:
+        """The digests of tools' definitions, by the tools' names."""
+        return {tool.name: self.of(tool)[0] for tool in tools}
+
+
 @dataclass(frozen=True, slots=True)
 class DefinedTool:
     """One definition in a prompt."""
@@ -91,25 +114,26 @@ class DefinedTools:
         """Characters of the definitions that are none of these any more."""
         return sum(each.size for each in self.entries if wanted.get(each.name) != each.digest)
 
-    def having(self, tools: Iterable[ToolSpec], place: int, owned: Container[str] = ()) -> "DefinedTools":
+    def having(
+        self, tools: Iterable[ToolSpec], place: int, digests: ToolDigests, owned: Container[str] = ()
+    ) -> "DefinedTools":
         """The same definitions, and those of these tools that are missing, at this place; the last one of a name.
 
         `owned`: names of the tools that came with the request.
         """
         last = {tool.name: tool for tool in tools}.values()
-        more = [
-            DefinedTool(each.name, digest, place, each, size, each.name in owned)
-            for each, digest, size in map(_entry, last)
-        ]
+        written = ((tool, *digests.of(tool)) for tool in last)
+        more = [DefinedTool(tool.name, digest, place, tool, size, tool.name in owned) for tool, digest, size in written]
         known = self.newest
         new = tuple(each for each in more if known.get(each.name) != each.digest)
         return replace(self, entries=self.entries + new) if new else self
 
-    def completed(self, tools: Iterable[ToolSpec]) -> "DefinedTools":
+    def completed(self, tools: Iterable[ToolSpec], digests: ToolDigests) -> "DefinedTools":
         """The same, with the definitions that another replica wrote, where these tools have them."""
         if all(each.spec is not None for each in self.entries):
             return self
-        known = {(tool.name, digest): (tool, size) for tool, digest, size in map(_entry, tools)}
+        written = ((tool, *digests.of(tool)) for tool in tools)
+        known = {(tool.name, digest): (tool, size) for tool, digest, size in written}
 
         def filled(each: DefinedTool) -> DefinedTool:
             spec, size = known.get((each.name, each.digest), (each.spec, each.size))
@@ -135,20 +159,3 @@ NO_TOOLS: Final = DefinedTools()
 def found_in(message: Message) -> Sequence[str]:
     """The names of the tools that a message found."""
     return message.get(FOUND_TOOLS) or ()
-
-
-def digests_of(tools: Iterable[ToolSpec]) -> dict[str, bytes]:
-    """The digests of tools' definitions, by the tools' names."""
-    return {tool.name: _written(tool)[0] for tool in tools}
-
-
-def _entry(tool: ToolSpec) -> tuple[ToolSpec, bytes, int]:
-    return (tool, *_written(tool))
-
-
-def _written(tool: ToolSpec) -> tuple[bytes, int]:
-    """A digest of a tool's definition, and the characters of its JSON text."""
-    fields: list[Any] = [tool.name, tool.description, tool.parameters]
-    # Some clients write the keys of the same definition in another order each time.
-    text = json.dumps(fields, default=dict, sort_keys=True)
-    return blake2b(text.encode(), digest_size=_DIGEST).digest(), len(text)

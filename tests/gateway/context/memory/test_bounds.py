@@ -13,7 +13,7 @@ from gateway.context.memory import (
     Shown,
     root_digest,
 )
-from gateway.context.memory.defined_tools import BEGINNING, NO_TOOLS
+from gateway.context.memory.defined_tools import BEGINNING, NO_TOOLS, ToolDigests
 from gateway.toolcalls.schema.spec import ToolSpec
 
 SCHEMAS: dict[str, Any] = {}
@@ -229,7 +229,7 @@ def test_definitions_that_came_with_a_request_count_once_for_a_conversation() ->
 
     def size(owned: bool, *, again: bool = False) -> int:
         memory = ConversationMemory(10**9)
-        tools = NO_TOOLS.having([tool], BEGINNING, {"paint"} if owned else ())
+        tools = NO_TOOLS.having([tool], BEGINNING, ToolDigests(), {"paint"} if owned else ())
         node = Remembered("a", None, 1, shown, (), 0, array("I"), 0, 0, 0, tools=tools)
         memory.remember(node, history.with_answer(shown))
         if again:
