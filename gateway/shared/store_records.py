@@ -8,28 +8,12 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Final, cast
 
-import msgpack
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from gateway.replicas.sealed_records import derived
+from gateway.shared.packing import packed, unpacked
 from gateway.shared.store_interface import StoreKind, StoreRecord
-
-# Values of a record into bytes, and back. Strings come back as they were, lone surrogates included.
-
-_packb, _unpackb = cast("Any", msgpack.packb), cast("Any", msgpack.unpackb)
-
-
-def packed(value: object) -> bytes:
-    """Lists, strings, bytes and numbers, as bytes."""
-    data: bytes = _packb(value, unicode_errors="surrogatepass")
-    return data
-
-
-def unpacked(data: bytes) -> Any:
-    """The value that `packed` turned into bytes."""
-    return _unpackb(data, unicode_errors="surrogatepass", strict_map_key=False)
-
 
 # Names and values for a store that others can read: neither reveals anything, and only a replica can make one.
 #

@@ -16,7 +16,7 @@ from gateway.context.memory.history import Call, Shown
 from gateway.context.memory.lived import Lived, LivedTurn
 from gateway.context.memory.remembered import NO_ENGINE, Remembered
 from gateway.observe.trajectories import Span
-from gateway.shared.store_records import packed, unpacked
+from gateway.shared.packing import packed, unpacked
 from gateway.toolcalls.stream.output_events import CallClosed
 
 
