@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gateway.agent.calls.offers import is_heavy
-from gateway.agent.calls.tool_finder import OURS
+from gateway.agent.calls.tool_finder import OURS, USUAL
 from gateway.context.compose.asked import SearchTool
 from gateway.context.memory.defined_tools import ToolDigests
 from gateway.proxy.costs import BYTES_A_TOKEN
@@ -78,11 +78,8 @@ def gathered(
     defined, searched = ours
     search, by_gateway = deferral.search, ""
     deferred = {name for name in deferral.names if name in names}
-    if (
-        not deferred
-        and theirs
-        and (deferring == "always" or (deferring == "auto" and _are_heavy(theirs, context, digests)))
-    ):
+    heavy = deferring == "auto" and len(theirs) > USUAL and _are_heavy(theirs, context, digests)
+    if theirs and not deferred and (heavy or deferring == "always"):
         deferred, search, by_gateway = names, search or OURS, _BY_GATEWAY
     deferred = deferred - set(named)
     entries = {name: entry for name, entry in searched.items() if name not in names}

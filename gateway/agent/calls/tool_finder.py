@@ -17,7 +17,8 @@ from gateway.proxy.costs import BYTES_A_TOKEN
 from gateway.proxy.tool_search import FINDER, SEARCH, rank
 from gateway.toolcalls.schema.spec import ToolSpec
 
-_USUAL: Final = 5
+USUAL: Final = 5
+"""How many tools a search returns if it does not say."""
 _MOST: Final = 20
 _LONG: Final = 65_536
 
@@ -71,7 +72,7 @@ class ToolFinder:
         query, limit = "", arguments.get("limit")
         if asked.search is not None:
             query = str(arguments.get(asked.search.query) or "")
-        most = min(limit, _MOST) if isinstance(limit, int) and limit > 0 else _USUAL
+        most = min(limit, _MOST) if isinstance(limit, int) and limit > 0 else USUAL
         entries = [*asked.deferred.values()]
         found = (await anyio.to_thread.run_sync(rank, entries, query))[:most]
         if not found:
