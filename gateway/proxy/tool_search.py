@@ -85,8 +85,13 @@ def search(entries: Sequence[ToolEntry], arguments: Mapping[str, Any]) -> dict[s
     most = min(limit, _MOST) if isinstance(limit, int) and limit > 0 else _USUAL
     found = [entry.definition for entry in rank(entries, query if isinstance(query, str) else "")[:most]]
     text = "\n".join(json.dumps(definition, ensure_ascii=False, separators=(",", ":")) for definition in found)
-    content = text or f"none of the {len(entries)} tools matches this query; try other words"
+    content = text or no_match(len(entries))
     return {"content": [{"type": "text", "text": content}], "structuredContent": {"tools": found}}
+
+
+def no_match(count: int) -> str:
+    """What a search says that found none of so many tools."""
+    return f"none of the {count} tools matches this query; try other words"
 
 
 def rank(entries: Sequence[ToolEntry], query: str) -> list[ToolEntry]:

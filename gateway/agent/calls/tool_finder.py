@@ -14,14 +14,14 @@ from gateway.context.compose.asked import SearchTool
 from gateway.context.compose.conversation import Conversation
 from gateway.context.compose.later_tools import definition_text
 from gateway.proxy.costs import BYTES_A_TOKEN
-from gateway.proxy.tool_search import FINDER, SEARCH, rank
+from gateway.proxy.tool_search import FINDER, SEARCH, no_match, rank
 from gateway.toolcalls.schema.spec import ToolSpec
 
 USUAL: Final = 5
 """How many tools a search returns if it does not say."""
 _MOST: Final = 20
 _LONG: Final = 65_536
-
+"""Characters of a text whose tokens are estimated."""
 
 OURS: Final = SearchTool(ToolSpec(SEARCH, FINDER["description"], FINDER["inputSchema"]))
 """The search where a request brings none."""
@@ -76,8 +76,7 @@ class ToolFinder:
         entries = [*asked.deferred.values()]
         found = (await anyio.to_thread.run_sync(rank, entries, query))[:most]
         if not found:
-            words = f"none of the {len(entries)} tools matches this query; try other words"
-            return FoundTools(words, (), ())
+            return FoundTools(no_match(len(entries)), (), ())
         return await self._found([entry.spec for entry in found])
 
     async def unread(self, name: str) -> FoundTools:

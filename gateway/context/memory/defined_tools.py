@@ -32,12 +32,12 @@ class ToolDigests:
     """Digests and sizes of the definitions of one request's tools: each is written out once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], tuple[Mapping[str, Any], bytes, int]] = {}
-        """By the tool's name and its schema's address; the schema is kept with it, so that this is not reused."""
+        self._known: dict[tuple[str, str, int], tuple[Mapping[str, Any], bytes, int]] = {}
+        """By name, description and the schema's address; the schema is kept with it, so that this is not reused."""
 
     def of(self, tool: ToolSpec) -> tuple[bytes, int]:
         """A digest of a tool's definition, and the characters of its JSON text."""
-        key = tool.name, id(tool.parameters)
+        key = tool.name, tool.description, id(tool.parameters)
         if key not in self._known:
             fields: list[Any] = [tool.name, tool.description, tool.parameters]
             # Some clients write the keys of the same definition in another order each time.

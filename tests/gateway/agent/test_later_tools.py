@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.agent import NO_TOOL, AnswerOptions
+from gateway.context.memory.defined_tools import ToolDigests
 from gateway.engine.interface import Message
 from gateway.proxy.caller import Principal
 from gateway.toolcalls.schema.spec import ToolSpec
@@ -194,3 +195,9 @@ async def test_branch_with_the_same_tools_is_the_one_that_is_continued(open_stag
         alone, _, later = prompts(stage)
 
     assert begins(later, alone)
+
+
+def test_tools_that_share_a_schema_have_definitions_of_their_own() -> None:
+    digests, twin = ToolDigests(), ToolSpec("paint", "Paint it twice", PAINT.parameters)
+
+    assert digests.of(PAINT) != digests.of(twin)
