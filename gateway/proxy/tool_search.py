@@ -77,6 +77,7 @@ _STOP_WORDS: Final = frozenset(
         *("will", "with", "you", "your"),
     )
 )
+_NO_WORDS: Final = frozenset[str]()
 
 
 def search(entries: Sequence[ToolEntry], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,7 +98,8 @@ def no_match(count: int) -> str:
 def rank(entries: Sequence[ToolEntry], query: str) -> list[ToolEntry]:
     """The tools that share a word with the query, best first; tools with equal scores keep their order."""
     bags = [_bag(entry) for entry in entries]
-    wanted = list(dict.fromkeys(_words(query[:_QUERY])))[:_WANTED]
+    asked = query[:_QUERY]
+    wanted = list(dict.fromkeys(_words(asked) or _words(asked, _NO_WORDS)))[:_WANTED]
     seen = {word: sum(word in bag for bag in bags) for word in wanted}
     rarity = {word: math.log(1 + (len(bags) - n + 0.5) / (n + 0.5)) for word, n in seen.items() if n}
     sizes = [sum(bag.values()) for bag in bags] if rarity else []
@@ -122,7 +124,8 @@ def _weighted(entry: ToolEntry) -> dict[str, float]:
     title = f"{entry.server} {entry.definition.get('title') or ''} {entry.definition.get('description') or ''}"
     parameters = " ".join(islice(_parameters(entry.definition.get("inputSchema")), _READ))
     for weight, text in ((_IN_PARAMETERS, parameters), (_IN_TEXT, title), (_IN_NAME, entry.name)):
-        for word in _words(text[:_READ]):
+        # A name keeps all of its words: a tool may be called `do` or `for_all`.
+        for word in _words(text[:_READ], _NO_WORDS if text is entry.name else _STOP_WORDS):
             bag[word] = bag.get(word, 0.0) + weight
     return bag
 
@@ -136,10 +139,10 @@ def _parameters(schema: object) -> Iterator[str]:
             yield str(cast("dict[str, object]", value).get("description") or "")
 
 
-def _words(text: str) -> list[str]:
+def _words(text: str, without: frozenset[str] = _STOP_WORDS) -> list[str]:
     """Stems of words in lower case, without those that say nothing; `getTime` and `get_time` give the same."""
     words = (word.lower() for word in _WORD.findall(_CAMEL.sub(" ", text)))
-    return [_stem(word) for word in words if word not in _STOP_WORDS]
+    return [_stem(word) for word in words if word not in without]
 
 
 def _stem(word: str) -> str:

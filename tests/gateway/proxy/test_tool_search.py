@@ -44,6 +44,13 @@ def test_names_are_split_into_words_and_plurals_count(query):
     assert names(query)[0] == "readFile"
 
 
+@pytest.mark.parametrize("query", ["do", "do it", "for all"])
+def test_query_of_words_that_say_nothing_finds_the_tools_that_are_named_so(query):
+    named = tool("do" if "do" in query else "for_all", "Starts what was prepared")
+
+    assert rank([*TOOLS, named], query) == [named]
+
+
 def test_tools_of_the_same_worth_stay_in_their_own_order():
     same = [tool(f"x_{n}", "the same") for n in range(5)]
 
