@@ -122,6 +122,23 @@ class GenerationFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted:
+    """A summary has taken the place of what the conversation held. Counts are ids."""
+
+    text: str
+    """The message that stands for it; "" where the model wrote no summary, so that nothing was replaced."""
+    found: tuple[str, ...]
+    """Tools that the model had found, which are defined anew behind the summary."""
+    prompt_ids: int
+    """Ids of the prompt that the summary was written behind, the instruction included."""
+    cached_ids: int
+    """Part of `prompt_ids`: those that were in the engine's cache."""
+    completion_ids: int
+    ends: bool
+    """Whether the answer is only the summary."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The answer is complete. Counts are sums over its generations: to the engine each one has a prompt of its own."""
 
@@ -136,7 +153,15 @@ class Finished:
 
 
 AgentEvent = (
-    Event | IdsGenerated | ContentSampled | IdsSpliced | ToolFinished | GenerationFinished | RequestFigures | Finished
+    Event
+    | IdsGenerated
+    | ContentSampled
+    | IdsSpliced
+    | ToolFinished
+    | GenerationFinished
+    | RequestFigures
+    | Compacted
+    | Finished
 )
 """Events of ids are emitted only on request: together with the prompt, they are the whole context, id by id."""
 Emit = Callable[[AgentEvent], Awaitable[None]]

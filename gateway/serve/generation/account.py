@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from gateway.agent.events import GenerationFinished, TokenLogprob, ToolFinished
+from gateway.agent.events import Compacted, GenerationFinished, TokenLogprob, ToolFinished
 from gateway.context.memory import RequestFigures
 from gateway.escape import cut_text
 from gateway.toolcalls.stream.output_events import Diagnostic
@@ -27,15 +27,22 @@ class Account:
         self._turns: list[dict[str, Any]] = []
         self._results: list[dict[str, Any]] = []
         self._prompt: dict[str, Any] | None = None
+        self._compaction: dict[str, Any] | None = None
         self._diagnostics: list[dict[str, Any]] = []
 
-    def add(self, event: GenerationFinished | RequestFigures | Diagnostic) -> None:
+    def add(self, event: GenerationFinished | RequestFigures | Diagnostic | Compacted) -> None:
         """Add an event."""
         match event:
             case GenerationFinished():
                 self._turns.append(turn_numbers(event))
             case RequestFigures():
                 self._prompt = prompt_figures(event)
+            case Compacted():
+                self._compaction = {
+                    "prompt": event.prompt_ids,
+                    "cached": event.cached_ids,
+                    "summary": event.completion_ids,
+                }
             case Diagnostic():
                 self._diagnostics.append({"kind": event.kind, "message": event.message, "index": event.index})
 
@@ -49,6 +56,8 @@ class Account:
         told: dict[str, Any] = {"turns": self._turns, "tool_results": self._results}
         if self._prompt is not None:
             told["prompt"] = self._prompt
+        if self._compaction is not None:
+            told["compaction"] = self._compaction
         if self._ignored:
             told["ignored"] = self._ignored
         if self._diagnostics:

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from gateway.context.history.client_messages import MOST_MESSAGES, arguments_text
 from gateway.context.history.contents import LeftOut, found_tools, parts_of, plain_text, text_of_result, unread
+from gateway.context.history.summaries import after_summary, joined_questions
 from gateway.context.memory import FOUND_TOOLS
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text
@@ -20,8 +21,12 @@ from gateway.serve.generation.echoed import EchoedAnswer
 
 ChatMessage = dict[str, Any]
 InputBlock = Mapping[str, Any]
+PlacedBlock = tuple[InputBlock, str]
+"""A block, and its place in the request."""
 
 _SHOWN: Final = 100
+_SUMMARY: Final = "compaction"
+"""The type of a block that stands for all that precedes it."""
 _READ: Final = frozenset({"text", "document", "tool_reference", "search_result"})
 """Types of blocks that are read; a flaw in one is reported."""
 
@@ -38,7 +43,7 @@ def read_messages(system: object, messages: object) -> tuple[list[ChatMessage], 
         reader.add({"role": "system", "content": words})
     for number, message in enumerate(cast("list[object]", messages)):
         reader.read(message, f"messages[{number}]")
-    return reader.messages, reader.left_out.names
+    return joined_questions(reader.messages), reader.left_out.names
 
 
 class _Reader:
@@ -59,10 +64,8 @@ class _Reader:
     def read(self, message: object, where: str) -> None:
         fields = _object(message, where)
         role, content, place = fields.get("role"), fields.get("content"), f"{where}.content"
-        if role == "user":
-            self._read_user(content, place)
-        elif role == "assistant":
-            self._read_assistant(content, place)
+        if role in ("user", "assistant"):
+            self._read_turn(role, content, place)
         elif role in ("system", "developer"):
             self._read_system(content, place)
         elif role == "tool":
@@ -73,6 +76,33 @@ class _Reader:
             words = f"{where}.role: expected 'user', 'assistant' or 'system'; got {_shown(role)}"
             raise RequestInvalid(words, param=f"{where}.role")
 
+    def _read_turn(self, role: str, content: object, where: str) -> None:
+        """A user's or the model's message."""
+        blocks = _blocks([] if content is None and role == "assistant" else content, where)
+        if any(block.get("type") == _SUMMARY for block, _ in blocks):
+            blocks = self._behind_summary(blocks)
+            if not blocks:
+                return
+        if role == "user":
+            self._read_user(blocks)
+        else:
+            self._read_assistant(blocks, where)
+
+    def _behind_summary(self, blocks: Sequence[PlacedBlock]) -> Sequence[PlacedBlock]:
+        """The blocks behind the last summary, which stands for all that precedes it.
+
+        One without a text is what remains of an attempt that failed, and stands for nothing.
+        """
+        left: list[PlacedBlock] = []
+        for block, place in blocks:
+            if block.get("type") != _SUMMARY:
+                left.append((block, place))
+            elif isinstance(text := block.get("content"), str) and text:
+                changes = parts_of(block.get("tool_changes") or [], place)
+                found = [name for change in changes for name in _added_tool(change)]
+                self.messages, left = after_summary(self.messages, text, found), []
+        return left
+
     def _read_system(self, content: object, where: str) -> None:
         """A system message, which may also bring tools into the conversation."""
         texts: list[str] = []
@@ -80,9 +110,7 @@ class _Reader:
         for block, place in _blocks(content, where):
             match block.get("type"):
                 case "tool_addition":
-                    tool: object = block.get("tool")
-                    name = cast("InputBlock", tool).get("name") if isinstance(tool, Mapping) else None
-                    found += [name] if isinstance(name, str) else []
+                    found += _added_tool(block)
                 case "tool_removal" as kind:
                     # Whatever the request's tools do not hold can't be called.
                     self.left_out.add(kind)
@@ -92,10 +120,10 @@ class _Reader:
             named: ChatMessage = {FOUND_TOOLS: tuple(found)} if found else {}
             self.add({"role": "system", "content": "\n".join(texts), **named})
 
-    def _read_user(self, content: object, where: str) -> None:
+    def _read_user(self, blocks: Sequence[PlacedBlock]) -> None:
         texts: list[str] = []
         counted = len(self.messages)
-        for block, place in _blocks(content, where):
+        for block, place in blocks:
             if block.get("type") == "tool_result":
                 call_id = _id(block, "tool_use_id", place)
                 result: ChatMessage = {"role": "tool", "tool_call_id": call_id, "content": self._result(block)}
@@ -108,11 +136,11 @@ class _Reader:
         if words or len(self.messages) == counted:
             self.add({"role": "user", "content": words})
 
-    def _read_assistant(self, content: object, where: str) -> None:
+    def _read_assistant(self, blocks: Sequence[PlacedBlock], where: str) -> None:
         answer = EchoedAnswer(where)
         ran: dict[str, InputBlock] = {}
         calls = 0
-        for block, place in _blocks([] if content is None else content, where):
+        for block, place in blocks:
             match block.get("type"):
                 case "text":
                     answer.say("content", plain_text(block) or "")
@@ -152,7 +180,7 @@ class _Reader:
         return f"Error: {words}" if block.get("is_error") is True else words
 
 
-def _blocks(content: object, where: str) -> Sequence[tuple[InputBlock, str]]:
+def _blocks(content: object, where: str) -> Sequence[PlacedBlock]:
     """The blocks of a message's content, with their places."""
     if isinstance(content, str):
         return [({"type": "text", "text": content}, where)]
@@ -188,6 +216,13 @@ def _document(block: InputBlock, where: str) -> str:
 def _call(block: InputBlock, where: str) -> tuple[str, str, str]:
     """The id, the name and the arguments of a call."""
     return _id(block, "id", where), _name(block, "name", where), arguments_text(block.get("input"))
+
+
+def _added_tool(block: object) -> list[str]:
+    """The name of the tool that a block brings into the conversation; none where it names none."""
+    tool: object = cast("InputBlock", block).get("tool") if isinstance(block, Mapping) else None
+    name: object = cast("InputBlock", tool).get("name") if isinstance(tool, Mapping) else None
+    return [name] if isinstance(name, str) else []
 
 
 def _found(block: InputBlock) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ Turns requests into turns of the agent; `serve/generation/answers.py` sends the 
 served by it than by an error.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -13,9 +14,11 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from gateway.agent import Agent, Conversation
+from gateway.agent import Agent, Conversation, ToolChoice
+from gateway.agent.compaction import CompactableAnswer
 from gateway.agent.events import Emit, Finished
 from gateway.config import LimitsConfig
+from gateway.engine.interface import Message
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import ContextExceeded, EngineError, GatewayError
@@ -58,41 +61,47 @@ class MessagesEndpoint:
         try:
             must_be_json(request)
             asked = MessagesRequest.checked(await read_body(request, self._limits.body_bytes))
-            conversation = await self._open(request, asked)
+            answer = CompactableAnswer(
+                *(self._agent, partial(self._open, request, asked), asked.conversation[0], asked.choice()),
+                asked=asked.compaction_asked,
+            )
+            await answer.open()
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
             return form.refused(error)
-        return self._answered(asked, conversation, form, _reply_options(request, asked, conversation), named)
+        return self._answered(asked, answer, form, _reply_options(request, asked, answer.conversation), named)
 
-    async def _open(self, request: Request, asked: PromptFields) -> Conversation:
+    async def _open(
+        self, request: Request, asked: PromptFields, messages: Sequence[Message], choice: ToolChoice
+    ) -> Conversation:
         principal = principal_of(request.scope)
         asked.sorted_tools.check_servers(self._agent.offers.servers(principal))
         return await self._agent.open(
-            asked.conversation[0],
-            choice=asked.choice(),
+            messages,
+            choice=choice,
             client_tools=asked.sorted_tools.client,
             deferral=asked.sorted_tools.deferral,
             gateway_tools=asked.gateway_scope(),
             principal=principal,
             options=asked.template_options,
-            continues=asked.continues,
+            continues=asked.continues and messages is asked.conversation[0],
             model=asked.model,
         )
 
     def _answered(
-        self, asked: MessagesRequest, conversation: Conversation, form: ApiForm, options: MessageOptions, named: str
+        self, asked: MessagesRequest, compactable: CompactableAnswer, form: ApiForm, options: MessageOptions, named: str
     ) -> Response:
         async def make(emit: Emit) -> Finished:
-            return await self._agent.answer(conversation, asked.options(), emit)
+            return await compactable.answer(asked.options(), emit)
 
         new_reply = partial(
             MessagesReply,
-            conversation.ready.facts.model,
-            len(conversation.ids),
+            compactable.conversation.ready.facts.model,
+            len(compactable.conversation.ids),
             options,
             request_id=named,
             server_of=self._agent.offers.server_of,
-            room=lambda: conversation.room,
+            room=lambda: compactable.conversation.room,
         )
         answering = Answering(make, self._metrics.chat_request)
         answer = StreamedAnswer if asked.stream else WholeAnswer
@@ -104,7 +113,8 @@ class MessagesEndpoint:
         try:
             must_be_json(request)
             asked = PromptFields.of_body(await read_body(request, self._limits.body_bytes))
-            counted = len((await self._open(request, asked)).ids)
+            conversation = await self._open(request, asked, asked.conversation[0], asked.choice())
+            counted = len(conversation.ids)
         except ContextExceeded as error:
             counted = error.tokens
         except GatewayError as error:
@@ -158,7 +168,7 @@ def _reply_options(request: Request, asked: MessagesRequest, conversation: Conve
         marked=asked.marks_cache,
         eager=lambda name: every or name in eager,
         ignored=asked.without_effect(conversation.ready.template.options),
-        edits_context="context_management" in asked.ignored,
+        edits_context=asked.context_management is not None,
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Literal
 
-from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolFinished
+from gateway.agent.events import AgentEvent, Compacted, Finished, GenerationFinished, ToolFinished
 from gateway.context.memory import RequestFigures
 from gateway.serve.generation.account import Account
 from gateway.serve.generation.answers import Chunk
@@ -160,6 +160,8 @@ class MessagesReply:
         """The arguments of the last call so far."""
         self._cut: CallStarted | None = None
         """The last call, if the generation ended within it."""
+        self._summary: Compacted | None = None
+        """The summary that takes the place of the conversation's earlier part."""
         self._finished: Finished | None = None
 
     def begin(self) -> list[Chunk]:
@@ -187,9 +189,9 @@ class MessagesReply:
             case Diagnostic():
                 self._account.add(event)
                 return self._break_off(event) if event.index is not None else []
-            case GenerationFinished() | RequestFigures():
+            case GenerationFinished() | RequestFigures() | Compacted():
                 self._account.add(event)
-                return []
+                return self._show_summary(event) if isinstance(event, Compacted) else []
             case Finished():
                 self._finished = event
                 return self._end(event)
@@ -273,6 +275,12 @@ class MessagesReply:
         }
         return [*chunks, *self._start(ReplyBlock(block, "", "")), *self._close()]
 
+    def _show_summary(self, event: Compacted) -> list[Chunk]:
+        self._summary = event
+        added = [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": name}} for name in event.found]
+        head: Chunk = {"type": "compaction", "content": None, **({"tool_changes": added} if added else {})}
+        return self._whole(ReplyBlock(head, "content", "compaction_delta"), event.text)
+
     def _show_search(self, event: ToolFinished) -> list[Chunk]:
         call = tool_block("server_tool_use", f"{_SEARCH_ID}{event.call_id}", event.name)
         content: Chunk = {
@@ -322,7 +330,7 @@ class MessagesReply:
             shown = "" if self._options.thinking == "omitted" else block.text
             kept |= {"thinking": shown, "signature": signature}
         elif block.key:
-            kept[block.key] = Verbatim(block.text) if block.key == "input" else block.text
+            kept[block.key] = Verbatim(block.text) if block.key == "input" else block.text or kept[block.key]
         chunks.append({"type": "content_block_stop", "index": len(self._content)})
         self._content.append(kept)
         return chunks
@@ -350,12 +358,20 @@ class MessagesReply:
                 return "tool_use", None
             case "length":
                 return "max_tokens" if self._room() > 0 else "model_context_window_exceeded", None
+            case "stop" if self._summary is not None and self._summary.ends:
+                return "compaction", None
             case "stop":
                 return ("end_turn", None) if finished.stop is None else ("stop_sequence", finished.stop)
 
     def _used(self, finished: Finished) -> Chunk:
         usage = self._usage(finished.prompt_ids - finished.cached_ids, finished.cached_ids, finished.completion_ids)
-        return {**usage, "output_tokens_details": {"thinking_tokens": finished.reasoning_ids}}
+        told = {**usage, "output_tokens_details": {"thinking_tokens": finished.reasoning_ids}}
+        summary = self._summary
+        if summary is None:
+            return told
+        processed = summary.prompt_ids - summary.cached_ids
+        spent = {"type": "compaction", **self._usage(processed, summary.cached_ids, summary.completion_ids)}
+        return {**told, "iterations": [spent, *([] if summary.ends else [{"type": "message", **usage}])]}
 
     def _usage(self, processed: int, cached: int, written: int) -> Chunk:
         """Usage in the API's shape. The engine caches all that it processes: if `marked`, it is counted as cached."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from gateway.agent.events import (
     AgentEvent,
+    Compacted,
     ContentSampled,
     Finished,
     GenerationFinished,
@@ -116,7 +117,7 @@ class ChatReply(OpenAiReply):
                 return [{**self._chunk({}), "codec": {"spliced": self._splice(event)}}]
             case ToolFinished():
                 return [{**self._chunk({}), "codec": {"tool_result": self._account.add_result(event)}}]
-            case GenerationFinished() | RequestFigures():
+            case GenerationFinished() | RequestFigures() | Compacted():
                 self._account.add(event)
                 return []
             case Finished():

@@ -182,11 +182,11 @@ async def test_all_without_effect_is_named(site: Any) -> None:
     message = (await site.post({**BODY, **fields})).json()
 
     assert message["codec"]["ignored"] == [
-        "context_management",
         "metadata",
         "top_z",
         "thinking.budget_tokens",
         "output_config.effort",
+        "context_management: clear_thinking_20251015",
         "tools[0]: web_search_20250305",
         "tools[1]: bash_20250124",
         "messages: server_tool_use",

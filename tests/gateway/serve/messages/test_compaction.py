@@ -1,0 +1,223 @@
+"""Compaction with the client of Anthropic's API: at a threshold, on demand, and what is sent back."""
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+BODY: dict[str, Any] = {"model": "any", "max_tokens": 500, "system": "You are short."}
+LONG = "word " * 500
+TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": f"Remember this: {LONG}"},
+    {"role": "assistant", "content": "I will."},
+    {"role": "user", "content": "What was it?"},
+]
+
+
+def edit(tokens: int, **more: Any) -> dict[str, Any]:
+    trigger = {"type": "input_tokens", "value": tokens}
+    return {"edits": [{"type": "compact_20260112", "trigger": trigger, **more}]}
+
+
+async def answered(site: Any, *, streams: bool = False, **asked: Any) -> Any:
+    if not streams:
+        return await site.client.beta.messages.create(**asked)
+    async with site.client.beta.messages.stream(**asked) as stream:
+        return await stream.get_final_message()
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_long_conversation_is_summed_up_behind_what_is_held_and_goes_on_from_the_summary(site, streams) -> None:
+    asked = {**BODY, "messages": TALK[:1]}
+    site.says("I will.")
+    await answered(site, **asked)
+    asked |= {"messages": TALK, "context_management": edit(500)}
+    site.says("A long word list.", "Words.")
+    message = await answered(site, streams=streams, **asked)
+
+    before, summing, after = site.engine.prompts
+    assert summing.startswith(f"{before}I will.")
+    assert [block.type for block in message.content] == ["compaction", "text"]
+    summary, text = message.content
+    assert "A long word list." in summary.content
+    assert summary.content.endswith("What was it?")
+    assert f"user\n{summary.content}<|im_end|>" in after
+    assert after.startswith(before[: before.index("Remember")])
+    assert LONG not in after
+    assert (text.text, message.stop_reason) == ("Words.", "end_turn")
+    assert [each.type for each in message.usage.iterations] == ["compaction", "message"]
+    assert streams or message.codec["compaction"]["cached"] == 5
+
+    echoed = [block.model_dump() for block in message.content]
+    asked["messages"] = [*TALK, {"role": "assistant", "content": echoed}, {"role": "user", "content": "Thanks."}]
+    site.says("Welcome.")
+    again = await answered(site, **asked)
+
+    assert [block.type for block in again.content] == ["text"]
+    assert site.engine.prompts[-1].startswith(f"{after}Words.")
+
+
+async def test_client_that_sends_only_what_follows_the_summary_goes_on_from_the_same_ids(site) -> None:
+    asked = {**BODY, "messages": TALK, "context_management": edit(500)}
+    site.says("A long word list.", "Words.")
+    message = await answered(site, **asked)
+    echoed = [block.model_dump() for block in message.content]
+    rest = [{"role": "assistant", "content": echoed}, {"role": "user", "content": "Thanks."}]
+    site.says("Welcome.", "Welcome.")
+    await answered(site, **{**asked, "messages": [*TALK, *rest]})
+    await answered(site, **{**asked, "messages": rest})
+
+    whole, short = site.engine.prompts[-2:]
+    assert whole == short
+
+
+async def test_pause_ends_with_the_summary_and_the_next_request_answers_what_was_asked(site) -> None:
+    asked = {**BODY, "messages": TALK, "context_management": edit(500, pause_after_compaction=True)}
+    site.says("A long word list.")
+    message = await answered(site, **asked)
+
+    assert [block.type for block in message.content] == ["compaction"]
+    assert message.stop_reason == "compaction"
+    assert len(site.engine.prompts) == 1
+
+    echoed = [block.model_dump() for block in message.content]
+    site.says("Words.")
+    answer = await answered(site, **{**asked, "messages": [*TALK, {"role": "assistant", "content": echoed}]})
+
+    assert answer.content[0].text == "Words."
+    assert site.engine.prompts[-1].endswith("What was it?<|im_end|>\n<|im_start|>assistant\n")
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_summary_on_demand_is_alone_and_stands_first_in_the_next_request(site, streams) -> None:
+    asked = {**BODY, "messages": TALK[:2]}
+    body = {"compaction": {"type": "summarize", "instructions": "Be terse."}}
+    site.says("A list.")
+    message = await answered(site, streams=streams, **asked, extra_body=body)
+
+    assert "Be terse." in site.engine.prompts[-1]
+    (summary,) = message.content
+    assert (summary.type, message.stop_reason, message.usage.output_tokens) == ("compaction", "compaction", 0)
+    assert [each.type for each in message.usage.iterations] == ["compaction"]
+
+    site.says("Hello.")
+    head = {"role": "assistant", "content": [summary.model_dump()]}
+    await answered(site, **{**asked, "messages": [head, {"role": "user", "content": "And now?"}]})
+
+    assert site.engine.prompts[-1].endswith("And now?<|im_end|>\n<|im_start|>assistant\n")
+    assert site.engine.prompts[-1].count("<|im_start|>user") == 1
+
+
+async def test_conversation_below_the_threshold_is_answered_as_it_is(site) -> None:
+    site.says("Words.")
+    message = await answered(site, **BODY, messages=TALK, context_management=edit(3000))
+
+    assert [block.type for block in message.content] == ["text"]
+    assert message.usage.iterations is None
+
+
+async def test_threshold_above_the_context_means_a_context_that_is_nearly_full(small_site) -> None:
+    async with small_site(context=2800) as site:
+        site.says("A list.", "Words.")
+        talk = [{"role": "user", "content": LONG * 2}, *TALK[1:]]
+        message = await answered(site, **{**BODY, "max_tokens": 50}, messages=talk, context_management=edit(150_000))
+
+    assert [block.type for block in message.content] == ["compaction", "text"]
+
+
+async def test_question_that_does_not_fit_any_more_is_answered_behind_a_summary(small_site) -> None:
+    async with small_site(context=2000) as site:
+        talk = [*TALK[:2], {"role": "user", "content": "x" * 1000}]
+        with pytest.raises(Exception, match="prompt is too long"):
+            await answered(site, **{**BODY, "max_tokens": 50}, messages=talk)
+        site.says("A list.", "Words.")
+        message = await answered(site, **{**BODY, "max_tokens": 50}, messages=talk, context_management=edit(150_000))
+
+    assert message.content[0].content.endswith("x" * 1000)
+    assert message.content[1].text == "Words."
+
+
+async def test_results_of_calls_are_summed_up_with_their_calls_and_the_question_is_kept(site) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": LONG}
+    talk = [
+        {"role": "user", "content": "Look for it."},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    tool = {"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}
+    site.says("Looked: words.", "Found.")
+    message = await answered(site, **BODY, messages=talk, tools=[tool], context_management=edit(500))
+
+    assert message.content[0].content.endswith("Looked: words.\n\nThe user's last message was:\n\nLook for it.")
+    assert LONG in site.engine.prompts[0]
+    assert LONG not in site.engine.prompts[1]
+
+
+async def test_second_summary_quotes_the_question_and_not_the_first_summary(site) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": LONG}
+    tool = {"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}
+    asked = {**BODY, "tools": [tool], "context_management": edit(500)}
+    site.says("One.", "Yes.")
+    first = await answered(site, **asked, messages=TALK)
+    turn = [first.content[0].model_dump(), {"type": "text", "text": "Yes."}, call]
+    site.says("Two.", "Done.")
+    history = [{"role": "assistant", "content": turn}, {"role": "user", "content": [result]}]
+    second = await answered(site, **asked, messages=[*TALK, *history])
+
+    assert "One." not in second.content[0].content
+    assert second.content[0].content.endswith("Two.\n\nThe user's last message was:\n\nWhat was it?")
+
+
+async def test_model_that_writes_no_summary_loses_nothing(site) -> None:
+    site.says("", "Words.")
+    message = await answered(site, **BODY, messages=TALK, context_management=edit(500))
+
+    assert message.content[0].content is None
+    assert message.content[1].text == "Words."
+    assert LONG in site.engine.prompts[-1]
+
+    echoed = [block.model_dump() for block in message.content]
+    site.says("Again.")
+    history = [*TALK, {"role": "assistant", "content": echoed}, {"role": "user", "content": "Thanks."}]
+    await answered(site, **BODY, messages=history)
+    assert LONG in site.engine.prompts[-1]
+
+
+async def test_found_tools_are_defined_again_behind_the_summary(site) -> None:
+    schema = {"type": "object", "properties": {}}
+    rain = {"name": "get_rain", "description": "Tells of rain", "input_schema": schema, "defer_loading": True}
+    look = {"name": "look_up", "description": "Looks for tools", "input_schema": schema}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "look_up", "input": {}}
+    found = [{"type": "tool_reference", "tool_name": "get_rain"}]
+    talk = [
+        {"role": "user", "content": f"Rain? {LONG}"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": found}]},
+    ]
+    asked = {**BODY, "tools": [look, rain], "context_management": edit(500)}
+    site.says("It was about rain.", "Let me see.")
+    message = await answered(site, **asked, messages=talk)
+
+    assert [each.tool.name for each in message.content[0].tool_changes] == ["get_rain"]
+    assert site.engine.prompts[-1].count("Tells of rain") == 1
+
+    echoed = [block.model_dump() for block in message.content]
+    before = site.engine.prompts[-1]
+    site.says("Yes.")
+    await answered(
+        site,
+        **asked,
+        messages=[*talk, {"role": "assistant", "content": echoed}, {"role": "user", "content": "So?"}],
+    )
+    assert site.engine.prompts[-1].startswith(f"{before}Let me see.")
+
+
+async def test_edit_that_is_not_served_is_named(site) -> None:
+    site.says("Words.")
+    edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+    message = await answered(site, **BODY, messages=TALK, context_management=edits)
+
+    assert "context_management: clear_thinking_20251015" in message.codec["ignored"]
