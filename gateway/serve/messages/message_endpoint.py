@@ -18,6 +18,7 @@ from gateway.agent import Agent, Conversation, ToolChoice
 from gateway.agent.compaction import CompactableAnswer
 from gateway.agent.events import Emit, Finished
 from gateway.config import LimitsConfig
+from gateway.context.history.cleared_results import ClearedHistory
 from gateway.engine.interface import Message
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.start.ready_engine import ReadyEngine
@@ -62,8 +63,8 @@ class MessagesEndpoint:
             must_be_json(request)
             asked = MessagesRequest.checked(await read_body(request, self._limits.body_bytes))
             answer = CompactableAnswer(
-                *(self._agent, partial(self._open, request, asked), asked.conversation[0], asked.choice()),
-                asked=asked.compaction_asked,
+                *(self._agent, partial(self._open, request, asked), asked.edited.messages, asked.choice()),
+                asked=asked.compacts,
             )
             await answer.open()
         except GatewayError as error:
@@ -84,7 +85,7 @@ class MessagesEndpoint:
             gateway_tools=asked.gateway_scope(),
             principal=principal,
             options=asked.template_options,
-            continues=asked.continues and messages is asked.conversation[0],
+            continues=asked.continues and messages is asked.edited.messages,
             model=asked.model,
         )
 
@@ -109,17 +110,22 @@ class MessagesEndpoint:
 
     async def _count(self, request: Request) -> Response:
         """Count the ids that the engine would get as a prompt."""
-        form = form_of(new_request_id())
+        form, managed = form_of(new_request_id()), dict[str, int]()
         try:
             must_be_json(request)
             asked = PromptFields.of_body(await read_body(request, self._limits.body_bytes))
-            conversation = await self._open(request, asked, asked.conversation[0], asked.choice())
-            counted = len(conversation.ids)
-        except ContextExceeded as error:
-            counted = error.tokens
+            counted = await self._size(request, asked, asked.edited.messages)
+            if asked.edited.uses:
+                managed["original_input_tokens"] = await self._size(request, asked, asked.conversation[0])
         except GatewayError as error:
             return form.refused(error)
-        return form.whole({"input_tokens": counted})
+        return form.whole({"input_tokens": counted, **({"context_management": managed} if managed else {})})
+
+    async def _size(self, request: Request, asked: PromptFields, messages: Sequence[Message]) -> int:
+        try:
+            return len((await self._open(request, asked, messages, asked.choice())).ids)
+        except ContextExceeded as error:
+            return error.tokens
 
     async def _models(self, _request: Request) -> Response:
         form = form_of(new_request_id())
@@ -168,8 +174,15 @@ def _reply_options(request: Request, asked: MessagesRequest, conversation: Conve
         marked=asked.marks_cache,
         eager=lambda name: every or name in eager,
         ignored=asked.without_effect(conversation.ready.template.options),
-        edits_context=asked.context_management is not None,
+        edits=_applied(asked.edited) if asked.edits.asked else None,
     )
+
+
+def _applied(edited: ClearedHistory) -> list[Chunk]:
+    if not edited.uses:
+        return []
+    figures = {"cleared_tool_uses": edited.uses, "cleared_input_tokens": edited.tokens}
+    return [{"type": "clear_tool_uses_20250919", **figures}]
 
 
 def _thinking(asked: MessagesRequest) -> Thinking:

@@ -122,8 +122,8 @@ class MessageOptions:
     """Returns whether a tool's arguments are shown piece by piece, before they are complete."""
     ignored: Sequence[str] = ()
     """Everything in the request that has no effect."""
-    edits_context: bool = False
-    """Whether the client asked for edits of the context; the answer then says that there were none."""
+    edits: Sequence[Chunk] | None = None
+    """What was taken out of the context; None where the client did not ask for it."""
 
 
 class MessagesReply:
@@ -346,9 +346,9 @@ class MessagesReply:
         return [*chunks, last, {"type": "message_stop"}]
 
     def _beside(self) -> Chunk:
-        """What the message's shape has no place for; and that no context edits were made, where they were asked for."""
-        no_edits: list[Chunk] = []
-        edits = {"context_management": {"applied_edits": no_edits}} if self._options.edits_context else {}
+        """What the message's shape has no place for; and the edits of the context, where any were asked for."""
+        made = self._options.edits
+        edits = {} if made is None else {"context_management": {"applied_edits": [*made]}}
         return {**edits, "codec": self._account.codec()}
 
     def _stop(self, finished: Finished) -> tuple[str, str | None]:

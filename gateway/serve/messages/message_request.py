@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from gateway.agent import OURS, AnswerOptions, Deferral, SearchTool, ToolChoice, ToolScope
 from gateway.agent.compaction import Compaction
+from gateway.context.history.cleared_results import ClearedHistory, with_cleared_results
 from gateway.engine.interface import Message, Sampling
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
@@ -32,6 +33,7 @@ from gateway.serve.generation.request_options import (
     scope_of,
     thinking_options,
 )
+from gateway.serve.messages.context_edits import CompactNow, ContextEdits, ContextManagement
 from gateway.serve.messages.input_messages import read_messages
 from gateway.toolcalls.formats.answer import AnswerForm
 from gateway.toolcalls.schema.spec import ToolSpec
@@ -164,11 +166,6 @@ def _search_of(kind: object) -> SearchTool | None:
 
 
 _STOPS: Final = 64
-_EDITS: Final = 16
-_COMPACT: Final = "compact_"
-"""What the types of edits that sum up begin with, before a date."""
-_THRESHOLD: Final = 150_000
-"""Tokens from which on Anthropic's API sums up unless a request says otherwise."""
 _STOP_LENGTH: Final = 1000
 
 
@@ -189,27 +186,6 @@ def _as_object(thinking: object) -> object:
 
 def _as_list(texts: object) -> object:
     return [texts] if isinstance(texts, str) else texts
-
-
-class _Amount(ApiModel):
-    type: str = "input_tokens"
-    value: int | None = None
-
-
-class _Edit(ApiModel):
-    type: str
-    trigger: _Amount = _Amount()
-    instructions: str | None = None
-    pause_after_compaction: bool = False
-
-
-class _ContextManagement(ApiModel):
-    edits: Annotated[tuple[dict[str, Any], ...], Field(max_length=_EDITS, fail_fast=True)] = ()
-
-
-class _CompactNow(ApiModel):
-    type: str = "summarize"
-    instructions: str | None = None
 
 
 class PromptFields(RequestModel):
@@ -235,14 +211,25 @@ class PromptFields(RequestModel):
     output_format: Any = None
     output_config: _OutputConfig = _OutputConfig()
     cache_control: dict[str, Any] | None = None
-    context_management: _ContextManagement | None = None
-    compaction: _CompactNow | None = None
+    context_management: ContextManagement | None = None
+    compaction: CompactNow | None = None
     gateway_tools: GatewayTools = "all"
 
     @cached_property
     def conversation(self) -> tuple[Sequence[Message], tuple[str, ...]]:
         """The messages in the agent's terms, and the types of blocks that were left out. Raises `RequestInvalid`."""
         return read_messages(self.system, self.messages)
+
+    @cached_property
+    def edits(self) -> ContextEdits:
+        """What is to be done to the context. Raises `RequestInvalid`."""
+        return ContextEdits(self.context_management, self.compaction)
+
+    @cached_property
+    def edited(self) -> ClearedHistory:
+        """The messages, without results that are taken out. Raises `RequestInvalid`."""
+        messages, rule = self.conversation[0], self.edits.clearing
+        return ClearedHistory(messages) if rule is None else with_cleared_results(messages, rule)
 
     @cached_property
     def sorted_tools(self) -> SortedTools:
@@ -265,22 +252,11 @@ class PromptFields(RequestModel):
             len(messages) > 1 and last["role"] == "assistant" and bool(last["content"]) and not last.get("tool_calls")
         )
 
-    @cached_property
-    def compaction_asked(self) -> Compaction | None:
-        """Whether the conversation is to be summed up; None: it is not. Raises `RequestInvalid`."""
-        if self.compaction is not None:
-            return Compaction(instructions=self.compaction.instructions or "", ends=True)
-        for number, each in enumerate(self.edits):
-            if str(each.get("type")).startswith(_COMPACT) and not self.continues:
-                edit = checked_part(_Edit, each, f"context_management.edits[{number}]")
-                threshold = _THRESHOLD if edit.trigger.value is None else edit.trigger.value
-                return Compaction(threshold, edit.instructions or "", edit.pause_after_compaction)
-        return None
-
     @property
-    def edits(self) -> Sequence[Mapping[str, Any]]:
-        """The edits of the context that the request asks for."""
-        return () if self.context_management is None else self.context_management.edits
+    def compacts(self) -> Compaction | None:
+        """How the conversation is summed up; None: it is not, or it ends with an answer that is to be continued."""
+        asked = self.edits.compaction
+        return None if asked is not None and asked.threshold is not None and self.continues else asked
 
     def gateway_scope(self) -> ToolScope:
         """The gateway's tools that the request wants."""
@@ -341,10 +317,8 @@ class MessagesRequest(PromptFields):
         named = ["thinking.budget_tokens"] if self.thinking and self.thinking.budget_tokens is not None else []
         if ignores_effort(self.output_config.effort, used):
             named.append("output_config.effort")
-        kinds = (escape_text(str(edit.get("type")), _SHOWN) for edit in self.edits)
-        edits = [f"context_management: {kind}" for kind in kinds if not kind.startswith(_COMPACT)]
         blocks = [f"messages: {kind}" for kind in self.conversation[1]]
-        return [*self.ignored, *named, *edits, *self.sorted_tools.left_out, *blocks]
+        return [*self.ignored, *named, *self.edits.unserved, *self.sorted_tools.left_out, *blocks]
 
     def options(self) -> AnswerOptions:
         """How the answer is to be made."""

@@ -213,11 +213,3 @@ async def test_found_tools_are_defined_again_behind_the_summary(site) -> None:
         messages=[*talk, {"role": "assistant", "content": echoed}, {"role": "user", "content": "So?"}],
     )
     assert site.engine.prompts[-1].startswith(f"{before}Let me see.")
-
-
-async def test_edit_that_is_not_served_is_named(site) -> None:
-    site.says("Words.")
-    edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
-    message = await answered(site, **BODY, messages=TALK, context_management=edits)
-
-    assert "context_management: clear_thinking_20251015" in message.codec["ignored"]

@@ -186,7 +186,6 @@ async def test_all_without_effect_is_named(site: Any) -> None:
         "top_z",
         "thinking.budget_tokens",
         "output_config.effort",
-        "context_management: clear_thinking_20251015",
         "tools[0]: web_search_20250305",
         "tools[1]: bash_20250124",
         "messages: server_tool_use",
