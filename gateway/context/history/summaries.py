@@ -60,16 +60,13 @@ def after_summary(messages: Sequence[Message], text: str, found: Sequence[str] =
     return [*map(dict, first), {"role": "user", "content": text, **names}]
 
 
-def joined_questions(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages with what a user says right behind a summary in one message: templates take turns."""
-    joined: list[dict[str, Any]] = []
-    for message in messages:
-        before = joined[-1] if joined else None
-        if before is not None and is_summary(before) and message["role"] == "user":
-            joined[-1] = {**before, **message, "content": _joined(before["content"], message["content"])}
-        else:
-            joined.append(message)
-    return joined
+def add_message(messages: list[dict[str, Any]], message: dict[str, Any]) -> bool:
+    """Append a message; False: it was joined with the summary before it, since templates take turns."""
+    if messages and message["role"] == "user" and is_summary(messages[-1]):
+        messages[-1] = {**messages[-1], "content": _joined(messages[-1]["content"], message["content"])}
+        return False
+    messages.append(message)
+    return True
 
 
 def is_summary(message: Message) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from gateway.context.history.client_messages import MOST_MESSAGES, arguments_text
 from gateway.context.history.contents import LeftOut, found_tools, parts_of, plain_text, text_of_result, unread
-from gateway.context.history.summaries import after_summary, joined_questions
+from gateway.context.history.summaries import add_message, after_summary
 from gateway.context.memory import FOUND_TOOLS
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text
@@ -43,7 +43,7 @@ def read_messages(system: object, messages: object) -> tuple[list[ChatMessage], 
         reader.add({"role": "system", "content": words})
     for number, message in enumerate(cast("list[object]", messages)):
         reader.read(message, f"messages[{number}]")
-    return joined_questions(reader.messages), reader.left_out.names
+    return reader.messages, reader.left_out.names
 
 
 class _Reader:
@@ -59,7 +59,7 @@ class _Reader:
         if self._counted > MOST_MESSAGES:
             words = f"messages: more than {MOST_MESSAGES} messages, calls and results in all: shorten the conversation"
             raise RequestInvalid(words, param="messages")
-        self.messages.append(message)
+        add_message(self.messages, message)
 
     def read(self, message: object, where: str) -> None:
         fields = _object(message, where)

@@ -15,17 +15,19 @@ from json import dumps
 from typing import Any, Final
 
 from gateway.agent import Agent, AnswerOptions, Conversation, ToolChoice, ToolScope
+from gateway.agent.compaction import CompactableAnswer, Compaction
 from gateway.agent.events import Emit, Finished
 from gateway.agent.turn import NO_MORE
 from gateway.context.compose.hidden_ids import spelled
+from gateway.engine.interface import Message
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import Principal
 from gateway.replicas import Replicas
 from gateway.serve.generation.client_tools import read_choice
 from gateway.serve.generation.request_options import scope_of
 from gateway.serve.responses.input_history import Gathered, gather, kept
-from gateway.serve.responses.items import ADDITIONAL_TOOLS, EXPIRED, FOUND, ApprovedCalls, MadeCall
-from gateway.serve.responses.response_reply import ResponseOptions, ResponseReply
+from gateway.serve.responses.items import ADDITIONAL_TOOLS, COMPACT, EXPIRED, FOUND, ApprovedCalls, MadeCall
+from gateway.serve.responses.response_reply import CompactedReply, ResponseOptions, ResponseReply
 from gateway.serve.responses.response_request import ResponsesRequest
 from gateway.serve.responses.response_store import Responses, Stored
 from gateway.serve.responses.response_tools import RequestTools, add_found, add_tools, read_tools
@@ -93,8 +95,6 @@ class ResponsesState:
 class ResponseExchange:
     """One request and its answer."""
 
-    conversation: Conversation
-
     def __init__(
         self,
         agent: Agent,
@@ -103,10 +103,15 @@ class ResponseExchange:
         state: ResponsesState,
         stored: Stored,
         most: int,
+        *,
+        only_summary: bool = False,
     ) -> None:
         """Read the request. Raises `RequestInvalid`.
 
-        `stored` has the responses and items that it refers to; `most`: bytes that these items may have.
+        Args:
+            stored: has the responses and items that it refers to.
+            most: bytes that these items may have.
+            only_summary: whether the answer is a summary of the conversation, whatever the request says.
         """
         self._agent = agent
         self._asked = asked
@@ -131,12 +136,21 @@ class ResponseExchange:
         self._choice: ToolChoice = read_choice(asked.tool_choice, self._tools.names_in)
         unseal, sign = partial(state.seal.open, principal.name), partial(state.seal.sign, principal.name)
         self._read: Transcript = TranscriptReader(self._tools, unseal, sign).read(self._items.placed)
+        self._only_summary = only_summary
+        triggered = bool(self._items.own) and self._items.own[-1][1]["type"] == COMPACT
+        self._compaction = Compaction(ends=True) if only_summary or triggered else asked.compaction
+        self._answer: CompactableAnswer
         self._made: list[MadeCall] = []
         self._called = 0
         """How many calls were made before the answer."""
 
     def _has(self, name: str) -> bool:
         return self.conversation.has(name)
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation that is answered, once it is open."""
+        return self._answer.conversation
 
     @property
     def approves(self) -> bool:
@@ -155,9 +169,14 @@ class ResponseExchange:
         asked, messages = self._asked, self._read.messages
         if asked.instructions:
             messages = [{"role": "system", "content": asked.instructions}, *messages]
-        self.conversation = await self._agent.open(
+        self._answer = CompactableAnswer(self._agent, self._open, messages, self._choice, asked=self._compaction)
+        await self._answer.open()
+
+    async def _open(self, messages: Sequence[Message], choice: ToolChoice) -> Conversation:
+        asked = self._asked
+        return await self._agent.open(
             messages,
-            choice=self._choice,
+            choice=choice,
             client_tools=self._tools.specs,
             deferral=self._tools.deferral,
             gateway_tools=self._scope,
@@ -207,7 +226,7 @@ class ResponseExchange:
             max_calls=self._calls_left,
             logprobs=asked.logprobs,
         )
-        return await self._agent.answer(self.conversation, options, emit)
+        return await self._answer.answer(options, emit)
 
     def reply(self) -> ResponseReply:
         """Start the reply that shows the answer."""
@@ -225,7 +244,7 @@ class ResponseExchange:
             sign=partial(state.seal.sign, owner),
             ask=partial(state.approvals.ask, owner),
             spell=None if asked.logprobs is None else partial(spelled, self.conversation.ready.token_map),
-            keep=keep if asked.store else _nothing,
+            keep=keep if asked.store and not self._only_summary else _nothing,
         )
         unused = asked.without_effect(self.conversation.ready.template.options)
         ignored = dict.fromkeys((*unused, *self._tools.ignored, *items.left_out.names, *self._read.ignored))
@@ -233,6 +252,11 @@ class ResponseExchange:
         return ResponseReply(
             self._head(), self._tools, options, ignored=list(ignored)[:64], lists=lists, made=self._made
         )
+
+    def compacted_reply(self) -> CompactedReply:
+        """Start the reply that shows only the summary, behind the user's messages."""
+        questions = [item for _, item in self._items.placed if item.get("role") == "user"]
+        return CompactedReply(self.reply(), [{"id": f"msg_{self._name()}", **item} for item in questions])
 
     def _head(self) -> dict[str, Any]:
         """The response without what is only known at its end."""

@@ -64,6 +64,7 @@ _PREFIXES: Final = {
     "custom_tool_call_output": "ctco",
     "tool_search_call": "tsc",
     "tool_search_output": "tso",
+    "compaction": "cmp",
     "mcp_call": "mcp",
     "mcp_list_tools": "mcpl",
     "mcp_approval_response": "mcpa",

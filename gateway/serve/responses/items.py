@@ -1,5 +1,7 @@
 """Items of a request's input in canonical form, their ids, and the calls that clients approve."""
 
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ Item = dict[str, Any]
 REFERENCE: Final = "item_reference"
 ADDITIONAL_TOOLS: Final = "additional_tools"
 FOUND: Final = "tool_search_output"
+SUMMARY: Final = "compaction"
+COMPACT: Final = "compaction_trigger"
 _SHOWN: Final = 64
 
 
@@ -202,6 +206,15 @@ def _search_fields(item: Mapping[str, Any], place: ItemPlace) -> Item:
     return {**named, "execution": "client" if by_client else "server", "status": "completed"}
 
 
+def _read_summary(item: Mapping[str, Any], place: ItemPlace) -> Item:
+    packed: object = item.get("encrypted_content")
+    return {"type": SUMMARY, "encrypted_content": packed if isinstance(packed, str) else ""}
+
+
+def _read_trigger(item: Mapping[str, Any], place: ItemPlace) -> Item:
+    return {}
+
+
 def _repr(value: object) -> str:
     return cut_text(repr(value), _SHOWN)
 
@@ -217,11 +230,42 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any], ItemPlace], Item]]] = 
     ADDITIONAL_TOOLS: _read_tools,
     "tool_search_call": _read_search,
     FOUND: _read_found,
+    SUMMARY: _read_summary,
+    "compaction_summary": _read_summary,
+    COMPACT: _read_trigger,
     "mcp_call": _read_mcp,
     "mcp_list_tools": _read_list,
     "mcp_approval_request": _read_request,
     "mcp_approval_response": _read_response,
 }
+
+
+# A summary of a conversation in an item, which clients keep and send back without looking into it.
+#
+# It is written so that any gateway can read it, also after a restart: its holder could send the same words in a message
+# of the user's, so nothing is gained by forging one.
+
+_MARK: Final = "codec1.summary."
+
+
+def packed_summary(text: str, found: Sequence[str]) -> str:
+    """The `encrypted_content` of a summary. `found`: names of tools that are defined behind it."""
+    content = json.dumps({"text": text, "tools": [*found]}).encode()
+    return _MARK + urlsafe_b64encode(content).decode()
+
+
+def unpacked_summary(packed: str) -> tuple[str, list[str]] | None:
+    """The text and the names in an `encrypted_content`; None where another server wrote it."""
+    try:
+        content: object = (
+            json.loads(urlsafe_b64decode(packed.removeprefix(_MARK))) if packed.startswith(_MARK) else None
+        )
+    except (ValueError, RecursionError):
+        return None
+    fields: Mapping[str, object] = cast("Mapping[str, object]", content) if isinstance(content, dict) else {}
+    text, tools = fields.get("text"), fields.get("tools")
+    names = cast("list[object]", tools) if isinstance(tools, list) else []
+    return (text, [name for name in names if isinstance(name, str)]) if isinstance(text, str) else None
 
 
 # Ids of responses and of their items: each says which replica has what it names.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 from gateway.serve.generation.client_tools import input_of
-from gateway.serve.responses.items import Item, text_part, tool_error
+from gateway.serve.responses.items import SUMMARY, Item, text_part, tool_error
 from gateway.serve.responses.response_tools import NamedTool, UnapprovedCall
 
 ResponseEvent = dict[str, Any]
@@ -95,6 +95,20 @@ class TextWriter(_Item):
         if self.kind == "message":
             return text_part("assistant", text)
         return {"type": "summary_text" if self.kind == "summary" else "reasoning_text", "text": text}
+
+
+class SummaryWriter(_Item):
+    """A summary that stands for what precedes it."""
+
+    def __init__(self, index: int, packed: str) -> None:
+        super().__init__(index, "cmp", {"type": SUMMARY, "encrypted_content": ""})
+        self._packed = packed
+
+    def whole(self) -> list[ResponseEvent]:
+        """The whole item, with its events."""
+        begun = [self._added(), self._tell("compaction.compacting")]
+        self.item["encrypted_content"] = self._packed
+        return [*begun, self._ended()]
 
 
 class CallWriter(_Item):

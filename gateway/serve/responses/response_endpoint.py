@@ -32,6 +32,7 @@ from gateway.shared import Shared
 
 Tell = Callable[[StoredResponse], Awaitable[dict[str, Any]]]
 
+_COMPACT = "/v1/responses/compact"
 _SHOWN = 100
 _CLIENT_LEFT = 499
 """Status of an answer whose client has disconnected, so that nobody reads it."""
@@ -61,6 +62,7 @@ class ResponsesEndpoint:
         one = "/v1/responses/{response_id}"
         return [
             Route("/v1/responses", self._create, methods=["POST"]),
+            Route(_COMPACT, self._create, methods=["POST"]),
             Route(one, self._retrieve, methods=["GET"]),
             Route(one, self._delete, methods=["DELETE"]),
             Route(f"{one}/input_items", self._input_items, methods=["GET"]),
@@ -82,13 +84,19 @@ class ResponsesEndpoint:
         try:
             principal = principal_of(request.scope)
             stored = await self._state.store.having(principal.name, asked.previous_response_id, referred)
-            exchange = ResponseExchange(self._agent, asked, principal, self._state, stored, self._limits.body_bytes)
+            only_summary = request.url.path == _COMPACT
+            exchange = ResponseExchange(
+                *(self._agent, asked, principal, self._state, stored, self._limits.body_bytes),
+                only_summary=only_summary,
+            )
             if not await _opened(exchange, request):
                 self._metrics.chat_request("cancelled")
                 return Response(status_code=_CLIENT_LEFT)
         except GatewayError as error:
             return self._refused(error)
         answering = Answering(exchange.make, self._metrics.chat_request)
+        if only_summary:
+            return WholeAnswer(answering, exchange.compacted_reply, RESPONSES)
         answer = StreamedAnswer if asked.stream else WholeAnswer
         return answer(answering, exchange.reply, RESPONSES)
 

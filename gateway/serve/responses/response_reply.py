@@ -12,12 +12,12 @@ from itertools import count
 from secrets import token_urlsafe
 from typing import Any, Final, Literal, TypeVar
 
-from gateway.agent.events import AgentEvent, ContentSampled, Finished, GenerationFinished, ToolFinished
+from gateway.agent.events import AgentEvent, Compacted, ContentSampled, Finished, GenerationFinished, ToolFinished
 from gateway.context.memory import RequestFigures
 from gateway.escape import cut_text
 from gateway.serve.generation.account import Account, Spell, logprob_entry
 from gateway.serve.http.errors import error_answer
-from gateway.serve.responses.items import Item, MadeCall, NewName, Sign, approval_request_id
+from gateway.serve.responses.items import Item, MadeCall, NewName, Sign, approval_request_id, packed_summary
 from gateway.serve.responses.output import (
     ApprovalWriter,
     CallWriter,
@@ -27,6 +27,7 @@ from gateway.serve.responses.output import (
     ResponseEvent,
     RunWriter,
     SearchWriter,
+    SummaryWriter,
     TextWriter,
 )
 from gateway.serve.responses.response_tools import RequestTools
@@ -43,7 +44,8 @@ _RESULT_TEXT: Final = 100_000
 """Maximum characters of a tool's result that its item shows. What the model gets has its own limit, in ids."""
 
 TextKind = Literal["message", "summary", "thought"]
-_Writer = TextWriter | CallWriter | CustomWriter | ApprovalWriter | RunWriter | ListWriter | SearchWriter | FoundWriter
+_Call = CallWriter | CustomWriter | RunWriter | SearchWriter
+_Writer = TextWriter | _Call | ApprovalWriter | ListWriter | FoundWriter | SummaryWriter
 W = TypeVar("W", bound=_Writer)
 
 
@@ -93,12 +95,13 @@ class ResponseReply:
         self._held = {"message": "", "thought": ""}
         self._logprobs: list[Item] = []
         """Ids of the message, with log probabilities, that have not been sent yet."""
-        self._calls: dict[int, CallWriter | CustomWriter | RunWriter | SearchWriter] = {}
+        self._calls: dict[int, _Call] = {}
         self._unknown: dict[int, str] = {}
         """Ids of calls of which it is not known yet whether they have to be approved, by their indexes."""
         self._runs: dict[str, RunWriter] = {}
         self._searches: dict[str, SearchWriter] = {}
         """Searches for tools that the gateway runs, by the ids of their calls."""
+        self._summary: Compacted | None = None
         self._response: dict[str, Any] | None = None
         # Numbered now: events may be fed before `begin` is called, and the beginning has the first numbers.
         self._beginning = self._begin(lists, made)
@@ -152,6 +155,8 @@ class ResponseReply:
                 return self._decide(event) if index in self._unknown else self._calls[index].end(arguments)
             case ToolFinished():
                 return self._ran(event)
+            case Compacted():
+                return self._sum_up(event)
             case Finished():
                 return self._finish(event)
             case _:
@@ -164,6 +169,13 @@ class ResponseReply:
             self._account.add(event)
         elif isinstance(event, ContentSampled) and (spell := self._options.spell) is not None:
             self._logprobs += [logprob_entry(token, spell) for token in event.tokens]
+
+    def _sum_up(self, event: Compacted) -> list[ResponseEvent]:
+        self._account.add(event)
+        self._summary = event
+        if not event.text:
+            return []
+        return self._new(SummaryWriter(len(self._written), packed_summary(event.text, event.found))).whole()
 
     def _say(self, kind: Literal["message", "thought"], text: str) -> list[ResponseEvent]:
         """Continue a text, or begin one at its first non-blank character: leading blanks are held back until then."""
@@ -241,7 +253,7 @@ class ResponseReply:
         for each in self._written:
             events += [] if each.done else each.break_off()
         status = "completed" if whole else "incomplete"
-        response = {**self._now(status), "usage": _usage(finished), "codec": self._account.codec()}
+        response = {**self._now(status), "usage": _usage(finished, self._summary), "codec": self._account.codec()}
         if whole:
             response["completed_at"] = self._options.now()
         else:
@@ -264,14 +276,30 @@ class ResponseReply:
         return events
 
 
-def _usage(finished: Finished) -> dict[str, Any]:
+class CompactedReply:
+    """The reply to `/v1/responses/compact`: the user's messages, and the summary."""
+
+    def __init__(self, reply: ResponseReply, questions: Sequence[Item]) -> None:
+        """`reply`: the reply that shows the summary."""
+        self._reply = reply
+        self._questions = questions
+        self.begin, self.feed, self.fail = reply.begin, reply.feed, reply.fail
+
+    def completion(self) -> ResponseEvent:
+        """The whole answer."""
+        response = self._reply.completion()
+        kept = {key: response[key] for key in ("id", "created_at", "usage", "codec")}
+        return {**kept, "object": "response.compaction", "output": [*self._questions, *response["output"]]}
+
+
+def _usage(finished: Finished, summary: Compacted | None) -> dict[str, Any]:
+    parts = [finished] if summary is None else [finished, summary]
+    prompt, cached = sum(each.prompt_ids for each in parts), sum(each.cached_ids for each in parts)
+    written = sum(each.completion_ids for each in parts)
     return {
-        "input_tokens": finished.prompt_ids,
-        "input_tokens_details": {
-            "cached_tokens": finished.cached_ids,
-            "cache_write_tokens": max(finished.prompt_ids - finished.cached_ids, 0),
-        },
-        "output_tokens": finished.completion_ids,
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": max(prompt - cached, 0)},
+        "output_tokens": written,
         "output_tokens_details": {"reasoning_tokens": finished.reasoning_ids},
-        "total_tokens": finished.prompt_ids + finished.completion_ids,
+        "total_tokens": prompt + written,
     }

@@ -5,6 +5,7 @@ OpenAI's shape (API reference, "Create a response"). `items.py`, `response_tools
 """
 
 import json
+import sys
 from collections.abc import Container, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final
@@ -12,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from gateway.agent.compaction import Compaction
 from gateway.escape import escape_text
 from gateway.serve.generation.client_tools import MOST_TOOLS
 from gateway.serve.generation.fields import ApiModel, SamplingFields
@@ -31,6 +33,7 @@ _KEY: Final = 64
 _VALUE: Final = 512
 
 SEALED: Final = "reasoning.encrypted_content"
+_COMPACTION: Final = "compaction"
 _LOGPROBS: Final = "message.output_text.logprobs"
 
 
@@ -49,6 +52,11 @@ class _Reasoning(ApiModel):
     generate_summary: str | None = None
 
 
+class _Managed(ApiModel):
+    type: str | None = None
+    compact_threshold: Annotated[int, Field(ge=0)] | None = None
+
+
 class _Text(ApiModel):
     format: Any = None
     verbosity: str | None = None
@@ -64,8 +72,8 @@ class ResponsesRequest(SamplingFields):
     }
     hints: ClassVar[frozenset[str]] = frozenset(
         {
-            *("client_metadata", "context_management", "prompt_cache_key", "prompt_cache_options"),
-            *("prompt_cache_retention", "safety_identifier", "service_tier", "stream_options", "truncation", "user"),
+            *("client_metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+            *("safety_identifier", "service_tier", "stream_options", "truncation", "user"),
         }
     )
 
@@ -85,6 +93,7 @@ class ResponsesRequest(SamplingFields):
     include: Annotated[tuple[str, ...], Field(max_length=_INCLUDED, fail_fast=True)] = ()
     reasoning: _Reasoning = _Reasoning()
     text: _Text = _Text()
+    context_management: Annotated[tuple[_Managed, ...], Field(max_length=_INCLUDED, fail_fast=True)] = ()
     gateway_tools: GatewayTools = "all"
 
     @classmethod
@@ -99,6 +108,14 @@ class ResponsesRequest(SamplingFields):
     def form(self) -> AnswerForm | None:
         """The form that the answer's text must have; None: any. Raises `RequestInvalid` for an unenforceable schema."""
         return read_form(self.text.format, "text.format")
+
+    @property
+    def compaction(self) -> Compaction | None:
+        """From how many tokens on the conversation is summed up; None: it is not."""
+        asked = next((each for each in self.context_management if each.type == _COMPACTION), None)
+        if asked is None:
+            return None
+        return Compaction(sys.maxsize if asked.compact_threshold is None else asked.compact_threshold)
 
     @property
     def shown_text(self) -> dict[str, Any]:
@@ -130,4 +147,6 @@ class ResponsesRequest(SamplingFields):
         effort = ("reasoning.effort",) if ignores_effort(self.reasoning.effort, used) else ()
         verbosity = ("text.verbosity",) if self.text.verbosity is not None else ()
         included = (f"include.{escape_text(each, _SHOWN)}" for each in self.include if each not in (SEALED, _LOGPROBS))
-        return (*self.ignored, *effort, *verbosity, *included)
+        kinds = (escape_text(str(each.type), _SHOWN) for each in self.context_management if each.type != _COMPACTION)
+        managed = (f"context_management: {kind}" for kind in kinds)
+        return (*self.ignored, *effort, *verbosity, *included, *managed)

@@ -11,9 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.context.history.client_messages import checked_message, free_form_arguments
+from gateway.context.history.summaries import add_message, after_summary
 from gateway.context.memory import FOUND_TOOLS
 from gateway.serve.generation.echoed import EchoedAnswer, Said
-from gateway.serve.responses.items import APPROVAL, Item, ItemPlace, Sign, approval_request_id, name_in
+from gateway.serve.responses.items import (
+    APPROVAL,
+    Item,
+    ItemPlace,
+    Sign,
+    approval_request_id,
+    name_in,
+    unpacked_summary,
+)
 from gateway.serve.responses.response_tools import SEARCH, RequestTools, names_of
 from gateway.toolcalls.stream.call_events import is_of_one_turn
 
@@ -119,9 +128,11 @@ class TranscriptReader:
                 self._result(item["call_id"], text, where)
             case "mcp_list_tools":
                 self._read.listed.add(item["server_label"])
-            case "additional_tools":
-                # They are read with the tools of the request.
+            case "additional_tools" | "compaction_trigger":
+                # They are read with the fields of the request.
                 pass
+            case "compaction":
+                self._sum_up(item, where)
             case "tool_search_call":
                 self._search(item, where)
             case "tool_search_output":
@@ -151,6 +162,17 @@ class TranscriptReader:
         if sealed is not None and text is None:
             self._read.ignored.append("input.reasoning.encrypted_content")
         return text or ""
+
+    def _sum_up(self, item: Item, where: str) -> None:
+        """A summary stands for all that precedes it; one by another server can't be read."""
+        summary = unpacked_summary(item["encrypted_content"])
+        if summary is None:
+            self._read.ignored.append("input.compaction.encrypted_content")
+            return
+        self._end_answer()
+        self._before, self._searched, self._asked = None, None, {}
+        left = after_summary(self._read.messages, *summary)
+        self._read.messages, self._places = left, [*self._places[: len(left) - 1], where]
 
     def _called(self, item: Item, where: str) -> None:
         name = self._tools.model_name(item["name"], item.get("namespace"))
@@ -241,5 +263,5 @@ class TranscriptReader:
         self._end_answer()
         if message["role"] != "tool":
             self._before = None
-        self._read.messages.append(message)
-        self._places.append(where)
+        if add_message(self._read.messages, message):
+            self._places.append(where)

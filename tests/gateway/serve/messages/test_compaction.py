@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.anyio
 
 BODY: dict[str, Any] = {"model": "any", "max_tokens": 500, "system": "You are short."}
-LONG = "word " * 500
+LONG = ("word " * 500).strip()
 TALK: list[dict[str, Any]] = [
     {"role": "user", "content": f"Remember this: {LONG}"},
     {"role": "assistant", "content": "I will."},
