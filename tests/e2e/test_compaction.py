@@ -1,0 +1,76 @@
+"""A conversation that is summed up with the real engine: what that costs, and what is found again behind it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from gateway.context.history.summaries import INSTRUCTION
+
+pytestmark = pytest.mark.engine
+
+FACTS = " ".join(f"Room {n} holds {n * 37 % 91} boxes." for n in range(70))
+TAIL = 100
+"""Tokens that may be processed again besides the instruction."""
+
+
+@pytest.fixture(scope="module")
+def client(site: Any) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=site.url, auth_token="none", api_key=None, max_retries=0, timeout=240) as client:
+        yield client
+
+
+def test_summary_costs_its_instruction_and_all_later_turns_find_what_is_held(client: anthropic.Anthropic) -> None:
+    asked: dict[str, Any] = {
+        "model": "any",
+        "max_tokens": 20,
+        "system": "You count boxes.",
+        "tool_choice": {"type": "none"},
+    }
+    talk: list[dict[str, Any]] = [{"role": "user", "content": f"Remember: {FACTS}"}]
+    words = client.messages.count_tokens(model="any", messages=[{"role": "user", "content": INSTRUCTION}]).input_tokens
+    edit = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 500}}
+    managed = {"extra_body": {"context_management": {"edits": [edit]}}}
+
+    def said(question: str, **more: Any) -> Any:
+        message = client.beta.messages.create(**asked, messages=talk, **more)
+        content = [block.model_dump(exclude_none=True) for block in message.content]
+        talk.extend([{"role": "assistant", "content": content}, {"role": "user", "content": question}])
+        return message
+
+    said("How many are in room 7?")
+    summed = said("And in room 8?", **managed)
+    later = [said(f"And in room {n}?", **managed) for n in (9, 10, 11)]
+
+    spent = summed.codec["compaction"]
+    assert spent["prompt"] > 500
+    assert spent["prompt"] - spent["cached"] <= words + TAIL
+    assert summed.content[0].type == "compaction"
+    assert summed.usage.input_tokens + summed.usage.cache_read_input_tokens < 600
+    for message in later:
+        turn = message.codec["turns"][0]
+        assert "compaction" not in message.codec
+        assert turn["cache_n"] == turn["held"] > 0
+
+
+def test_conversation_of_stored_responses_is_summed_up_and_followed(site: Any) -> None:
+    with site.client() as chat:
+        asked: dict[str, Any] = {"model": "any", "max_output_tokens": 20, "tool_choice": "none"}
+        first = chat.responses.create(**asked, input=f"Remember: {FACTS}")
+        managed: Any = [{"type": "compaction", "compact_threshold": 500}]
+        second = chat.responses.create(
+            **asked, input="How many are in room 7?", previous_response_id=first.id, context_management=managed
+        )
+        third = chat.responses.create(**asked, input="And in room 8?", previous_response_id=second.id)
+
+    assert second.output[0].type == "compaction"
+    turn = told(third)["turns"][0]
+    assert turn["cache_n"] == turn["held"] > 0
+    assert third.usage is not None
+    assert third.usage.input_tokens < 600
+
+
+def told(response: openai.types.responses.Response) -> dict[str, Any]:
+    return (response.model_extra or {})["codec"]
