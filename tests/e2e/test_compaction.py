@@ -30,7 +30,10 @@ def test_summary_costs_its_instruction_and_all_later_turns_find_what_is_held(cli
         "tool_choice": {"type": "none"},
     }
     talk: list[dict[str, Any]] = [{"role": "user", "content": f"Remember: {FACTS}"}]
-    words = client.messages.count_tokens(model="any", messages=[{"role": "user", "content": INSTRUCTION}]).input_tokens
+    empty, words = (
+        client.messages.count_tokens(model="any", system=asked["system"], messages=[{"role": "user", "content": text}])
+        for text in ("", INSTRUCTION)
+    )
     edit = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 700}}
     managed = {"extra_body": {"context_management": {"edits": [edit]}}}
 
@@ -46,9 +49,10 @@ def test_summary_costs_its_instruction_and_all_later_turns_find_what_is_held(cli
 
     spent = summed.codec["compaction"]
     assert spent["prompt"] > 700
-    assert spent["prompt"] - spent["cached"] <= words + TAIL
+    assert spent["prompt"] - spent["cached"] <= words.input_tokens - empty.input_tokens + TAIL
     assert summed.content[0].type == "compaction"
-    assert summed.usage.input_tokens + summed.usage.cache_read_input_tokens < 600
+    read = summed.usage.input_tokens + summed.usage.cache_read_input_tokens
+    assert read <= empty.input_tokens + spent["summary"] + TAIL
     for message in later:
         turn = message.codec["turns"][0]
         assert "compaction" not in message.codec
@@ -68,8 +72,6 @@ def test_conversation_of_stored_responses_is_summed_up_and_followed(site: Any) -
     assert second.output[0].type == "compaction"
     turn = told(third)["turns"][0]
     assert turn["cache_n"] == turn["held"] > 0
-    assert third.usage is not None
-    assert third.usage.input_tokens < 600
 
 
 def told(response: openai.types.responses.Response) -> dict[str, Any]:
