@@ -5,6 +5,7 @@ a new conversation with the same preamble; the earlier one stays remembered unti
 those show the summary (`Compacted`), and read it when it is sent back (`context/history/summaries.py`).
 """
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,23 +19,25 @@ from gateway.context.history.summaries import (
     INSTRUCTION,
     after_summary,
     is_summary,
-    last_question,
+    last_words,
     summary_text,
     with_instruction,
+    words_behind,
 )
+from gateway.context.history.template_messages import tool_definitions
 from gateway.engine.interface import Message
 from gateway.errors import ContextExceeded, EngineRefused
 from gateway.toolcalls.stream.output_events import Content
 
-_NO_CALL: Final = ToolChoice("none")
 _FULL: Final = 4
 """A context is full when all but one in so many of its tokens are taken, whatever the client's threshold."""
 _SUMMARY: Final = 8
 """A summary has at most one in so many of the context's tokens; what is shorter is not summed up."""
-_CHARACTERS: Final = 4
-"""Characters of a message that make a token, roughly."""
+_QUOTED: Final = 2_000
+"""Most characters of each of the user's last messages that are quoted behind a summary of them; less in a small
+context."""
 
-Open = Callable[[Sequence[Message], ToolChoice], Awaitable[Conversation]]
+Begin = Callable[[Sequence[Message], ToolChoice], Awaitable[Conversation]]
 """Returns the conversation that messages begin, with all else as the client asked. Raises `GatewayError`."""
 
 
@@ -59,105 +62,137 @@ class CompactableAnswer:
     def __init__(
         self,
         agent: Agent,
-        open_: Open,
+        begin: Begin,
         messages: Sequence[Message],
         choice: ToolChoice = FREE,
         asked: Compaction | None = None,
     ) -> None:
         self._agent = agent
-        self._open = open_
+        self._begin = begin
         self._messages = messages
         self._choice = choice
         self._asked = asked
-        self._rest: Sequence[Message] = ()
-        """Messages at the end that are not summed up."""
-        self._is_due = False
+        self._until: int | None = None
+        """How many messages are summed up; None: none is."""
 
     async def open(self) -> None:
         """Begin the conversation. Raises `GatewayError`."""
         asked = self._asked
-        if asked is None:
-            self.conversation = await self._open(self._messages, self._choice)
-        elif asked.threshold is None:
-            await self._open_to_sum_up(len(self._messages))
+        if asked is not None and asked.threshold is None:
+            await self._begin_summary(len(self._messages))
+        elif asked is None or asked.threshold is None or _awaits_results(self._messages):
+            self.conversation = await self._begin(self._messages, self._choice)
         else:
-            await self._open_as_due(asked.threshold)
+            await self._begin_as_due(asked.threshold)
 
-    async def _open_as_due(self, threshold: int) -> None:
-        messages = self._messages
-        answers = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
-        # What the user says now is not summed up but answered; results are, behind the calls that they belong to.
-        asks = messages[-1]["role"] == "user" and not is_summary(messages[-1])
+    async def _begin_as_due(self, threshold: int) -> None:
+        messages, place = self._messages, _place_of_question(self._messages)
         try:
-            self.conversation = await self._open(messages, self._choice)
+            plain = self.conversation = await self._begin(messages, self._choice)
         except ContextExceeded:
-            if not answers:
+            # What is new may be what is too long: results go with their calls.
+            until = place if place < len(messages) else _place_of_answer(messages)
+            if _place_of_answer(messages[:until]) == until:
                 raise
-            # What is new may be what is too long.
-            await self._open_to_sum_up(len(messages) - 1 if asks else answers[-1])
+            await self._begin_summary(until)
             return
-        context = self.conversation.ready.facts.context
-        is_full = len(self.conversation.ids) >= min(threshold, context - context // _FULL)
-        if answers and is_full and _length(messages) > context // _SUMMARY * _CHARACTERS:
-            await self._open_to_sum_up(len(messages) - asks)
+        if not self._is_full(threshold) or _place_of_answer(messages) == len(messages):
+            return
+        try:
+            await self._begin_summary(place)
+        except ContextExceeded:
+            # There is no room for the instruction, but the answer may still fit.
+            self.conversation, self._until = plain, None
 
-    async def _open_to_sum_up(self, until: int) -> None:
+    def _is_full(self, threshold: int) -> bool:
+        conversation = self.conversation
+        taken, context = len(conversation.ids), conversation.ready.facts.context
+        if taken < min(threshold, context - context // _FULL):
+            return False
+        # Of what stays, a summary would save nothing.
+        texts = [str(each["content"]) for each in self._messages if each["role"] == "system"]
+        texts += [json.dumps(each, ensure_ascii=False) for each in tool_definitions(conversation.tools)]
+        beginning = sum(len(conversation.ready.token_map.encode(text)) for text in texts)
+        return taken - beginning > min(threshold, context) // _SUMMARY
+
+    async def _begin_summary(self, until: int) -> None:
         words = "" if self._asked is None else self._asked.instructions.strip()
-        earlier, self._rest = self._messages[:until], self._messages[until:]
-        if not any(message["role"] != "system" for message in earlier):
-            earlier, self._rest = self._messages, ()
-        self.conversation = await self._open(with_instruction(earlier, words or INSTRUCTION), _NO_CALL)
-        self._is_due = True
+        messages = with_instruction(self._messages[:until], words or INSTRUCTION)
+        self.conversation = await self._begin(messages, FREE)
+        self._until = until
 
     async def answer(self, options: AnswerOptions, emit: Emit) -> Finished:
         """Answer, after a summary if one is due; every event goes to `emit`, `Finished` last.
 
         Raises `EngineUnavailable`, `EngineRefused`, and what `open` raises.
         """
-        if self._is_due:
-            summary = await self._summarized(options)
+        if self._until is not None:
+            summary = await self._summary(self._until, options)
             await emit(summary)
             if summary.ends:
                 finished = Finished("stop", 0, 0, 0)
                 await emit(finished)
                 return finished
             if summary.text:
-                self._messages = [*after_summary(self._messages, summary.text, summary.found), *self._unsaid()]
-            self.conversation = await self._open(self._messages, self._choice)
+                self._messages = after_summary(self._messages, summary.text, summary.found)
+            self.conversation = await self._begin(self._messages, self._choice)
         return await self._agent.answer(self.conversation, options, emit)
 
-    def _unsaid(self) -> Sequence[Message]:
-        """The messages behind the summary: none where it quotes the user's words."""
-        return () if self._rest and self._rest[0]["role"] == "user" else self._rest
-
-    async def _summarized(self, options: AnswerOptions) -> Compacted:
-        conversation, ends = self.conversation, self._asked is not None and self._asked.ends
-        most = max(conversation.ready.facts.context // _SUMMARY, 1)
-        texts: list[str] = []
+    async def _summary(self, until: int, options: AnswerOptions) -> Compacted:
+        conversation, texts = self.conversation, list[str]()
+        context = conversation.ready.facts.context
 
         async def keep(event: AgentEvent) -> None:
             if isinstance(event, Content):
                 texts.append(event.text)
 
-        asked = AnswerOptions(choice=_NO_CALL, max_tokens=most, sampling=options.sampling, show_calls=False)
+        most = max(context // _SUMMARY, 1)
+        # A call is no summary: it is read as a call, and not made.
+        asked = AnswerOptions(max_tokens=most, sampling=options.sampling, show_calls=False, max_calls=0)
         finished = await self._agent.answer(conversation, asked, keep)
-        summary = "".join(texts).strip()
-        if not summary and ends:
+        summary = _whole("".join(texts), finished, most)
+        now = self._asked is not None and self._asked.threshold is None
+        if not summary and now:
             raise EngineRefused("the model wrote no summary of the conversation: ask again", 502)
-        rest = self._rest
-        asks = bool(rest) and rest[0]["role"] == "user"
-        question = str(rest[0]["content"]) if asks else last_question(self._messages)
+        behind = words_behind(self._messages[until:]) or last_words(self._messages, min(_QUOTED, context // _SUMMARY))
         return Compacted(
-            summary_text(summary, question) if summary else "",
+            summary_text(summary, behind) if summary else "",
             tuple(name for name in conversation.defined.newest if name in conversation.asked.deferred),
+            tuple(str(each["content"]) for each in self._messages if each["role"] == "system"),
             finished.prompt_ids,
             finished.cached_ids,
             finished.completion_ids,
-            ends,
+            ends=bool(summary) and self._asked is not None and self._asked.ends,
         )
 
 
-def _length(messages: Sequence[Message]) -> int:
-    """Characters of the messages, without the system's."""
-    said = (message for message in messages if message["role"] != "system")
-    return sum(len(str(each.get("content") or "")) + len(str(each.get("tool_calls") or "")) for each in said)
+def _whole(text: str, finished: Finished, most: int) -> str:
+    """The summary, up to its last sentence where its own limit cut it; "" where anything else ended it."""
+    text = text.strip()
+    if finished.reason == "stop":
+        return text
+    if finished.reason != "length" or finished.completion_ids < most:
+        return ""
+    end = max(text.rfind(mark) for mark in (". ", ".\n", "\n"))
+    return text[: end + 1].strip() or text
+
+
+def _place_of_question(messages: Sequence[Message]) -> int:
+    """Position of what the user asks now, which is not summed up but answered; the end where results come last."""
+    place = len(messages)
+    while place and messages[place - 1]["role"] in ("user", "system") and not is_summary(messages[place - 1]):
+        place -= 1
+    return place if place and messages[place - 1]["role"] == "assistant" else len(messages)
+
+
+def _place_of_answer(messages: Sequence[Message]) -> int:
+    """Position of the model's last answer; the end where there is none."""
+    places = (n for n in range(len(messages) - 1, -1, -1) if messages[n]["role"] == "assistant")
+    return next(places, len(messages))
+
+
+def _awaits_results(messages: Sequence[Message]) -> bool:
+    """Whether a call has no result yet: what answers it later has to find it."""
+    answered = {str(message.get("tool_call_id")) for message in messages if message["role"] == "tool"}
+    calls = (call for message in messages for call in message.get("tool_calls") or ())
+    return any(str(call.get("id")) not in answered for call in calls)

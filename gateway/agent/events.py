@@ -129,6 +129,8 @@ class Compacted:
     """The message that stands for it; "" where the model wrote no summary, so that nothing was replaced."""
     found: tuple[str, ...]
     """Tools that the model had found, which are defined anew behind the summary."""
+    system: tuple[str, ...]
+    """Words of the system's among the messages, which stay in front of the summary."""
     prompt_ids: int
     """Ids of the prompt that the summary was written behind, the instruction included."""
     cached_ids: int

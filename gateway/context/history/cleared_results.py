@@ -28,11 +28,11 @@ class Clearing:
     uses: int | None = None
     """From so many results on that are still there; None: whatever their number."""
     keep: int = 3
-    """How many of the last results stay."""
+    """How many of the last results stay; those that the model has not read yet stay, too."""
     least: int | None = None
     """How much must be gained; None: enough to pay for what the engine has to process again."""
     excluded: frozenset[str] = frozenset()
-    """Names of tools whose results stay."""
+    """Names of tools whose results stay, and do not count."""
     inputs: bool | frozenset[str] = False
     """Whether the arguments of these calls are taken out, too, or of calls of which tools."""
 
@@ -72,20 +72,29 @@ class _Walk:
     size: int = 0
     """Characters so far, without those that were taken out."""
     uses: list[_Use] = field(default_factory=list[_Use])
-    """Calls with results that are still there."""
+    """Calls with results, the latest last."""
+    first: int = 0
+    """Position in `uses` of the first one that is still there."""
+    seen: int = 0
+    """How many of `uses` the model has answered to."""
+    counted: int = 0
+    gain: int = 0
+    """What the uses from `first` up to `counted` would gain."""
     calls: dict[str, tuple[int, int, str]] = field(default_factory=dict[str, tuple[int, int, str]])
-    cleared: int = 0
+    changed: set[int] = field(default_factory=set[int])
+    """Positions of messages whose calls have been copied."""
     gained: int = 0
 
     def ended(self) -> ClearedHistory:
         for message in self.given:
             if message["role"] == "assistant":
                 self._clear_if_due()
+                self.seen = len(self.uses)
             self._add(message)
         if self.given and self.given[-1]["role"] != "assistant":
             self._clear_if_due()
-        messages = self.messages if self.cleared else self.given
-        return ClearedHistory(messages, self.cleared, self.gained // _CHARACTERS)
+        messages = self.messages if self.first else self.given
+        return ClearedHistory(messages, self.first, self.gained // _CHARACTERS)
 
     def _add(self, message: Message) -> None:
         place = len(self.messages)
@@ -96,31 +105,32 @@ class _Walk:
             self.size += len(str(call["function"]["arguments"]))
         if message["role"] == "tool":
             at = self.calls.get(str(message.get("tool_call_id")))
-            self.uses.append(_Use(place, at[2] if at else "", at[:2] if at else None))
+            name = at[2] if at else ""
+            if name not in self.rule.excluded:
+                self.uses.append(_Use(place, name, at[:2] if at else None))
 
     def _clear_if_due(self) -> None:
-        rule = self.rule
+        rule, there = self.rule, len(self.uses) - self.first
         long = rule.tokens is not None and self.size > rule.tokens * _CHARACTERS
-        many = rule.uses is not None and len(self.uses) > rule.uses
-        if not (long or many):
+        many = rule.uses is not None and there > rule.uses
+        # What the model has not read yet stays.
+        last = min(len(self.uses) - rule.keep, self.seen)
+        if not (long or many) or last <= self.first:
             return
-        last = max(len(self.uses) - rule.keep, 0)
-        old = [use for use in self.uses[:last] if use.name not in rule.excluded]
-        gain = sum(self._gain(use) for use in old)
-        if gain <= 0 or gain < self._least * _CHARACTERS:
+        for use in self.uses[max(self.counted, self.first) : last]:
+            self.gain += self._gain(use)
+        self.counted = max(last, self.counted)
+        if self.gain <= 0 or self.gain < self._least * _CHARACTERS:
             return
-        for use in old:
+        for use in self.uses[self.first : self.counted]:
             self._clear(use)
-        self.uses = [use for use in self.uses if use not in old]
-        self.cleared += len(old)
-        self.gained += gain
-        self.size -= gain
+        self.first, self.gained, self.size, self.gain = self.counted, self.gained + self.gain, self.size - self.gain, 0
 
     @property
     def _least(self) -> int:
         if self.rule.least is not None:
             return self.rule.least
-        return 0 if self.rule.tokens is None else self.rule.tokens // _LEAST
+        return (self.size // _CHARACTERS if self.rule.tokens is None else self.rule.tokens) // _LEAST
 
     def _takes_input(self, use: _Use) -> bool:
         inputs = self.rule.inputs
@@ -136,9 +146,11 @@ class _Walk:
 
     def _clear(self, use: _Use) -> None:
         self.messages[use.result] = {**self.messages[use.result], "content": CLEARED}
-        if use.call is not None and self._takes_input(use):
-            place, number = use.call
-            calls: list[dict[str, Any]] = list(self.messages[place]["tool_calls"])
-            function = {**calls[number]["function"], "arguments": _NO_ARGUMENTS}
-            calls[number] = {**calls[number], "function": function}
-            self.messages[place] = {**self.messages[place], "tool_calls": calls}
+        if use.call is None or not self._takes_input(use):
+            return
+        place, number = use.call
+        if place not in self.changed:
+            self.changed.add(place)
+            self.messages[place] = {**self.messages[place], "tool_calls": list(self.messages[place]["tool_calls"])}
+        calls: list[dict[str, Any]] = self.messages[place]["tool_calls"]
+        calls[number] = {**calls[number], "function": {**calls[number]["function"], "arguments": _NO_ARGUMENTS}}

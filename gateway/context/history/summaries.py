@@ -5,7 +5,6 @@ the user's last words, so that what an API sends back needs nothing of what it r
 """
 
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import Any, Final
 
 from gateway.context.memory import FOUND_TOOLS
@@ -13,8 +12,6 @@ from gateway.engine.interface import Message
 
 _HEAD: Final = "The earlier part of this conversation was replaced by this summary of it:"
 _LAST: Final = "The user's last message was:"
-_QUOTED: Final = 2_000
-"""Most characters of the user's words that are repeated behind a summary that covers them."""
 
 INSTRUCTION: Final = (
     "Stop here and write a summary of this conversation. It will replace the conversation, so that you can go on "
@@ -25,19 +22,53 @@ INSTRUCTION: Final = (
 """What the model is told, unless the client has words of its own."""
 
 
-def summary_text(summary: str, question: str) -> str:
-    """Return the text of the message that stands for the earlier part. `question`: the user's last words."""
-    asked = (_LAST, question) if question else ()
-    return "\n\n".join((_HEAD, summary, *asked))
+def summary_text(summary: str, behind: str) -> str:
+    """Return the text of the message that stands for the earlier part. `behind`: what is quoted behind the summary."""
+    return _joined(_HEAD, summary, behind)
 
 
-def last_question(messages: Sequence[Message]) -> str:
-    """Return the user's last words, if they are short enough to be repeated; "" where they are not."""
-    said = next((str(each["content"]) for each in reversed(messages) if each["role"] == "user"), "")
-    if said.startswith(_HEAD):
+def last_words(messages: Sequence[Message], most: int) -> str:
+    """Return the user's last words, to be quoted behind a summary that covers them: `most` characters of each message.
+
+    Words that a client sends beside results of calls do not count, except for the last: agents use them for reminders.
+    """
+    runs: list[tuple[str, list[str]]] = []
+    before = ""
+    for message in messages:
+        if message["role"] == "user":
+            runs = runs if before == "user" else [*runs[-2:], (before, [])]
+            runs[-1][1].append(str(message["content"]))
+        before = message["role"]
+    asked = next((texts for after, texts in reversed(runs) if after != "tool"), list[str]())
+    beside = runs[-1][1] if runs and runs[-1][0] == "tool" and before == "user" else []
+    return _quoted([_beginning(text, most) for text in (*asked, *beside)])
+
+
+def words_behind(rest: Sequence[Message]) -> str:
+    """Return what is quoted of the messages behind the part that is summed up: all of it, as text."""
+    said = [str(message["content"]) for message in rest if message["role"] == "user"]
+    parts = [_told(message) for message in rest if message["role"] in ("assistant", "tool")]
+    return _joined(*parts, _quoted(said))
+
+
+def _told(message: Message) -> str:
+    if message["role"] == "tool":
+        return _joined("The result of the call:", str(message["content"]))
+    functions = (call["function"] for call in message.get("tool_calls") or ())
+    calls = (f"You called {each['name']} with {each['arguments']}" for each in functions)
+    return _joined(str(message.get("content") or ""), *calls)
+
+
+def _beginning(text: str, most: int) -> str:
+    if text.startswith(_HEAD):
         # These words stand for an earlier part themselves.
-        said = said.partition(f"{_LAST}\n\n")[2]
-    return said if len(said) <= _QUOTED else ""
+        text = text.partition(f"{_LAST}\n\n")[2]
+    return text if len(text) <= most else f"{text[:most]} [...]"
+
+
+def _quoted(texts: Sequence[str]) -> str:
+    said = _joined(*texts)
+    return _joined(_LAST, said) if said else ""
 
 
 def with_instruction(messages: Sequence[Message], words: str) -> list[Message]:
@@ -47,17 +78,24 @@ def with_instruction(messages: Sequence[Message], words: str) -> list[Message]:
     return [*messages[:-1], {**messages[-1], "content": _joined(str(messages[-1]["content"]), words)}]
 
 
-def after_summary(messages: Sequence[Message], text: str, found: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return what is left of the messages when a summary stands for them: the system's words before all others.
+def after_summary(
+    messages: Sequence[Message], text: str, found: Sequence[str] = (), system: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return what is left of the messages when a summary stands for them: the system's words, then the summary.
 
     Args:
         messages: the messages that it stands for.
         text: see `summary_text`.
         found: tools that the model had found, which are defined anew.
+        system: words of the system's that are kept with the summary, in case its client has dropped them.
     """
-    first = takewhile(lambda each: each["role"] in ("system", "developer"), messages)
+    left = [dict(message) for message in messages if message["role"] in ("system", "developer")]
+    known = {str(message["content"]) for message in left}
+    left += [{"role": "system", "content": words} for words in system if words not in known]
     names: dict[str, Any] = {FOUND_TOOLS: tuple(found)} if found else {}
-    return [*map(dict, first), {"role": "user", "content": text, **names}]
+    # Whoever wrote it: by its beginning the message is known.
+    told = text if text.startswith(_HEAD) else _joined(_HEAD, text)
+    return [*left, {"role": "user", "content": told, **names}]
 
 
 def add_message(messages: list[dict[str, Any]], message: dict[str, Any]) -> bool:

@@ -31,7 +31,7 @@ _Names = Annotated[tuple[str, ...], Field(max_length=_NAMES, fail_fast=True)]
 class ContextManagement(ApiModel):
     """The field `context_management`."""
 
-    edits: Annotated[tuple[dict[str, Any], ...], Field(max_length=_EDITS, fail_fast=True)] = ()
+    edits: Annotated[tuple[dict[str, Any], ...], Field(max_length=_EDITS, fail_fast=True)] | None = None
 
 
 class CompactNow(ApiModel):
@@ -71,7 +71,7 @@ class ContextEdits:
         """Names of edits without effect."""
         self.asked = managed is not None
         """Whether the answer says which edits were made."""
-        for number, edit in enumerate(() if managed is None else managed.edits):
+        for number, edit in enumerate((managed and managed.edits) or ()):
             self._read(edit, f"context_management.edits[{number}]")
         if now is not None:
             self.compaction = Compaction(instructions=now.instructions or "", ends=True)

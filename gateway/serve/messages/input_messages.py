@@ -43,6 +43,8 @@ def read_messages(system: object, messages: object) -> tuple[list[ChatMessage], 
         reader.add({"role": "system", "content": words})
     for number, message in enumerate(cast("list[object]", messages)):
         reader.read(message, f"messages[{number}]")
+    if not reader.messages:
+        raise RequestInvalid("messages: expected a message besides a summary without a text", param="messages")
     return reader.messages, reader.left_out.names
 
 

@@ -12,7 +12,7 @@ from gateway.context.history.client_messages import MOST_MESSAGES, checked_call,
 from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
-from gateway.serve.responses.items import REFERENCE, Item, NewName, clean_item, user_message
+from gateway.serve.responses.items import REFERENCE, SUMMARY, Item, NewName, clean_item, unpacked_summary, user_message
 from gateway.serve.responses.response_form import NotStored
 from gateway.serve.responses.response_request import ResponsesRequest
 from gateway.serve.responses.response_store import Stored, StoredResponse
@@ -186,7 +186,17 @@ def _earlier(response_id: str, store: Stored, owner: str) -> list[bytes]:
             "previous_response_not_found",
             "previous_response_id",
         )
-    return [item for each in chain for item in (*each.input, *each.output)]
+    items = [item for each in chain for item in (*each.input, *each.output)]
+    # A chain that is summed up again and again must not grow for ever: a summary stands for all that precedes it.
+    last = next((n for n in range(len(items) - 1, -1, -1) if _is_summary(items[n])), 0)
+    return items[last:]
+
+
+def _is_summary(item: bytes) -> bool:
+    if b'"compaction"' not in item:
+        return False
+    read = json.loads(item)
+    return read["type"] == SUMMARY and unpacked_summary(read["encrypted_content"]) is not None
 
 
 def _resolved(item_id: str, where: str, store: Stored, owner: str) -> bytes:

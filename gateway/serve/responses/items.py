@@ -5,7 +5,9 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, NamedTuple, cast
+
+from pydantic import Field, TypeAdapter
 
 from gateway.context.history.client_messages import arguments_text
 from gateway.context.history.contents import LeftOut, parts_of, text_of_result, text_of_result_part, texts_of_parts
@@ -248,24 +250,36 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any], ItemPlace], Item]]] = 
 _MARK: Final = "codec1.summary."
 
 
-def packed_summary(text: str, found: Sequence[str]) -> str:
-    """The `encrypted_content` of a summary. `found`: names of tools that are defined behind it."""
-    content = json.dumps({"text": text, "tools": [*found]}).encode()
-    return _MARK + urlsafe_b64encode(content).decode()
+_Words = Annotated[list[str], Field(max_length=10_000, fail_fast=True)]
 
 
-def unpacked_summary(packed: str) -> tuple[str, list[str]] | None:
-    """The text and the names in an `encrypted_content`; None where another server wrote it."""
-    try:
-        content: object = (
-            json.loads(urlsafe_b64decode(packed.removeprefix(_MARK))) if packed.startswith(_MARK) else None
-        )
-    except (ValueError, RecursionError):
+class Summary(NamedTuple):
+    """What an item holds of a summary."""
+
+    text: str
+    found: _Words
+    """Names of tools that are defined behind it."""
+    system: _Words
+    """Words of the system's that stand in front of it."""
+
+
+_SUMMARY: Final = TypeAdapter(Summary)
+
+
+def packed_summary(summary: Summary) -> str:
+    """The `encrypted_content` of a summary."""
+    return _MARK + urlsafe_b64encode(json.dumps(summary).encode()).decode()
+
+
+def unpacked_summary(packed: str) -> Summary | None:
+    """The summary in an `encrypted_content`; None where another server wrote it, or where it holds no text."""
+    if not packed.startswith(_MARK):
         return None
-    fields: Mapping[str, object] = cast("Mapping[str, object]", content) if isinstance(content, dict) else {}
-    text, tools = fields.get("text"), fields.get("tools")
-    names = cast("list[object]", tools) if isinstance(tools, list) else []
-    return (text, [name for name in names if isinstance(name, str)]) if isinstance(text, str) else None
+    try:
+        read = _SUMMARY.validate_json(urlsafe_b64decode(packed.removeprefix(_MARK)))
+    except ValueError:
+        return None
+    return read if read.text else None
 
 
 # Ids of responses and of their items: each says which replica has what it names.

@@ -17,7 +17,7 @@ from gateway.context.memory import RequestFigures
 from gateway.escape import cut_text
 from gateway.serve.generation.account import Account, Spell, logprob_entry
 from gateway.serve.http.errors import error_answer
-from gateway.serve.responses.items import Item, MadeCall, NewName, Sign, approval_request_id, packed_summary
+from gateway.serve.responses.items import Item, MadeCall, NewName, Sign, Summary, approval_request_id, packed_summary
 from gateway.serve.responses.output import (
     ApprovalWriter,
     CallWriter,
@@ -175,7 +175,10 @@ class ResponseReply:
         self._summary = event
         if not event.text:
             return []
-        return self._new(SummaryWriter(len(self._written), packed_summary(event.text, event.found))).whole()
+        given = self._head["instructions"]
+        system = [words for words in event.system if words != given]
+        packed = packed_summary(Summary(event.text, [*event.found], system))
+        return self._new(SummaryWriter(len(self._written), packed)).whole()
 
     def _say(self, kind: Literal["message", "thought"], text: str) -> list[ResponseEvent]:
         """Continue a text, or begin one at its first non-blank character: leading blanks are held back until then."""

@@ -173,7 +173,7 @@ class TranscriptReader:
         self._before, self._searched, self._asked = None, None, {}
         left = after_summary(self._read.messages, *summary)
         self._read.messages[:] = left
-        self._places = [*self._places[: len(left) - 1], where]
+        self._places = [where] * len(left)
 
     def _called(self, item: Item, where: str) -> None:
         name = self._tools.model_name(item["name"], item.get("namespace"))

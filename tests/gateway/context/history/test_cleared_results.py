@@ -42,8 +42,40 @@ def test_the_last_ones_stay_and_those_of_excluded_tools():
     assert left(with_cleared_results(given_, Clearing(tokens=200, keep=1, excluded=frozenset({"keep"})))) == ["1", "3"]
 
 
-def test_nothing_is_kept_where_the_client_keeps_none():
-    assert left(with_cleared_results(history(turn(0), turn(1)), Clearing(tokens=100, keep=0))) == []
+def test_what_the_model_has_not_read_stays_where_the_client_keeps_none():
+    assert left(with_cleared_results(history(turn(0), turn(1)), Clearing(tokens=100, keep=0))) == ["1"]
+
+
+def test_parallel_results_that_are_new_stay_although_they_are_more_than_are_kept():
+    calls = [{"id": f"c{n}", "function": {"name": "look", "arguments": "{}"}} for n in range(5)]
+    results = [{"role": "tool", "tool_call_id": f"c{n}", "content": f"{n} {RESULT}"} for n in range(5)]
+    given_ = [{"role": "user", "content": "Look."}, {"role": "assistant", "content": "", "tool_calls": calls}, *results]
+
+    assert with_cleared_results(given_, Clearing(tokens=100, keep=1)).uses == 0
+    assert left(
+        with_cleared_results(
+            [*given_, {"role": "assistant", "content": "a"}, *given_[:1]], Clearing(tokens=100, keep=1)
+        )
+    ) == ["4"]
+
+
+def test_long_histories_take_time_that_grows_with_their_length_only():
+    class Counting(str):
+        looked = 0
+
+        def __len__(self) -> int:
+            Counting.looked += 1
+            return super().__len__()
+
+    looks: list[int] = []
+    for count in (200, 400):
+        Counting.looked = 0
+        messages = history(*(turn(n) for n in range(count)))
+        for message in messages:
+            message["content"] = Counting(message["content"])
+        with_cleared_results(messages, Clearing(tokens=100, keep=3, least=10**9, inputs=True))
+        looks.append(Counting.looked)
+    assert looks[1] <= 2 * looks[0] + 10
 
 
 def test_little_is_not_worth_it():

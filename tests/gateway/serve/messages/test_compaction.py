@@ -32,7 +32,7 @@ async def test_long_conversation_is_summed_up_behind_what_is_held_and_goes_on_fr
     asked = {**BODY, "messages": TALK[:1]}
     site.says("I will.")
     await answered(site, **asked)
-    asked |= {"messages": TALK, "context_management": edit(500)}
+    asked |= {"messages": TALK, "context_management": edit(1000)}
     site.says("A long word list.", "Words.")
     message = await answered(site, streams=streams, **asked)
 
@@ -59,7 +59,7 @@ async def test_long_conversation_is_summed_up_behind_what_is_held_and_goes_on_fr
 
 
 async def test_client_that_sends_only_what_follows_the_summary_goes_on_from_the_same_ids(site) -> None:
-    asked = {**BODY, "messages": TALK, "context_management": edit(500)}
+    asked = {**BODY, "messages": TALK, "context_management": edit(1000)}
     site.says("A long word list.", "Words.")
     message = await answered(site, **asked)
     echoed = [block.model_dump() for block in message.content]
@@ -73,7 +73,7 @@ async def test_client_that_sends_only_what_follows_the_summary_goes_on_from_the_
 
 
 async def test_pause_ends_with_the_summary_and_the_next_request_answers_what_was_asked(site) -> None:
-    asked = {**BODY, "messages": TALK, "context_management": edit(500, pause_after_compaction=True)}
+    asked = {**BODY, "messages": TALK, "context_management": edit(1000, pause_after_compaction=True)}
     site.says("A long word list.")
     message = await answered(site, **asked)
 
@@ -148,7 +148,7 @@ async def test_results_of_calls_are_summed_up_with_their_calls_and_the_question_
     ]
     tool = {"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}
     site.says("Looked: words.", "Found.")
-    message = await answered(site, **BODY, messages=talk, tools=[tool], context_management=edit(500))
+    message = await answered(site, **BODY, messages=talk, tools=[tool], context_management=edit(1000))
 
     assert message.content[0].content.endswith("Looked: words.\n\nThe user's last message was:\n\nLook for it.")
     assert LONG in site.engine.prompts[0]
@@ -159,7 +159,7 @@ async def test_second_summary_quotes_the_question_and_not_the_first_summary(site
     call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": LONG}
     tool = {"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}
-    asked = {**BODY, "tools": [tool], "context_management": edit(500)}
+    asked = {**BODY, "tools": [tool], "context_management": edit(1000)}
     site.says("One.", "Yes.")
     first = await answered(site, **asked, messages=TALK)
     turn = [first.content[0].model_dump(), {"type": "text", "text": "Yes."}, call]
@@ -173,7 +173,7 @@ async def test_second_summary_quotes_the_question_and_not_the_first_summary(site
 
 async def test_model_that_writes_no_summary_loses_nothing(site) -> None:
     site.says("", "Words.")
-    message = await answered(site, **BODY, messages=TALK, context_management=edit(500))
+    message = await answered(site, **BODY, messages=TALK, context_management=edit(1000))
 
     assert message.content[0].content is None
     assert message.content[1].text == "Words."
@@ -197,7 +197,7 @@ async def test_found_tools_are_defined_again_behind_the_summary(site) -> None:
         {"role": "assistant", "content": [call]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": found}]},
     ]
-    asked = {**BODY, "tools": [look, rain], "context_management": edit(500)}
+    asked = {**BODY, "tools": [look, rain], "context_management": edit(1000)}
     site.says("It was about rain.", "Let me see.")
     message = await answered(site, **asked, messages=talk)
 
@@ -213,3 +213,121 @@ async def test_found_tools_are_defined_again_behind_the_summary(site) -> None:
         messages=[*talk, {"role": "assistant", "content": echoed}, {"role": "user", "content": "So?"}],
     )
     assert site.engine.prompts[-1].startswith(f"{before}Let me see.")
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_call_in_place_of_a_summary_is_no_summary_and_is_not_made(site, streams) -> None:
+    call = '<tool_call>\n{"name": "say", "arguments": {}}\n</tool_call>'
+    site.says(call, "", "Words.")
+    message = await answered(site, streams=streams, **BODY, messages=TALK, context_management=edit(1000))
+
+    assert [block.type for block in message.content] == ["compaction", "text"]
+    assert message.content[0].content is None
+    assert "It is late." not in "".join(site.engine.prompts)
+    assert LONG in site.engine.prompts[-1]
+
+
+async def test_call_of_the_clients_tool_is_no_summary(site) -> None:
+    tool = {"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}
+    call = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+    site.says(f"Let me look. {call}", "Words.")
+    message = await answered(site, **BODY, messages=TALK, tools=[tool], context_management=edit(1000))
+
+    assert message.content[0].content is None
+    assert message.content[1].text == "Words."
+
+
+async def test_summary_that_its_limit_cuts_ends_with_a_sentence(small_site) -> None:
+    async with small_site(context=4000) as site:
+        site.says("First one. " * 300, "Words.")
+        message = await answered(site, **BODY, messages=TALK, context_management=edit(1000))
+
+    told = message.content[0].content.partition("\n\n")[2].partition("\n\n")[0]
+    assert told.endswith("First one.")
+    assert len(told) > 400
+
+
+async def test_summary_that_the_context_cuts_is_none(small_site) -> None:
+    async with small_site(context=1780) as site:
+        site.says("First one. " * 100, "Words.")
+        message = await answered(site, **{**BODY, "max_tokens": 20}, messages=TALK, context_management=edit(1000))
+
+    assert message.content[0].content is None
+    assert message.content[1].text == "Words."
+
+
+async def test_context_without_room_for_the_instruction_is_answered_as_it_is(small_site) -> None:
+    async with small_site(context=1450) as site:
+        site.says("Words.")
+        message = await answered(site, **{**BODY, "max_tokens": 20}, messages=TALK, context_management=edit(1000))
+
+    assert [block.type for block in message.content] == ["text"]
+
+
+async def test_all_that_is_said_behind_the_last_answer_is_answered(site) -> None:
+    talk = [*TALK[:2], {"role": "user", "content": "One?"}, {"role": "system", "content": "Note."}]
+    talk += [{"role": "user", "content": "Two?"}]
+    site.says("A list.", "Words.")
+    message = await answered(site, **BODY, messages=talk, context_management=edit(1000))
+
+    assert message.content[0].content.endswith("One?\n\nTwo?")
+    assert "Note." in site.engine.prompts[-1]
+
+
+async def test_long_words_are_quoted_by_their_beginning(site) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+    tool = {"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": LONG}
+    beside = {"type": "text", "text": "<system-reminder>Be good.</system-reminder>"}
+    talk = [
+        {"role": "user", "content": f"Look for it. {LONG}"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result, beside]},
+    ]
+    site.says("Looked: words.", "Found.")
+    message = await answered(site, **BODY, messages=talk, tools=[tool], context_management=edit(1000))
+
+    quoted = message.content[0].content.partition("The user's last message was:\n\n")[2]
+    assert quoted.startswith("Look for it. word")
+    assert "[...]" in quoted
+    assert quoted.endswith(beside["text"])
+
+
+async def test_results_that_no_longer_fit_are_quoted_in_the_summary_and_stay_there(small_site) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": 1}}
+    tool = {"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "y" * 1500}
+    talk = [
+        *TALK[:2],
+        {"role": "user", "content": "Look for it."},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    async with small_site(context=3000) as site:
+        asked = {**BODY, "max_tokens": 50, "tools": [tool], "context_management": edit(150_000)}
+        site.says("A list.", "Found.", "Welcome.")
+        message = await answered(site, **asked, messages=talk)
+        echoed = [block.model_dump() for block in message.content]
+        talk += [{"role": "assistant", "content": echoed}, {"role": "user", "content": "Thanks."}]
+        await answered(site, **asked, messages=talk)
+
+    assert "y" * 1500 in message.content[0].content
+    assert site.engine.prompts[-1].startswith(f"{site.engine.prompts[-2]}Found.")
+
+
+@pytest.mark.parametrize("content", ["", None])
+async def test_summary_without_a_text_and_nothing_else_is_refused_by_name(site, content) -> None:
+    block = {"type": "compaction", "content": content}
+    answer = await site.post({**BODY, "system": "", "messages": [{"role": "assistant", "content": [block]}]})
+
+    assert answer.status_code == 400
+    assert "summary without a text" in answer.json()["error"]["message"]
+
+
+async def test_summary_in_other_words_than_ours_is_joined_with_what_follows(site) -> None:
+    head = {"role": "user", "content": [{"type": "compaction", "content": "They spoke of words."}]}
+    site.says("Words.")
+    await answered(site, **BODY, messages=[*TALK, head, {"role": "user", "content": "And now?"}])
+
+    assert site.engine.prompts[-1].count("<|im_start|>user") == 1
+    assert "They spoke of words." in site.engine.prompts[-1]
