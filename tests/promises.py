@@ -39,7 +39,7 @@ SECURITY: Final[Mapping[str, Held]] = {
         "tests/gateway/engine/test_template_options.py::test_what_may_be_more_than_a_switch_is_refused_by_name",
     ),
     "Principals never see each other.": "a heading: what follows says it",
-    "A session, task, subscription, log message, or figure of the cache belongs to the key or subject whose request made it; for everybody else it does not exist.": (
+    "A session, task, subscription, log message, kept result, or figure of the cache belongs to the key or subject whose request made it; for everybody else it does not exist.": (
         "tests/gateway/serve/mcp/test_http_session.py::test_session_that_is_unknown_or_somebody_elses_is_not_found",
         "tests/gateway/proxy/test_tasks.py::test_task_of_another_principal_is_as_if_it_were_not_there",
         "tests/gateway/proxy/test_tasks.py::test_what_a_server_says_or_asks_of_a_task_reaches_who_made_it_only",
@@ -47,6 +47,7 @@ SECURITY: Final[Mapping[str, Held]] = {
         "tests/gateway/proxy/test_client_processes.py::test_client_that_wants_few_log_messages_takes_none_from_another_on_the_same_session",
         "tests/gateway/engine/test_left_behind.py::test_with_the_second_principal_all_is_forgotten_for_good",
         "tests/gateway/agent/test_memory.py::test_nobody_goes_on_from_the_conversation_of_another",
+        "tests/gateway/agent/test_large_results.py::test_handle_of_another_conversation_is_answered_like_one_that_never_was",
     ),
     "What a key may not use appears in none of its lists.": (
         "tests/gateway/proxy/test_views.py::test_search_finds_and_calls_what_the_client_may_use",

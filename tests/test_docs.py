@@ -17,8 +17,8 @@ from gateway.agent.events import GenerationFinished, ToolFinished
 from gateway.cli import exit_codes
 from gateway.cli.app import build_app
 from gateway.config.load import load_config
+from gateway.config.overrides import OWN_TOOLS, RESULT_TOOLS
 from gateway.observe.exposition import LossReason
-from gateway.proxy.tool_search import CALL, SEARCH
 from gateway.serve.admin.losses import WORDS
 from gateway.serve.generation.account import turn_numbers
 from gateway.serve.openai.chat_reply import ChatReply
@@ -348,7 +348,7 @@ def test_metrics_that_are_named_exist(page: Path) -> None:
     listed = set(re.findall(r"^\| `(codec_\w+)`", read("docs/metrics.md"), re.MULTILINE))
     named = set(re.findall(r"`(?:rate\()?(codec_[a-z_]+[a-z])\b[^`]*`", page.read_text(encoding="utf-8")))
 
-    assert {name for name in named if name not in listed} <= {"codec_leaf", SEARCH, CALL, *PACKAGES}
+    assert {name for name in named if name not in listed} <= {"codec_leaf", *OWN_TOOLS, *RESULT_TOOLS, *PACKAGES}
 
 
 def test_picture_of_the_readme_is_text_that_any_viewer_shows() -> None:

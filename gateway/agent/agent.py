@@ -15,6 +15,7 @@ from gateway.agent.calls.runner import CallRunner
 from gateway.agent.context_advice import larger_context
 from gateway.agent.events import Emit, Finished, ToolFinished
 from gateway.agent.generate.choice import FREE, ToolChoice, check_choice
+from gateway.agent.results.result_reader import SPECS
 from gateway.agent.turn import ANSWER_ROOM, Answer, AnswerOptions
 from gateway.agent.unrendered_tools import check_left_out, find_forms
 from gateway.config import LimitsConfig
@@ -137,6 +138,7 @@ class Agent:
                 deferred=offered.deferred,
                 digests=digests,
                 search=offered.search,
+                result_tools=SPECS,
                 client_tools=names,
                 principal=principal,
                 server_of=self._calls.offers.server_of,
@@ -185,7 +187,7 @@ class Agent:
         async with self._calls.running(offered, principal, ready.token_map.map_id, approved=True) as running:
             for call in calls:
                 running.start(call)
-        outcomes = running.finished(ready.token_map, max(conversation.room - ANSWER_ROOM, 0))
+        outcomes = await running.finished(ready.token_map, max(conversation.room - ANSWER_ROOM, 0))
         return [(ready.token_map.decode(outcome.ids), outcome.finished) for outcome in outcomes]
 
     async def answer(self, conversation: Conversation, options: AnswerOptions, emit: Emit) -> Finished:

@@ -58,6 +58,16 @@ class IdsSpliced:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptFigures:
+    """A result that was too large for the model and was kept. Counts are its own ids."""
+
+    handle: str
+    tokens: int
+    shown: int
+    """How many of them the model got, from the first."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolFinished:
     """A call of one of the gateway's tools has finished. Counts are ids spliced into the context."""
 
@@ -73,6 +83,8 @@ class ToolFinished:
     seconds: float
     found: tuple[str, ...] = ()
     """Names of the tools that it found, for a search of tools."""
+    kept: KeptFigures | None = None
+    """What was kept of it; None: the model got all of it, or the rest was cut off."""
 
     @property
     def text(self) -> str:

@@ -98,6 +98,7 @@ class Answer:
         self._reuse = Reuse()
         self._repeats = Repeats(limits.repeated_calls)
         self._finder = _finder_of(conversation, limits)
+        self._reader = calls.reader_of(conversation)
 
     async def run(self) -> Finished:
         """Generate, call and splice until the answer is complete.
@@ -124,14 +125,14 @@ class Answer:
             self._choice = self._choice_after(result.calls)
             if mixed:
                 # The client answers its own calls; when it comes back, ours are already answered.
-                await self._tell(calls.finished(self._conversation.ready.token_map, self._context))
+                await self._tell(await calls.finished(self._conversation.ready.token_map, self._context))
                 reason = "tool_calls"
                 break
             if not result.stopped or not result.calls:
                 # A generation that a limit cut off may have completed calls before: they have run, and the next request
                 # continues with their results.
                 room = max(self._conversation.room - ANSWER_ROOM, 0)
-                await self._tell(calls.finished(self._conversation.ready.token_map, room))
+                await self._tell(await calls.finished(self._conversation.ready.token_map, room))
                 reason, stop = "stop" if result.stopped else "length", result.stop
                 break
             if last or not await self._splice(calls) or self._left() <= 0:
@@ -207,7 +208,7 @@ class Answer:
             self._finder.begin()
         held, asked = self._conversation, self._conversation.asked
         rights = (held.tools, asked.principal, held.ready.token_map.map_id, self._choice.allows)
-        return self._runner.running(*rights, finder=self._finder)
+        return self._runner.running(*rights, finder=self._finder, reader=self._reader)
 
     def _start_ours(self, call: CallClosed, calls: RunningCalls) -> None:
         most = self._options.max_calls
@@ -245,7 +246,7 @@ class Answer:
         scaffold = await conversation.around_results()
         room = conversation.room - scaffold.size - ANSWER_ROOM
         outcomes = self._repeats.noted(
-            calls.finished(conversation.ready.token_map, max(room, 0)), conversation.ready.token_map
+            await calls.finished(conversation.ready.token_map, max(room, 0)), conversation.ready.token_map
         )
         if self._repeats.are_over:
             self._choice = ToolChoice("none")

@@ -158,6 +158,7 @@ _LISTS = {
     ("serve", "oauth", "scopes"),
 }
 _PATHS = (
+    ("agent", "result_files"),
     ("serve", "keys"),
     ("audit", "path"),
     ("trajectories", "path"),

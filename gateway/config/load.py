@@ -198,7 +198,10 @@ def _load(
         upstreams=upstreams,
         engine=engine,
         engines=engines,
-        agent=replace(AgentConfig(), **layer.get("agent", {})),
+        agent=replace(
+            AgentConfig(),
+            **{**layer.get("agent", {}), "result_files": _maybe_path(layer.get("agent", {}).get("result_files"))},
+        ),
         tokens=_build_tokens(layer["tokens"]),
         limits=replace(LimitsConfig(), **layer.get("limits", {})),
         serve=serve,

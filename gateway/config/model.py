@@ -265,6 +265,8 @@ class AgentConfig:
     """Whether calls that the gateway runs itself are also shown as `tool_calls`; many clients would run them again."""
     defer_client_tools: Literal["auto", "never", "always"] = "auto"
     """Whether the model searches for the tools of clients that defer none: `auto`, if their definitions are heavy."""
+    result_files: Path | None = None
+    """Folder for kept results that memory has no room for; None: the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +297,11 @@ class LimitsConfig:
     tool_timeout_max: float = 3600.0
     """Time of a call that keeps reporting progress. An hour, as much as Cline and Roo Code let their users choose."""
     result_tokens: int = 2048
-    """Ids of one tool result that reach the model; the rest is cut, and the model is told."""
+    """Ids of one tool result that reach the model at once; a longer one is kept for it to read on, or else cut."""
+    kept_result_bytes: int = 64 * 1024 * 1024
+    """Memory for the ids of such results; 0: none is kept."""
+    kept_result_seconds: float = 3600.0
+    """Time without use after which one is no longer kept."""
     result_bytes: int = 16 * 1024 * 1024
     """Largest answer of an upstream, as it is sent."""
     completion_tokens: int = 1024

@@ -59,6 +59,8 @@ def build_approvals(values: Mapping[str, Any]) -> ApprovalsConfig:
 
 OWN_TOOLS: Final = ("codec_search_tools", "codec_call_tool")
 """The names of the gateway's own tools (`tool_search`)."""
+RESULT_TOOLS: Final = ("codec_read_result", "codec_search_result")
+"""The names of those with which a model on `/v1` reads on in a result that was too large for it."""
 Overrides = Mapping[str, "ToolOverride"]
 
 
@@ -131,7 +133,7 @@ def refuse_shared_names(upstreams: Mapping[str, Overrides], views: Mapping[str, 
     Raises:
         ConfigError: names the table.
     """
-    ours: dict[str, str] = dict.fromkeys(OWN_TOOLS, "the gateway's own tool")
+    ours: dict[str, str] = dict.fromkeys((*OWN_TOOLS, *RESULT_TOOLS), "the gateway's own tool")
     taken = dict(ours)
     for server, overrides in upstreams.items():
         _claim(f"upstreams.{server}.overrides", overrides, taken)

@@ -173,6 +173,12 @@ class AgentSection(Section):
         "where the client itself defers none. `auto`: if more than five would take over a quarter of the context; "
         "`codec.diagnostics` then says so.",
     )
+    result_files: str | None = Field(
+        default=None,
+        description="Existing folder for kept results (`limits.kept_result_bytes`) that memory has no room for: at "
+        "most eight times as many bytes as in memory. The files have no names, so nobody else can open them, and they "
+        "go with the process. Unset: the least recently used results are dropped.",
+    )
 
 
 class TokensSection(Section):
@@ -215,7 +221,18 @@ class LimitsSection(Section):
     )
     result_tokens: Count = Field(
         default=_LIMITS.result_tokens,
-        description="Most ids of one tool result that reach the model; the rest is cut off, and the model is told.",
+        description="Most ids of one tool result that reach the model at once. A longer result is kept, and the model "
+        "can read on in it ([how](openai-apps.md#large-results)); where it can't be kept, the rest is cut off, and the "
+        "model is told.",
+    )
+    kept_result_bytes: CountOrZero = Field(
+        default=_LIMITS.kept_result_bytes,
+        description="Memory, in bytes, for results of tools that are longer than `result_tokens`. 0: none is kept.",
+    )
+    kept_result_seconds: Seconds = Field(
+        default=_LIMITS.kept_result_seconds,
+        description="Seconds after which a kept result that the model does not read is dropped. It is also dropped "
+        "with its conversation.",
     )
     result_bytes: Count = Field(
         default=_LIMITS.result_bytes, description="Largest answer of an MCP server, in bytes as it is sent."

@@ -6,6 +6,7 @@ label is always a map id, the name of a configured server or a word from a fixed
 tools, requests or HTTP. `serve/admin/admin_pages.py` shows what it renders, `reference.py` documents it.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final, Literal
@@ -115,6 +116,10 @@ class Metrics:
             self._dropped.labels(reason)
 
     def _build_engine(self) -> None:
+        self._kept = self._counter(
+            "codec_results_kept", "Results of tools that were too large for the model and were kept for it to read on."
+        )
+        self._kept_bytes = self._gauge("codec_kept_result_bytes", "Bytes of kept results of tools in memory.")
         build = self._gauge("codec_build_info", "Always 1; the label is the gateway's version.", "version")
         build.labels(version("codec-gateway")).set(1)
         self._engine_up = self._gauge("codec_engine_up", "Whether an engine answers and its map is proven (1 or 0).")
@@ -281,6 +286,14 @@ class Metrics:
     def ids_spliced(self, source: SpliceSource, n: int) -> None:
         """`n` ids were appended to a generation."""
         self._spliced.labels(one_of(SOURCES, source)).inc(n)
+
+    def result_kept(self) -> None:
+        """A tool's result was kept, since it was too large for the model."""
+        self._kept.inc()
+
+    def follow_kept_results(self, size: Callable[[], int]) -> None:
+        """Show what `size` returns as the bytes of kept results."""
+        self._kept_bytes.set_function(size)
 
     def ids_prefilled(self, n: int) -> None:
         """`n` ids were processed before the result of a tool was there."""

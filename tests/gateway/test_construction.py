@@ -13,6 +13,7 @@ RECORDS = {
     "agent": {"calls", "conversation", "conversation.spliced", "lived"},
     "context/compose": {"self.spliced"},
     "context/memory/store.py": {"before", "node", "node.before"},
+    "context/result_store.py": {"each", "place", "result"},  # where the ids of each result are now
     # What each slot, and each file of one, holds now.
     "engine/slots/paging.py": {"file", "plan.own"},
     "engine/slots/allocation.py": {"slot"},
@@ -27,6 +28,7 @@ RECORDS = {
     "engine/wire/connections.py": {"connection"},
 }
 LIBRARIES = {
+    "agent/results/search.py": {"options"},
     "app/process.py": {"server"},
     "cli": {"console"},
     "documentation/pages.py": {"state"},

@@ -24,7 +24,7 @@ class Repeats:
     def __init__(self, most: int) -> None:
         """`most`: how many such turns there may be before the model is told; 0: it never is."""
         self._most = most
-        self._last: list[tuple[str, str, tuple[int, ...]]] = []
+        self._last: list[tuple[str, str, object]] = []
         self._count = 0
 
     @property
@@ -34,7 +34,7 @@ class Repeats:
 
     def noted(self, outcomes: Sequence[FinishedCall], token_map: TokenMap) -> list[FinishedCall]:
         """Return the outcomes of the next turn, with a note beside the last if they are those of the turn before."""
-        turn = [(one.finished.name, _canonical(one.finished.arguments), one.ids) for one in outcomes]
+        turn = [(one.finished.name, _canonical(one.finished.arguments), _result(one)) for one in outcomes]
         self._count = self._count + 1 if turn == self._last else 1
         self._last = turn
         if not self._most or self._count < self._most:
@@ -46,6 +46,11 @@ class Repeats:
 def _with_note(outcome: FinishedCall, ids: tuple[int, ...]) -> FinishedCall:
     finished = replace(outcome.finished, shim_ids=outcome.finished.shim_ids + len(ids))
     return replace(outcome, pieces=(*outcome.pieces, IdPiece(ids, "shim")), finished=finished)
+
+
+def _result(outcome: FinishedCall) -> object:
+    """What tells a result from others: of a kept one the model sees more once it can read on."""
+    return outcome.ids if outcome.kept is None else outcome.kept.result.handle
 
 
 def _canonical(arguments: str) -> str:

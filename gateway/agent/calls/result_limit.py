@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Any, cast
 
+from gateway.agent.results.spelled_ids import whole_characters
 from gateway.proxy.result_tokens import IdPiece, content_of, is_legacy, is_text, resource_text
 from leaf_sdk.vocab import TokenMap
-from leaf_sdk.vocab.utf8 import cuts_a_character
 
 _LONGEST_TOKEN = 32
 """Characters of a result that are tokenized for each id that may be shown; the rest is dropped before."""
@@ -37,25 +37,21 @@ def _shorter(block: object, longest: int) -> object:
     return {**kept, "text": text[:longest], "_meta": {}}
 
 
-def cut(pieces: Sequence[IdPiece], most: int, token_map: TokenMap, *, shortened: bool) -> tuple[IdPiece, ...]:
-    """At most `most` ids of the pieces, with a note for the model where they are cut; never cut inside a character.
+def cut(
+    pieces: Sequence[IdPiece], most: int, token_map: TokenMap, *, shortened: bool
+) -> tuple[tuple[IdPiece, ...], bool]:
+    """At most `most` ids of the pieces, and whether they are all; where they are cut, a note for the model ends them.
 
-    `shortened`: whether the pieces are already only a part of the result.
+    They are never cut inside a character. `shortened`: whether the pieces are already only a part of the result.
     """
     if not shortened and sum(len(piece.ids) for piece in pieces) <= most:
-        return tuple(pieces)
+        return tuple(pieces), True
     note = tuple(token_map.encode(f"\n[cut: only the first {most} tokens are shown]"))
     room = max(most - len(note), 0)
     kept: list[IdPiece] = []
     for piece in pieces:
-        kept.append(IdPiece(_whole_characters(piece.ids[:room], token_map), piece.source))
+        kept.append(IdPiece(tuple(whole_characters(piece.ids[:room], token_map)), piece.source))
         room -= len(piece.ids)
         if room <= 0:
             break
-    return (*kept, IdPiece(note[:most], "shim"))
-
-
-def _whole_characters(ids: tuple[int, ...], token_map: TokenMap) -> tuple[int, ...]:
-    while ids and cuts_a_character(b"".join(map(token_map.token_bytes, ids[-4:]))):
-        ids = ids[:-1]
-    return ids
+    return (*kept, IdPiece(note[:most], "shim")), False

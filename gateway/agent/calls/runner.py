@@ -20,8 +20,12 @@ from gateway.agent.calls.ledger import Ledger
 from gateway.agent.calls.offers import ToolOffers
 from gateway.agent.calls.result_limit import cut, shorten
 from gateway.agent.calls.tool_finder import FoundTools, ToolFinder
-from gateway.agent.events import ToolFinished
+from gateway.agent.events import KeptFigures, Source, ToolFinished
+from gateway.agent.results.result_reader import SPECS, Kept, ResultReader
+from gateway.agent.results.shown_ids import Selection
 from gateway.config import LimitsConfig
+from gateway.context.compose.conversation import Conversation
+from gateway.context.result_store import ResultStore
 from gateway.errors import GatewayError, UnknownTool
 from gateway.observe.audit import Audit
 from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
@@ -53,6 +57,8 @@ class FinishedCall:
     """The server of the tool; None: the gateway itself answered, or there is no such tool."""
     defined: tuple[ToolSpec, ...] = ()
     """Tools whose definitions are in it."""
+    kept: Kept | None = None
+    """What was kept of it, where only its beginning goes into the context."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -71,14 +77,23 @@ class CallRunner:
         audit: Audit | None = None,
         costs: DefinitionCosts | None = None,
         tracing: "Tracing | None" = None,
+        results: ResultStore | None = None,
     ) -> None:
-        """`costs`: what the tools' definitions cost; estimated when unset. `tracing`: makes a span for each call."""
+        """`costs`: what the tools' definitions cost; estimated when unset. `tracing`: makes a span for each call.
+
+        `results`: keeps those that are too large for a model; None: they are cut.
+        """
         self._proxy = proxy
         self.offers = ToolOffers(proxy, costs or DefinitionCosts(lambda: None))
         self._tokens = tokens
         self._limits = limits
         self.ledger = Ledger(proxy, audit)
         self.tracing = tracing
+        self._results = results if limits.kept_result_bytes else None
+
+    def reader_of(self, conversation: Conversation) -> ResultReader | None:
+        """What keeps the large results of a conversation, and reads them; None: they are cut."""
+        return None if self._results is None else ResultReader(self._results, conversation)
 
     @asynccontextmanager
     async def running(
@@ -89,12 +104,14 @@ class CallRunner:
         allows: Callable[[str], bool] = lambda name: True,
         *,
         finder: ToolFinder | None = None,
+        reader: ResultReader | None = None,
         approved: bool = False,
     ) -> AsyncGenerator["RunningCalls"]:
         """A context in which calls may be started; it exits when all of them are over.
 
         `offered`: the tools that this request knows; it may call those for which `allows` is true. `map_id`: the
         engine's map, which tools may be told (`wanted_ids`). `finder`: finds tools that it does not know yet.
+        `reader`: keeps results that are too large for the model; None: they are cut.
         `approved`: whether somebody has approved each call.
         An error inside the context cancels the calls that are still running, and is raised unchanged.
         """
@@ -102,7 +119,7 @@ class CallRunner:
         calls: RunningCalls | None = None
         try:
             async with anyio.create_task_group() as tasks:
-                calls = RunningCalls(self, tasks, offered, principal, map_id, allows, finder, approved=approved)
+                calls = RunningCalls(self, tasks, offered, principal, map_id, allows, finder, reader, approved=approved)
                 try:
                     yield calls
                     calls.wanted = True
@@ -123,6 +140,7 @@ class CallRunner:
         map_id: str = "",
         allows: Callable[[str], bool] = lambda name: True,
         finder: ToolFinder | None = None,
+        reader: ResultReader | None = None,
         *,
         approved: bool = False,
     ) -> "Answered":
@@ -132,6 +150,10 @@ class CallRunner:
             if finder is not None and finder.holds(call.name) and allows(call.name):
                 found = await finder.unread(call.name)
                 return Answered(call, found.text, time.perf_counter() - started, found)
+            if reader is not None and reader.runs(call.name) and allows(call.name):
+                tool = next(each for each in SPECS if each.name == call.name)
+                selection = await reader.select(call.name, _arguments(call.arguments, tool))
+                return Answered(call, selection, time.perf_counter() - started)
             arguments = _arguments(call.arguments, _allowed(call.name, offered, allows))
             if finder is not None and call.name == finder.name:
                 found = await finder.search(arguments)
@@ -157,38 +179,61 @@ class CallRunner:
         ids, name = spelled_arguments(call.ids, token_map, call.name, arguments) or (None, None)
         return WrittenIds(ids, name)
 
-    def finish(self, answered: "Answered", token_map: TokenMap, most: int) -> FinishedCall:
-        """Turn an answer into ids, at most `most`."""
+    async def finish(
+        self, answered: "Answered", token_map: TokenMap, most: int, reader: ResultReader | None = None
+    ) -> FinishedCall:
+        """Turn an answer into ids, at most `most`. `reader`: keeps what is more than that; None: it is cut."""
         began = time.perf_counter()
         call, outcome = answered.call, answered.outcome
-        shortened = False
-        if isinstance(outcome, str):
-            pieces: tuple[IdPiece, ...] = (IdPiece(tuple(token_map.encode(outcome)), "shim"),)
+        server, kept, whole, is_error = None, None, True, False
+        if isinstance(outcome, Selection):
+            pieces = outcome.pieces(most, token_map)
+            source, text = "shim", token_map.decode(token_id for piece in pieces for token_id in piece.ids)
+        elif isinstance(outcome, str):
+            made = (IdPiece(tuple(token_map.encode(outcome)), "shim"),)
+            pieces, whole = cut(made, most, token_map, shortened=False)
             source, text, is_error = "gateway", outcome, True
             server = self.ledger.server_of(call.name)
         else:
             result, server = outcome.result, outcome.server or None
-            shown = shorten(result, most)
-            shortened = shown is not result
-            found = self._tokens.for_engine(call.name, shown, token_map)
-            pieces, source, text, is_error = found.pieces, found.source, _said(result), bool(result.get("isError"))
-        kept = cut(pieces, most, token_map, shortened=shortened)
+            # What finds tools says by itself what was left out.
+            keeper = reader if answered.found is None else None
+            pieces, source, whole, kept = await self._fitted(call.name, result, token_map, most, keeper)
+            text, is_error = _said(result), bool(result.get("isError"))
         finished = ToolFinished(
             call_id=call.id,
             name=call.name,
             arguments=call.arguments,
             said=text,
             source=source,
-            leaf_ids=sum(len(p.ids) for p in kept if p.source == "leaf"),
-            shim_ids=sum(len(p.ids) for p in kept if p.source == "shim"),
+            leaf_ids=sum(len(p.ids) for p in pieces if p.source == "leaf"),
+            shim_ids=sum(len(p.ids) for p in pieces if p.source == "shim"),
             is_error=is_error,
             seconds=answered.seconds,
             found=answered.found.names if answered.found is not None else (),
+            kept=None if kept is None else KeptFigures(kept.result.handle, kept.result.tokens, kept.shown),
         )
         # A definition that was cut counts as not read.
-        whole = sum(len(piece.ids) for piece in kept) == sum(len(piece.ids) for piece in pieces) and not shortened
         new = answered.found.new if answered.found is not None and whole else ()
-        return FinishedCall(kept, finished, time.perf_counter() - began, server, new)
+        return FinishedCall(pieces, finished, time.perf_counter() - began, server, new, kept)
+
+    async def _fitted(
+        self, tool: str, result: Mapping[str, Any], token_map: TokenMap, most: int, reader: ResultReader | None
+    ) -> tuple[tuple[IdPiece, ...], Source, bool, Kept | None]:
+        """A result as at most `most` ids, where they came from, whether they are all, and what was kept."""
+        shown = shorten(result, most)
+        shortened = shown is not result
+        if shortened and reader is not None:
+            # It takes half a second for each megabyte.
+            found = await anyio.to_thread.run_sync(self._tokens.for_engine, tool, result, token_map)
+        else:
+            found = self._tokens.for_engine(tool, shown, token_map)
+        if reader is not None and sum(len(piece.ids) for piece in found.pieces) > most:
+            kept = await reader.keep(tool, found.pieces, most, token_map)
+            if kept is not None:
+                return kept.pieces, found.source, False, kept
+        pieces, whole = cut(found.pieces, most, token_map, shortened=shortened and reader is None)
+        return pieces, found.source, whole, None
 
     def share(self, room: int, calls: int) -> int:
         """How many ids each of several results may take if all of them together may take `room`."""
@@ -197,10 +242,10 @@ class CallRunner:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A call that was run: its outcome, or the gateway's own text that says why there is none."""
+    """A call that was run: its outcome, what it selected, or the gateway's own text that says why there is none."""
 
     call: CallClosed
-    outcome: CallOutcome | str
+    outcome: CallOutcome | Selection | str
     seconds: float
     found: FoundTools | None = None
     """What it found, for a search of tools."""
@@ -208,6 +253,8 @@ class Answered:
     @property
     def ended(self) -> str:
         """How it ended, in the words of the audit log."""
+        if isinstance(self.outcome, Selection):
+            return "ok"
         return "refused" if isinstance(self.outcome, str) else self.outcome.ended
 
 
@@ -223,6 +270,7 @@ class RunningCalls:
         map_id: str,
         allows: Callable[[str], bool],
         finder: ToolFinder | None,
+        reader: ResultReader | None,
         *,
         approved: bool,
     ) -> None:
@@ -233,6 +281,7 @@ class RunningCalls:
         self._map_id = map_id
         self._allows = allows
         self._finder = finder
+        self._reader = reader
         self._approved = approved
         self._started: list[CallClosed] = []
         self._answered: list[Answered | None] = []
@@ -266,21 +315,21 @@ class RunningCalls:
             if not self.wanted or answered is None:
                 self._runner.ledger.lost(self._principal, call, None if answered is None else answered.seconds)
 
-    def finished(self, token_map: TokenMap, room: int) -> list[FinishedCall]:
+    async def finished(self, token_map: TokenMap, room: int) -> list[FinishedCall]:
         """Turn all results into ids, in the order in which the calls were started. Call it once they are over.
 
         `room`: ids that all results together may take.
         """
         answered = [one for one in self._answered if one is not None]
         share = self._runner.share(room, len(answered))
-        calls = [self._runner.finish(one, token_map, share) for one in answered]
+        calls = [await self._runner.finish(one, token_map, share, self._reader) for one in answered]
         for one, call in zip(answered, calls, strict=True):
             self._runner.ledger.told(self._principal, call.finished, token_map.map_id, one.ended)
         return calls
 
     async def _run(self, n: int, call: CallClosed) -> None:
         tracing = self._runner.tracing
-        rights = (self._offered, self._principal, self._map_id, self._allows, self._finder)
+        rights = (self._offered, self._principal, self._map_id, self._allows, self._finder, self._reader)
         with nullcontext() if tracing is None else tracing.tool_span(call.name, call.id) as span:
             answered = await self._runner.call(call, *rights, approved=self._approved)
             if span is not None and answered.ended != "ok":

@@ -33,10 +33,22 @@ async def fitted(
         # The scaffold contains the results.
         pieces = (*whole.pieces, *((),) * len(outcomes))
         return Scaffold(pieces, ()), [_with_ids(outcome, (), most) for outcome in outcomes]
-    return scaffold, [
-        _with_ids(outcome, scaffold.fitted(number, outcome.ids, token_map), most)
-        for number, outcome in enumerate(outcomes)
-    ]
+    return scaffold, [_shown(scaffold, number, outcome, most, token_map) for number, outcome in enumerate(outcomes)]
+
+
+def _shown(scaffold: Scaffold, number: int, outcome: FinishedCall, most: int, token_map: TokenMap) -> FinishedCall:
+    """The outcome as the template shows it."""
+    ids = scaffold.fitted(number, outcome.ids, token_map)
+    kept, room = outcome.kept, most
+    # Where the template escapes it, less of it fits; what says how to read on stands at the end.
+    while kept is not None and len(ids) > most and ids != outcome.ids and room > most // 2:
+        room -= len(ids) - most
+        kept = kept.cut(room, token_map)
+        figures = replace(outcome.finished.kept, shown=kept.shown) if outcome.finished.kept else None
+        finished = replace(outcome.finished, kept=figures)
+        outcome = replace(outcome, pieces=kept.pieces, finished=finished, kept=kept)
+        ids = scaffold.fitted(number, outcome.ids, token_map)
+    return _with_ids(outcome, ids, most)
 
 
 async def _reads_results(ready: ReadyEngine) -> bool:

@@ -13,7 +13,7 @@ from gateway.context.compose.asked import Asked
 from gateway.context.compose.begun_turn import begun_ids
 from gateway.context.compose.context import Context
 from gateway.context.compose.observer import Observer
-from gateway.context.memory import ANSWER, NO_TOOLS, DefinedTools, History, LivedAnswer, Miss, Remembered
+from gateway.context.memory import ANSWER, NO_TOOLS, DefinedTools, History, KeptResult, LivedAnswer, Miss, Remembered
 from gateway.engine.pool.stay import Stay
 from gateway.engine.rendering.scaffold import Scaffold
 from gateway.engine.slots.slot import Hints
@@ -74,6 +74,8 @@ class Conversation:
     continuation: Continuation = _NOTHING
     defined: DefinedTools = NO_TOOLS
     """The tools that its prompt defines."""
+    results: tuple[KeptResult, ...] = ()
+    """Results of its calls that were kept, since they were too large for the model."""
     observer: Observer | None = None
     """Records how its answer is made; None: nobody looks at it."""
     answer_id: str = field(default_factory=lambda: secrets.token_hex(12))
@@ -99,6 +101,12 @@ class Conversation:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools that may be called: those of the request whose definitions the model has read."""
+        if self.results:
+            return (*self._own_tools, *(tool for tool in self.asked.result_tools if not self.has(tool.name)))
+        return self._own_tools
+
+    @property
+    def _own_tools(self) -> tuple[ToolSpec, ...]:
         deferred = self.asked.deferred
         if not deferred:
             return self.asked.tools

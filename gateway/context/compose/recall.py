@@ -137,7 +137,8 @@ class Recall:
             found, miss = None, self._miss(asked, history) if history.answers else None
         composer, context, continuation = found or await self._begun(composer, history, miss)
         held = 0 if continuation.before is None else continuation.before.held
-        return Conversation(asked, Stay(ready), context, continuation, composer.defined, observer, held=held)
+        results = () if continuation.before is None else continuation.before.results
+        return Conversation(asked, Stay(ready), context, continuation, composer.defined, results, observer, held=held)
 
     async def _begun(
         self, composer: Composer, history: History, miss: Miss | None
@@ -325,6 +326,7 @@ def _remember(
         figures=None if figures is None else replace(figures, recall_miss=None),
         record=record,
         tools=conversation.defined,
+        results=conversation.results,
         strangers=history.strangers(before.place + 1 if before is not None else 0, len(history.messages)),
     )
     memory.remember(node, history.with_answer(shown))

@@ -2,6 +2,7 @@
 
 from gateway.context.memory.defined_tools import ANSWER, BEGINNING, FOUND_TOOLS, NO_TOOLS, DefinedTools
 from gateway.context.memory.history import RETOLD, Call, History, Shown, retold, root_digest, schemas_of
+from gateway.context.memory.kept_result import KeptResult
 from gateway.context.memory.lived import Lived, LivedAnswer, LivedTurn
 from gateway.context.memory.misses import Miss, Misses
 from gateway.context.memory.record import AnswerRecord, CallRecord, GenerationRecord
@@ -22,6 +23,7 @@ __all__ = [
     "DefinedTools",
     "GenerationRecord",
     "History",
+    "KeptResult",
     "Lived",
     "LivedAnswer",
     "LivedTurn",

@@ -6,6 +6,7 @@ from typing import Final
 
 from gateway.context.memory.defined_tools import NO_TOOLS, DefinedTools
 from gateway.context.memory.history import Shown
+from gateway.context.memory.kept_result import KeptResult
 from gateway.context.memory.lived import Lived
 from gateway.context.memory.record import AnswerRecord
 from gateway.context.memory.request_figures import RequestFigures
@@ -45,6 +46,8 @@ class Remembered:
     digest: bytes = b""
     tools: DefinedTools = NO_TOOLS
     """The tools that the prompt defined at its end."""
+    results: tuple[KeptResult, ...] = ()
+    """Results of its calls and of those before it that were kept, since they were too large for the model."""
     model: str | None = None
     """The model that wrote it; this, the map and the time are None where another replica made the answer."""
     map_id: str | None = None

@@ -26,6 +26,8 @@ _FORGOTTEN: Final = 4096
 """How many dropped answers it knows to have remembered once."""
 _NODE_BYTES: Final = 1200
 """Bytes that a node takes besides its ids and texts, measured."""
+_RESULT_BYTES: Final = 800
+"""Bytes that it takes to know of a kept result; its ids have a bound of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,9 @@ class ConversationMemory:
         node.size += getsizeof(node.shown.content) + getsizeof(node.shown.reasoning)
         # The definitions before it are the same objects.
         node.size += node.tools.size - (0 if node.before is None else node.before.tools.size)
+        node.size += (
+            len(set(node.results).difference(() if node.before is None else node.before.results)) * _RESULT_BYTES
+        )
         node.size += 0 if node.record is None else node.record.size
         # Answers before it may have been dropped while it was made: they are added again, so that they are counted.
         missing: list[Remembered] = []

@@ -97,6 +97,7 @@ def prompt_figures(figures: RequestFigures) -> dict[str, Any]:
 
 
 def _tool_result(event: ToolFinished) -> dict[str, Any]:
+    kept = event.kept
     return {
         "call_id": event.call_id,
         "name": event.name,
@@ -106,6 +107,7 @@ def _tool_result(event: ToolFinished) -> dict[str, Any]:
         "ids": event.leaf_ids + event.shim_ids,
         "is_error": event.is_error,
         "seconds": round(event.seconds, 6),
+        **({} if kept is None else {"kept": {"handle": kept.handle, "tokens": kept.tokens, "shown": kept.shown}}),
     }
 
 

@@ -1,8 +1,12 @@
-"""One tool, `say`, whose result is what the command line says: content blocks as JSON."""
+"""One tool, `say`, whose result is what the command line says: content blocks as JSON, or a file of them."""
 
 import json
 import sys
+from pathlib import Path
 
 from transport import answer, serve
 
-serve(lambda request: answer(request, {"content": json.loads(sys.argv[1])}))
+GIVEN = sys.argv[1]
+CONTENT = json.loads(GIVEN if GIVEN.startswith("[") else Path(GIVEN).read_text())
+
+serve(lambda request: answer(request, {"content": CONTENT}))

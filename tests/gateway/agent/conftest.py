@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from gateway.agent import Agent, CallRunner
 from gateway.agent.events import AgentEvent
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.context.result_store import ResultStore
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate
@@ -40,12 +42,15 @@ class ScriptedEngine:
 
     def __init__(
         self,
-        *texts: str,
+        *texts: str | Callable[[str], str],
         breaks: bool = False,
         refuses: str | None = None,
         renders: Callable[[Sequence[Any]], str | None] = lambda tools: None,
     ) -> None:
-        """`refuses`: what no grammar may hold; `renders`: returns why it can't render these tools, if it can't."""
+        """`texts`: each a text, or what makes it of the prompt; `refuses`: what no grammar may hold.
+
+        `renders`: returns why it can't render these tools, if it can't.
+        """
         self.refuses = refuses
         self.renders = renders
         self.rendered: list[Sequence[Any]] = []
@@ -70,7 +75,9 @@ class ScriptedEngine:
         yield self._events(list(request.prompt), request.max_tokens)
 
     async def _events(self, prompt: list[int], most: int) -> AsyncIterator[GenerationEvent]:
-        ids = [*TINY.encode(self._texts.pop(0), specials=True), END]
+        text = self._texts.pop(0)
+        written = text if isinstance(text, str) else text(TINY.decode(prompt))
+        ids = [*TINY.encode(written, specials=True), END]
         for token_id in ids[:most]:
             yield Generated((token_id,))
         if self._breaks:
@@ -128,7 +135,12 @@ class Stage:
 
 @asynccontextmanager
 async def call_runner(
-    limits: LimitsConfig, *texts: str, audit: Audit | None = None, tool_search: Any = "auto", **names: Any
+    limits: LimitsConfig,
+    *texts: str,
+    audit: Audit | None = None,
+    tool_search: Any = "auto",
+    folder: Path | None = None,
+    **names: Any,
 ) -> AsyncGenerator[tuple[CallRunner, Metrics]]:
     """Calls of `up__say`, a real server whose result is `texts`, a block each.
 
@@ -136,18 +148,25 @@ async def call_runner(
     """
     blocks = json.dumps([{"type": "text", "text": text} for text in texts])
     own: dict[str, Any] = {key: names.pop(key) for key in ("overrides", "timeout") if key in names}
-    upstream = UpstreamConfig(name="up", command=sys.executable, args=(str(SAYS), blocks), **own)
+    # An argument of a command has at most 128 KiB.
+    file = tempfile.NamedTemporaryFile("w", suffix=".json") if len(blocks) > 100_000 else None  # noqa: SIM115
+    if file is not None:
+        file.write(blocks)
+        file.flush()
+    arguments = (str(SAYS), blocks if file is None else file.name)
+    upstream = UpstreamConfig(name="up", command=sys.executable, args=arguments, **own)
     metrics = Metrics()
     notices = TokenNotices(get_logger("test.tokens"))
     tokens = ResultTokens({TINY.map_id: TINY}, level="verify", metrics=metrics, notices=notices)
     config = GatewayConfig(upstreams=(upstream,), limits=limits, prefix="always", tool_search=tool_search, **names)
-    async with Proxy(config, metrics) as proxy:
-        yield CallRunner(proxy, tokens, limits, audit), metrics
+    with file or nullcontext():
+        async with Proxy(config, metrics) as proxy:
+            yield CallRunner(proxy, tokens, limits, audit, results=ResultStore(limits, metrics, folder)), metrics
 
 
 @asynccontextmanager
 async def stage(
-    *generations: str,
+    *generations: str | Callable[[str], str],
     says: str = "It is 42.",
     context: int = 4000,
     breaks: bool = False,

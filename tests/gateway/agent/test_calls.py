@@ -37,7 +37,7 @@ async def run(runner, calls, offered, token_map, room):
     async with runner.running(offered) as running:
         for one in calls:
             running.start(one)
-    return running.finished(token_map, room)
+    return await running.finished(token_map, room)
 
 
 async def test_result_comes_back_as_the_ids_of_its_text_with_the_call_named(open_runner):
@@ -200,7 +200,7 @@ async def test_leaf_hears_of_the_engines_map_where_it_is_configured_to():
             for name in ("told__say", "untold__say"):
                 running.start(call(name))
 
-    heard = [json.loads(outcome.finished.text).get("ai.codec/map") for outcome in running.finished(TINY, ROOM)]
+    heard = [json.loads(outcome.finished.text).get("ai.codec/map") for outcome in await running.finished(TINY, ROOM)]
     assert heard == [TINY.map_id, None]
 
 
@@ -212,7 +212,7 @@ async def test_result_that_came_as_ids_is_read_at_once_only_where_it_is_too_long
     async with open_runner(LimitsConfig(result_tokens=4000)) as (runner, metrics):
         unread = UnreadText(TINY, (token,) * count, metrics.shim_detokenized)
         call = CallClosed(0, "c1", "up__say", "{}", ())
-        outcome = runner.finish(Answered(call, CallOutcome({"content": [unread]}, "ok"), 0.0), TINY, 4000)
+        outcome = await runner.finish(Answered(call, CallOutcome({"content": [unread]}, "ok"), 0.0), TINY, 4000)
         assert metrics.get_shim_metrics()["detokenize_calls"] == decodes
         assert outcome.ids == (token,) * count
         assert (outcome.finished.source, outcome.finished.leaf_ids) == ("leaf", count)

@@ -47,7 +47,7 @@ async def test_call_on_behalf_of_somebody_who_may_not_reaches_no_server(open_run
         async with open_runner(LimitsConfig(), "the secret", audit=audit) as (runner, _):
             async with runner.running(OFFERED, EVE) as running:
                 running.start(call())
-            (outcome,) = running.finished(TINY, 1000)
+            (outcome,) = await running.finished(TINY, 1000)
 
     assert "the secret" not in outcome.finished.text
     (line,) = read(tmp_path / "audit")
@@ -59,7 +59,7 @@ async def test_call_is_one_line_of_the_audit_log(open_runner, tmp_path):
         async with open_runner(LimitsConfig(), "hello world", audit=audit) as (runner, _):
             async with runner.running(OFFERED, ADA) as running:
                 running.start(call())
-            (outcome,) = running.finished(TINY, 1000)
+            (outcome,) = await running.finished(TINY, 1000)
 
     (line,) = read(tmp_path / "audit")
     assert line.pop("duration_ms") > 0
@@ -89,7 +89,7 @@ async def test_call_that_ran_out_of_time_is_written_down_as_that(open_runner, tm
         async with open_runner(limits, "late", audit=audit, timeout=its_own) as (runner, _):
             async with runner.running(OFFERED, ADA) as running:
                 running.start(call())
-            running.finished(TINY, 1000)
+            await running.finished(TINY, 1000)
 
     (line,) = read(tmp_path / "audit")
     assert (line["tool"], line["outcome"]) == ("up__say", "timeout")

@@ -130,6 +130,9 @@ class NoTools:
     def server_of(self, _: str) -> None:
         return None
 
+    def reader_of(self, _: Any) -> None:
+        return None
+
     @asynccontextmanager
     async def running(self, *_: Any, **__: Any) -> AsyncGenerator["NoTools"]:
         yield self
@@ -137,7 +140,7 @@ class NoTools:
     def start(self, *_: Any) -> None:
         pass
 
-    def finished(self, *_: Any) -> list[Any]:
+    async def finished(self, *_: Any) -> list[Any]:
         return []
 
 

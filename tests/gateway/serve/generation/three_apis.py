@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from gateway.agent import Agent, CallRunner
 from gateway.config import GatewayConfig, UpstreamConfig
+from gateway.context.result_store import ResultStore
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate
@@ -53,7 +54,8 @@ class Engine:
 
     def __init__(self, tool_format: str) -> None:
         self.format = tool_format
-        self.texts: list[str] = []
+        self.texts: list[str | Callable[[str], str]] = []
+        """Each a text, or what makes it of the prompt."""
         self.prompts: list[str] = []
         self.traces: list[dict[str, str]] = []
         """The headers with the trace context, one a generation."""
@@ -80,7 +82,9 @@ class Engine:
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
         self.prompts.append(TINY.decode(request.prompt))
         self.traces.append(dict(request.trace))
-        yield self._events(len(request.prompt), request.max_tokens)
+        text = self.texts.pop(0)
+        written = text if isinstance(text, str) else text(self.prompts[-1])
+        yield self._events(written, len(request.prompt), request.max_tokens)
 
     async def embed(self, inputs: Sequence[Sequence[int]], *_how: Any) -> dict[str, Any]:
         """A vector for each input; refused where a test gave no text."""
@@ -88,8 +92,8 @@ class Engine:
             raise EngineUnavailable("the engine went away")
         return {"object": "list", "data": [{"embedding": [1.0], "index": n} for n in range(len(inputs))]}
 
-    async def _events(self, prompt: int, most: int) -> AsyncIterator[GenerationEvent]:
-        ids = [*TINY.encode(self.texts.pop(0), specials=True), END]
+    async def _events(self, text: str, prompt: int, most: int) -> AsyncIterator[GenerationEvent]:
+        ids = [*TINY.encode(text, specials=True), END]
         for token_id in ids[:most]:
             yield Generated((token_id,))
         if self.instead_of_end is not None:
@@ -134,18 +138,18 @@ class Apis:
         self.http = http
         self.app = app
 
-    async def post(self, path: str, body: dict[str, Any], *says: str, **headers: str) -> httpx2.Response:
+    async def post(self, path: str, body: dict[str, Any], *says: Any, **headers: str) -> httpx2.Response:
         """Ask, where the model writes `says`. Each body gets what its API requires."""
         self.engine.texts = list(says)
         return await self.http.post(path, json=whole_body(path, body), headers=headers)
 
-    async def ask(self, path: str, body: dict[str, Any], *says: str) -> dict[str, Any]:
+    async def ask(self, path: str, body: dict[str, Any], *says: Any) -> dict[str, Any]:
         """The answer, which must be one."""
         answer = await self.post(path, body, *says)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    async def events(self, path: str, body: dict[str, Any], *says: str) -> list[dict[str, Any]]:
+    async def events(self, path: str, body: dict[str, Any], *says: Any) -> list[dict[str, Any]]:
         """The events of a stream."""
         answer = await self.post(path, {**body, "stream": True}, *says)
         assert answer.status_code == 200, answer.text
@@ -174,7 +178,8 @@ async def running(
     pool = EnginePool({"engine": Route(engine, context)})
     tokens = ResultTokens({}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens")))
     async with Proxy(config, metrics, tracing) as proxy:
-        runner = CallRunner(proxy, tokens, config.limits, tracing=tracing)
+        results = ResultStore(config.limits, metrics)
+        runner = CallRunner(proxy, tokens, config.limits, tracing=tracing, results=results)
         agent = Agent(pool, runner, config.limits, metrics, tracing=tracing)
         frames = FrameResponder(WireOffer.of(config.wire), metrics.wire, None)
         app: ASGIApp = Starlette(

@@ -1,0 +1,118 @@
+"""Finds words or a regular expression in a kept result, line by line where lines are short.
+
+Models write the expressions and servers the texts, so they run on RE2, whose time is linear in both; their product is
+bounded besides. Source of the syntax: https://github.com/google/re2/wiki/Syntax. Pure.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from gateway.agent.results.spelled_ids import Part, SpelledIds
+
+MOST_HITS: Final = 1000
+"""Places that are counted."""
+MOST_SHOWN: Final = 100
+_MOST_CHARACTERS: Final = 500
+"""Characters of an expression."""
+_MOST_STEPS: Final = 250_000_000
+"""Bytes of the text times instructions of the expression: 5 s, in a thread, if RE2 has to give up its automaton."""
+_WINDOW: Final = 8192
+"""Bytes that are searched at a time: where much is found, each search may look at all of them again."""
+_AUTOMATON: Final = 1024 * 1024
+"""Bytes that RE2 may use for an expression."""
+_AROUND: Final = 200
+"""Bytes that are shown before and behind a place in a long line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The places where something is found."""
+
+    parts: tuple[Part, ...]
+    """The first of them."""
+    count: int
+    is_whole: bool
+    """Whether the whole text was searched."""
+
+
+def find(spelled: SpelledIds, words: str, *, is_regex: bool, offset: int = 0) -> Found:
+    """Return the places where something is found.
+
+    Args:
+        spelled: the text.
+        words: what is looked for, in either case if it is no expression.
+        is_regex: whether it is an expression.
+        offset: how many ids are passed over.
+
+    Raises:
+        ValueError: the expression can't be used; says why.
+    """
+    text, at = spelled.text, spelled.byte_of(offset)
+    expression = _compiled(words, is_regex=is_regex, size=len(text) - at)
+    # The steps for words alone are few, however many they are.
+    price, left = expression.programsize * is_regex, 2 * _MOST_STEPS
+    parts: list[Part] = []
+    count = 0
+    for start, end in _windows(text, at):
+        at = max(at, start)
+        while at < end and (place := expression.search(text, at, end)) is not None:
+            if count == MOST_HITS or left < 0:
+                return Found(tuple(parts), count, is_whole=False)
+            first, last = _shown(text, *place.span())
+            # Each search may look at all that is left of the window.
+            left -= price * (end - at)
+            count, at = count + 1, max(last, at + 1)
+            if len(parts) < MOST_SHOWN:
+                parts.append(spelled.part(first, last))
+    return Found(tuple(parts), count, is_whole=True)
+
+
+def _windows(text: bytes, start: int) -> Iterator[tuple[int, int]]:
+    """Parts of a text that are searched one after another, each of which begins before the last one's end."""
+    while True:
+        end = start + _WINDOW
+        # A line is seen as a whole where it is not long.
+        end = text.rfind(b"\n", start + _WINDOW // 2, end) + 1 or min(end, len(text))
+        yield start, end
+        if end >= len(text):
+            return
+        start = end - _AROUND
+
+
+def _compiled(words: str, *, is_regex: bool, size: int) -> Any:
+    # Loaded late: it takes time and memory that few gateways need.
+    re2: Any = import_module("re2")
+    if not 0 < len(words) <= _MOST_CHARACTERS:
+        raise ValueError(f"expected 1 to {_MOST_CHARACTERS} characters to look for; got {len(words)}")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _AUTOMATON
+    options.literal = not is_regex
+    options.case_sensitive = is_regex
+    try:
+        # Lines are what models think in: `^` and `$` are a line's.
+        expression = re2.compile(f"(?m){words}" if is_regex else words, options)
+    except re2.error as error:
+        why = error.args[0].decode("utf-8", "replace") if error.args else "unknown"
+        raise ValueError(f"the regular expression {words[:80]!r} can't be used: {why} (RE2's syntax)") from None
+    finally:
+        # It would keep the last 128 expressions.
+        re2.purge()
+    if is_regex and expression.programsize * size > _MOST_STEPS:
+        raise ValueError(f"the regular expression {words[:80]!r} is too complex for a result this large; use `text`")
+    return expression
+
+
+def _shown(text: bytes, start: int, end: int) -> tuple[int, int]:
+    """The bytes that are shown of a place: its line, or of a long line what is near it."""
+    # Some expressions match nothing, as at the text's end.
+    start = min(start, len(text) - 1)
+    end = max(end, start + 1)
+    before = text.rfind(b"\n", max(start - _AROUND, 0), start) + 1
+    after = text.find(b"\n", end - 1, end + _AROUND)
+    first = before or max(start - _AROUND, 0)
+    last = after if after >= 0 else min(end + _AROUND, len(text))
+    # The place itself may be long.
+    return first, max(min(last, start + 2 * _AROUND), start + 1)

@@ -1,0 +1,204 @@
+"""The ids of results that were too large for the model: in memory, in files, or no longer kept.
+
+Bounded in bytes, in all and for each principal, and in time without use: the least recently used result is moved to a
+file if there is a folder for them, or else dropped. A file has no name: nobody else can open it, and it goes with the
+process. The store does not keep a result alive: conversations do.
+"""
+
+import os
+import tempfile
+import weakref
+from array import array
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from anyio.to_thread import run_sync
+
+from gateway.config import LimitsConfig
+from gateway.context.memory import KeptResult
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+
+_IN_FILES: Final = 8
+"""Times as many bytes as in memory may lie in files."""
+_MOST_FILES: Final = 256
+"""Each file takes a descriptor, so each counts as at least this part of the bound."""
+
+log = get_logger("agent")
+
+
+class SpilledIds:
+    """Ids in a file without a name, which ends with this object."""
+
+    def __init__(self, ids: "array[int]", folder: Path) -> None:
+        """Write the ids. Raises `OSError`."""
+        self._size = len(ids) * ids.itemsize
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            left = memoryview(ids).cast("B")
+            while left:
+                left = left[file.write(left) :]
+            self._descriptor = os.dup(file.fileno())
+
+    def __del__(self) -> None:
+        """Close the file. Nobody else can: a thread may be reading it."""
+        if hasattr(self, "_descriptor"):
+            os.close(self._descriptor)
+
+    def read(self) -> "array[int]":
+        """Read the ids. Raises `OSError`, also where some are missing."""
+        ids: array[int] = array("I")
+        while (size := len(ids) * ids.itemsize) < self._size:
+            if not (data := os.pread(self._descriptor, self._size - size, size)):
+                raise OSError("the file of a kept result is too short")
+            ids.frombytes(data)
+        return ids
+
+
+class ResultStore:
+    """The kept results of one gateway."""
+
+    def __init__(
+        self,
+        limits: LimitsConfig,
+        metrics: Metrics,
+        folder: Path | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """`folder`: where files are made; None: what memory has no room for is dropped."""
+        most = limits.kept_result_bytes
+        self._memory = _Shelf(most, limits.principal_share)
+        self._files = _Shelf(most * _IN_FILES, limits.principal_share)
+        self._metrics = metrics
+        metrics.follow_kept_results(lambda: self.size)
+        self._seconds = limits.kept_result_seconds
+        self._folder = folder
+        self._clock = clock
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return self._memory.size
+
+    def has_room(self, tokens: int) -> bool:
+        """Whether a result with so many tokens can be kept at all."""
+        return 0 < tokens * array("I").itemsize <= self._memory.share
+
+    async def keep(self, result: KeptResult, ids: "array[int]") -> None:
+        """Keep the ids of a result, for which `has_room` is true. Others may have to go."""
+        self._expire()
+        self._memory.remove(result)
+        self._files.remove(result)
+        self._metrics.result_kept()
+        result.content = ids
+        self._memory.add(result, len(ids) * ids.itemsize, self._clock())
+        for each in self._memory.excess(result.owner):
+            await self._spill(each)
+
+    async def ids_of(self, result: KeptResult) -> "array[int] | None":
+        """Return the ids of a result; None: they are no longer kept."""
+        self._expire()
+        for shelf in (self._memory, self._files):
+            shelf.touch(result, self._clock())
+        content = result.content
+        if content is None or isinstance(content, array):
+            return content
+        try:
+            return await run_sync(content.read)
+        except OSError as error:
+            log.warning("the file of a kept result can't be read", reason=error.strerror)
+            return None
+
+    async def _spill(self, result: KeptResult) -> None:
+        ids = result.content
+        if self._folder is None or not isinstance(ids, array):
+            result.content = None
+            return
+        moved: SpilledIds | None = None
+        try:
+            moved = await run_sync(SpilledIds, ids, self._folder)
+        except OSError as error:
+            log.warning("a kept result can't be moved to a file and is dropped", reason=error.strerror)
+        finally:
+            # It may have been kept anew meanwhile.
+            if not self._memory.has(result):
+                result.content = moved
+        if moved is not None and result.content is moved:
+            size = max(len(ids) * ids.itemsize, self._files.most // _MOST_FILES)
+            self._files.add(result, size, self._clock())
+            for each in self._files.excess(result.owner):
+                each.content = None
+
+    def _expire(self) -> None:
+        before = self._clock() - self._seconds
+        for shelf in (self._memory, self._files):
+            for each in shelf.unused_since(before):
+                each.content = None
+
+
+@dataclass(slots=True)
+class _Place:
+    result: "weakref.ref[KeptResult]"
+    owner: str
+    size: int
+    used: float
+
+
+class _Shelf:
+    """The results in one kind of place, the least recently used first."""
+
+    def __init__(self, most: int, share: float) -> None:
+        self.most = most
+        self.share = int(most * share)
+        """Bytes that one principal may fill once there are several."""
+        self._places: OrderedDict[int, _Place] = OrderedDict()
+        self._sizes: Counter[str] = Counter()
+
+    @property
+    def size(self) -> int:
+        return self._sizes.total()
+
+    def has(self, result: KeptResult) -> bool:
+        return id(result) in self._places
+
+    def add(self, result: KeptResult, size: int, now: float) -> None:
+        key = id(result)
+        gone = weakref.ref(result, lambda _: self._remove(key))
+        self._places[key] = _Place(gone, result.owner, size, now)
+        self._sizes[result.owner] += size
+
+    def remove(self, result: KeptResult) -> None:
+        self._remove(id(result))
+
+    def touch(self, result: KeptResult, now: float) -> None:
+        if (place := self._places.get(id(result))) is not None:
+            place.used = now
+            self._places.move_to_end(id(result))
+
+    def excess(self, owner: str) -> Iterator[KeptResult]:
+        """Take out what is too much, one by one."""
+        while len(self._sizes) > 1 and self._sizes[owner] > self.share:
+            yield from self._without_oldest(owner)
+        while self.size > self.most:
+            yield from self._without_oldest(max(self._sizes, key=lambda name: self._sizes[name]))
+
+    def unused_since(self, before: float) -> Iterator[KeptResult]:
+        """Take out what was used last before this time."""
+        while self._places and (key := next(iter(self._places))) and self._places[key].used < before:
+            yield from self._remove(key)
+
+    def _without_oldest(self, owner: str) -> list[KeptResult]:
+        return self._remove(next(key for key, place in self._places.items() if place.owner == owner))
+
+    def _remove(self, key: int) -> list[KeptResult]:
+        place = self._places.pop(key, None)
+        if place is None:
+            return []
+        self._sizes[place.owner] -= place.size
+        if not self._sizes[place.owner]:
+            del self._sizes[place.owner]
+        result = place.result()
+        return [] if result is None else [result]

@@ -1,0 +1,193 @@
+"""Slices of ids: each is a run of the whole's ids, and holds what was asked for."""
+
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.agent.results.search import Found, find
+from gateway.agent.results.shown_ids import Beginning, Selection
+from gateway.agent.results.spelled_ids import SpelledIds, fitting
+from gateway.context.memory import KeptResult
+from leaf_sdk.testing import tiny_map
+from leaf_sdk.vocab import TokenMap
+
+TINY = tiny_map()
+TEXTS = st.text(st.sampled_from("ab the\n\n,é日😀\u0301{}"), min_size=1, max_size=300)
+
+
+def kept(ids: list[int], *, leaf: int = 0) -> KeptResult:
+    sources = (("leaf", leaf), ("shim", len(ids) - leaf))
+    return KeptResult("r_222222", "a", "up__say", TINY.map_id, len(ids), sources, b"", "text")
+
+
+@given(TEXTS, st.data())
+def test_part_is_the_smallest_run_of_whole_ids_and_characters_around_its_bytes(text, data):
+    ids = TINY.encode(text)
+    spelled = SpelledIds(ids, TINY)
+    start = data.draw(st.integers(0, len(spelled.text) - 1))
+    end = data.draw(st.integers(start + 1, len(spelled.text)))
+    part = spelled.part(start, end)
+
+    first, last = spelled.byte_of(part.first), spelled.byte_of(part.last)
+    assert first <= start < end <= last
+    assert TINY.decode_bytes(ids[part.first : part.last]) == text.encode()[first:last]
+    text.encode()[first:last].decode()
+    assert part.line == text.encode()[:first].count(b"\n") + 1
+    # The ids at both ends are needed: for the bytes, or for the characters of these.
+    assert spelled.byte_of(part.first + 1) > max(start - 4, 0)
+    assert spelled.byte_of(part.last - 1) < min(end + 4, len(spelled.text))
+
+
+@given(TEXTS, st.data())
+def test_lines_are_those_of_the_text(text, data):
+    lines = text.split("\n")
+    first = data.draw(st.integers(1, len(lines)))
+    last = data.draw(st.integers(first, len(lines) + 2))
+    spelled = SpelledIds(TINY.encode(text), TINY)
+    places = spelled.lines(first, last)
+
+    wanted = "\n".join(lines[first - 1 : last]).encode()
+    if places is None:
+        assert not wanted
+    else:
+        assert spelled.text[slice(*places)] == (wanted or b"\n")
+
+
+def test_lines_behind_the_end_are_none():
+    spelled = SpelledIds(TINY.encode("a\nb\n"), TINY)
+    assert spelled.lines(3, 3) is None
+    assert spelled.lines(9, 9) is None
+
+
+@given(TEXTS, st.integers(0, 400))
+def test_what_fits_is_a_beginning_of_whole_characters(text, most):
+    ids = TINY.encode(text)
+    shown = fitting(ids, most, TINY)
+    assert ids[: len(shown)] == list(shown)
+    assert len(shown) <= most
+    TINY.decode_bytes(shown).decode()
+
+
+@given(TEXTS.map(lambda text: text * 20), st.integers(300, 600), st.integers(0, 50))
+def test_beginning_has_no_more_ids_than_may_be_shown_and_counts_its_own(text, most, leaf):
+    ids = TINY.encode(text)
+    if len(ids) <= most:
+        return
+    pieces, shown = Beginning(kept(ids, leaf=leaf), tuple(ids[:most]), ()).pieces(most, TINY)
+    found = [token_id for piece in pieces for token_id in piece.ids]
+    assert len(found) <= most
+    assert found[:shown] == ids[:shown]
+    assert f"the first {shown} of {len(ids)} tokens" in TINY.decode(found[shown:])
+    assert sum(len(piece.ids) for piece in pieces if piece.source == "leaf") == min(leaf, shown)
+
+
+@given(TEXTS.map(lambda text: text * 10), st.integers(250, 500), st.sampled_from("abé日{"))
+def test_found_places_are_shown_within_the_limit_as_exact_slices(text, most, words):
+    ids = TINY.encode(text)
+    found = find(SpelledIds(ids, TINY), words, is_regex=False)
+    parts = found.parts
+    assert found.is_whole
+    assert bool(found.count) == bool(parts)
+    if not parts:
+        assert words.lower() not in text.lower()
+        return
+    for part in parts:
+        assert words in TINY.decode(ids[part.first : part.last]).lower()
+    pieces = Selection(kept(ids), array("I", ids), parts, found.count, "search").pieces(most, TINY)
+    assert sum(len(piece.ids) for piece in pieces) <= most
+
+
+def test_real_tokenizer_slices_are_exact(model_map: TokenMap):
+    text = "\n".join(f"{n}: Größe {n * 7919} 日本 😀" for n in range(3000))
+    ids = model_map.encode(text)
+    spelled = SpelledIds(ids, model_map)
+    for start in range(0, len(spelled.text) - 50, 997):
+        part = spelled.part(start, start + 50)
+        first, last = spelled.byte_of(part.first), spelled.byte_of(part.last)
+        assert model_map.decode_bytes(ids[part.first : part.last]) == text.encode()[first:last]
+
+
+@pytest.mark.parametrize(
+    ("words", "is_regex", "lines"),
+    [
+        ("ERROR", False, [2, 4]),
+        ("a.b", False, []),
+        ("^error", True, [2]),
+        ("time.*out", True, [4]),
+        (r"\d{3}", True, [5]),
+        ("error$", True, [4]),
+        ("Größe", False, [6]),
+        ("GRÖSSE", False, []),
+        ("größe", False, [6]),
+    ],
+)
+def test_search_finds_lines(words, is_regex, lines):
+    text = "fine\nerror one\nacb\ntime is out: error\n404\nGröße"
+    found = find(SpelledIds(TINY.encode(text), TINY), words, is_regex=is_regex)
+    assert [part.line for part in found.parts] == lines
+    assert found.count == len(lines)
+
+
+def test_place_in_a_long_line_is_shown_with_what_is_near_it():
+    text = "x" * 50_000 + "needle" + "y" * 50_000
+    ids = TINY.encode(text)
+    (part,) = find(SpelledIds(ids, TINY), "needle", is_regex=False).parts
+    shown = TINY.decode(ids[part.first : part.last])
+    assert "needle" in shown
+    assert len(shown) < 500
+
+
+@pytest.mark.parametrize("words", ["", "a" * 501, "(", r"(a)\1", "(?<=a)b", "((a?){100}){100}"])
+def test_expressions_that_cannot_be_used_are_refused(words):
+    with pytest.raises(ValueError, match=r"can't be used|expected 1 to 500|too complex"):
+        find(SpelledIds(TINY.encode("ab" * 500_000), TINY), words, is_regex=True)
+
+
+def test_expression_that_backtracks_elsewhere_takes_linear_steps():
+    """With Python's own engine this would not end."""
+    spelled = SpelledIds(TINY.encode("a" * 100_000), TINY)
+    assert find(spelled, "(a|aa)+$x", is_regex=True) == Found((), 0, is_whole=True)
+
+
+@pytest.mark.parametrize("words", ["a*", "^", "$", "x?", r"\b"])
+def test_expression_that_matches_nothing_much_ends(words):
+    found = find(SpelledIds(TINY.encode("abc\n\n\nde"), TINY), words, is_regex=True)
+    assert len(found.parts) == found.count > 0
+
+
+def test_search_goes_on_from_a_token():
+    ids = TINY.encode("one\ntwo\none\n")
+    spelled = SpelledIds(ids, TINY)
+    first, second = find(spelled, "one", is_regex=False).parts
+    assert find(spelled, "one", is_regex=False, offset=first.last).parts == (second,)
+
+
+@given(st.integers(7000, 9500), st.sampled_from(["", "\n"]))
+def test_place_is_found_once_wherever_the_windows_of_the_search_meet(before, separator):
+    text = separator.join("x" for _ in range(before)) + "nee\ndle" + "y" * 20_000
+    found = find(SpelledIds(TINY.encode(text), TINY), r"nee\ndle", is_regex=True)
+    assert (found.count, found.is_whole) == (1, True)
+
+
+def test_lines_begin_and_end_where_the_text_has_them_and_not_where_a_window_does():
+    text = "x" * 30_000 + "\nx"
+    assert find(SpelledIds(TINY.encode(text), TINY), "^x", is_regex=True).count == 2
+    assert find(SpelledIds(TINY.encode(text), TINY), "x$", is_regex=True).count == 2
+
+
+def test_search_that_takes_too_many_steps_ends_and_says_so():
+    """Each of its places is found only after all that follows in the window was seen."""
+    spelled = SpelledIds(TINY.encode("a\n" * 10_000), TINY)
+    found = find(spelled, "a((.|\n){0,500}z)?", is_regex=True)
+    assert 0 < found.count < 1000
+    assert not found.is_whole
+
+
+def test_most_places_are_counted_and_the_first_are_shown():
+    spelled = SpelledIds(TINY.encode("a\n" * 3000), TINY)
+    found = find(spelled, "a", is_regex=False)
+    assert (len(found.parts), found.count, found.is_whole) == (100, 1000, False)
+    pieces = Selection(kept([1] * 9), array("I", [1] * 9), found.parts[:1], found.count, "search", found.is_whole)
+    assert "1 of 1000 or more places" in TINY.decode(pieces.pieces(500, TINY)[-1].ids)

@@ -1,0 +1,170 @@
+"""What is kept of large results: bounded in bytes, for each principal, and in time."""
+
+import gc
+import os
+import stat
+from array import array
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from gateway.config import LimitsConfig
+from gateway.context.memory import KeptResult
+from gateway.context.result_store import ResultStore, SpilledIds
+from gateway.observe.metrics import Metrics
+
+pytestmark = pytest.mark.anyio
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def store(most: int, folder: Path | None = None, clock: Any = None, **limits: Any) -> ResultStore:
+    return ResultStore(LimitsConfig(kept_result_bytes=most, **limits), Metrics(), folder, clock or Clock())
+
+
+def result(owner: str = "a") -> KeptResult:
+    return KeptResult("r_222222", owner, "up__say", "sha256:0", 10, (), b"", "")
+
+
+async def kept(where: ResultStore, count: int, tokens: int = 10, owner: str = "a") -> list[KeptResult]:
+    found = [result(owner) for _ in range(count)]
+    for n, each in enumerate(found):
+        assert where.has_room(tokens)
+        await where.keep(each, array("I", [n]) * tokens)
+    return found
+
+
+async def contents(where: ResultStore, results: list[KeptResult]) -> list[int | None]:
+    found = [await where.ids_of(each) for each in results]
+    return [None if ids is None else ids[0] for ids in found]
+
+
+async def test_least_recently_used_result_is_dropped_first():
+    where = store(160)
+    results = await kept(where, 4)
+    await where.ids_of(results[0])
+    results += await kept(where, 1)
+
+    assert await contents(where, results) == [0, None, 2, 3, 0]
+    assert where.size == 160
+
+
+async def test_thousand_results_of_200_000_tokens_take_no_more_than_allowed():
+    where = store(16 * 1024 * 1024, principal_share=0.5)
+    results = await kept(where, 1000, 200_000)
+
+    held = [each.content for each in results if each.content is not None]
+    assert where.size <= 16 * 1024 * 1024
+    assert sum(len(each) * each.itemsize for each in held if isinstance(each, array)) == where.size
+    assert len(held) == 16 * 1024 * 1024 // 800_000
+
+
+async def test_principal_has_no_more_than_its_share_once_there_are_others():
+    where = store(400, principal_share=0.25)
+    alone = await kept(where, 8)
+    other = await kept(where, 2, owner="b")
+    more = await kept(where, 1)
+
+    assert await contents(where, [*alone, *more]) == [None] * 7 + [7, 0]
+    assert await contents(where, other) == [0, 1]
+
+
+async def test_result_larger_than_a_share_is_not_kept():
+    where = store(400, principal_share=0.25)
+    assert where.has_room(25)
+    assert not where.has_room(26)
+    assert not where.has_room(0)
+    assert not store(0).has_room(1)
+
+
+async def test_result_goes_with_the_last_conversation_that_knows_it():
+    where = store(4000)
+    results = await kept(where, 3)
+    assert where.size == 120
+    del results
+    gc.collect()
+    assert where.size == 0
+
+
+async def test_result_that_nobody_reads_is_dropped_after_a_time():
+    clock = Clock()
+    where = store(4000, clock=clock, kept_result_seconds=60)
+    results = await kept(where, 2)
+    clock.now = 50
+    await where.ids_of(results[1])
+    clock.now = 100
+
+    assert await contents(where, results) == [None, 1]
+    assert where.size == 40
+
+
+async def test_result_that_is_kept_again_counts_once():
+    where = store(400)
+    (one,) = await kept(where, 1)
+    await where.keep(one, array("I", [7]) * 10)
+    assert where.size == 40
+    assert await contents(where, [one]) == [7]
+
+
+async def test_what_memory_has_no_room_for_is_read_back_from_a_file(tmp_path):
+    where = store(160, tmp_path)
+    results = await kept(where, 9)
+
+    assert await contents(where, results) == [*range(9)]
+    assert where.size == 160
+    assert isinstance(results[0].content, SpilledIds)
+    # No name is left by which anybody could open it.
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_file_is_the_gateways_alone_and_closed_with_its_result(tmp_path):
+    ids = SpilledIds(array("I", [1, 2, 3]), tmp_path)
+    descriptor = ids._descriptor
+    assert stat.S_IMODE(os.fstat(descriptor).st_mode) == 0o600
+    assert ids.read() == array("I", [1, 2, 3])
+    del ids
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+async def test_files_are_bounded_in_bytes_and_in_number(tmp_path):
+    where = store(400, tmp_path)
+    results = await kept(where, 300)
+    in_files = [each for each in results if isinstance(each.content, SpilledIds)]
+    assert len(in_files) == 8 * 400 // 40
+
+    where = store(400_000, tmp_path)
+    results = await kept(where, 11_000)
+    in_files = [each for each in results if isinstance(each.content, SpilledIds)]
+    assert len(in_files) == 256
+
+
+async def test_file_that_cannot_be_made_drops_the_result(tmp_path):
+    where = store(160, tmp_path / "missing")
+    results = await kept(where, 5)
+    assert await contents(where, results) == [None, 1, 2, 3, 4]
+
+
+async def test_file_that_was_cut_is_no_longer_kept(tmp_path):
+    where = store(160, tmp_path)
+    results = await kept(where, 5)
+    assert isinstance(results[0].content, SpilledIds)
+    os.ftruncate(results[0].content._descriptor, 8)
+    assert await contents(where, results[:1]) == [None]
+
+
+async def test_cancelled_move_leaves_nothing_behind(tmp_path):
+    where = store(160, tmp_path)
+    results = await kept(where, 4)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await where.keep(result(), array("I", [9]) * 10)
+    assert results[0].content is None
+    assert where.size <= 160
