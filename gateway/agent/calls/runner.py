@@ -190,9 +190,13 @@ class CallRunner:
         new = answered.found.new if answered.found is not None and whole else ()
         return FinishedCall(kept, finished, time.perf_counter() - began, server, new)
 
-    def share(self, room: int, calls: int) -> int:
-        """How many ids each of several results may take if all of them together may take `room`."""
-        return min(self._limits.result_tokens, room // max(calls, 1))
+    def share(self, room: int, calls: int, *, defines: bool = False) -> int:
+        """How many ids each of several results may take if all of them together may take `room`.
+
+        `defines`: of a result that defines tools. The search bounds it: cut, the tool could never be called.
+        """
+        share = room // max(calls, 1)
+        return share if defines else min(self._limits.result_tokens, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +208,11 @@ class Answered:
     seconds: float
     found: FoundTools | None = None
     """What it found, for a search of tools."""
+
+    @property
+    def defines(self) -> bool:
+        """Whether it defines tools."""
+        return self.found is not None and bool(self.found.new)
 
     @property
     def ended(self) -> str:
@@ -272,8 +281,10 @@ class RunningCalls:
         `room`: ids that all results together may take.
         """
         answered = [one for one in self._answered if one is not None]
-        share = self._runner.share(room, len(answered))
-        calls = [self._runner.finish(one, token_map, share) for one in answered]
+        calls = [
+            self._runner.finish(one, token_map, self._runner.share(room, len(answered), defines=one.defines))
+            for one in answered
+        ]
         for one, call in zip(answered, calls, strict=True):
             self._runner.ledger.told(self._principal, call.finished, token_map.map_id, one.ended)
         return calls
