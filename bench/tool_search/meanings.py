@@ -35,13 +35,11 @@ class Embedding:
         raw = (folder / "model.safetensors").read_bytes()
         begin = 8 + int.from_bytes(raw[:8], "little")
         head: dict[str, Any] = json.loads(raw[8:begin])
-        self._weights = {
-            name: np.frombuffer(raw[begin:], np.float32, math.prod(each["shape"]), each["data_offsets"][0]).reshape(
-                each["shape"]
-            )
-            for name, each in head.items()
-            if each.get("dtype") == "F32"
-        }
+        self._weights: dict[str, Any] = {}
+        for name, each in head.items():
+            if each.get("dtype") == "F32":
+                place, size = begin + each["data_offsets"][0], math.prod(each["shape"])
+                self._weights[name] = np.frombuffer(raw, np.float32, size, place).reshape(each["shape"])
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self._layers, self._heads = config["num_hidden_layers"], config["num_attention_heads"]
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
