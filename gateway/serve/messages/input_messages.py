@@ -128,7 +128,7 @@ class _Reader:
                 left.append((block, place))
             elif isinstance(text := block.get("content"), str) and text:
                 changes = parts_of(block.get("tool_changes") or [], place)
-                found = [name for change in changes for name in _added_tool(change)]
+                found = [name for change in changes if not _is_removal(change) for name in _added_tool(change)]
                 self.messages, left = after_summary(self.messages, text, found), []
         return left
 
@@ -246,6 +246,10 @@ def _document(block: InputBlock, where: str) -> str:
 def _call(block: InputBlock, where: str) -> tuple[str, str, str]:
     """The id, the name and the arguments of a call."""
     return _id(block, "id", where), _name(block, "name", where), arguments_text(block.get("input"))
+
+
+def _is_removal(change: object) -> bool:
+    return isinstance(change, Mapping) and cast("InputBlock", change).get("type") == "tool_removal"
 
 
 def _added_tool(block: object) -> list[str]:
