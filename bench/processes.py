@@ -117,7 +117,12 @@ def wait_for_port(program: Running, port: int) -> None:
 
 @contextmanager
 def serving_gateway(
-    folder: Path, config: Mapping[str, Any], *, settings: str = "", code: Path | None = None
+    folder: Path,
+    config: Mapping[str, Any],
+    *,
+    settings: str = "",
+    code: Path | None = None,
+    under: Sequence[str] = (),
 ) -> Generator[Gateway]:
     """Run `codec-gateway serve` with this `mcpServers` JSON, on ports of its own choice.
 
@@ -126,10 +131,12 @@ def serving_gateway(
         config: servers by name, as in a client's file.
         settings: the text of the `codec-gateway.toml` beside it.
         code: where the packages that it runs are, if not in this environment.
+        under: the command of a program that runs it.
     """
     path = write_config(folder, config, settings)
     env = gateway_environment(code)
-    command = [sys.executable, "-m", "gateway", "serve", "--config", str(path), "--port", "0", "--admin-port", "0"]
+    words = ("-m", "gateway", "serve", "--config", str(path), "--port", "0", "--admin-port", "0")
+    command = [*under, sys.executable, *words]
     with running("codec-gateway", command, env=env, cwd=folder) as program:
         ready = _await_ready(program)
         yield Gateway(program, ready["url"], ready["admin"])

@@ -251,7 +251,8 @@ class Answer:
         if self._repeats.are_over:
             self._choice = ToolChoice("none")
         if room > 0:
-            scaffold, outcomes = await fitted(conversation, scaffold, outcomes, self._runner.share(room, len(outcomes)))
+            most = [self._runner.share(room, len(outcomes), defines=bool(each.defined)) for each in outcomes]
+            scaffold, outcomes = await fitted(conversation, scaffold, outcomes, most)
         await self._tell(outcomes)
         if room <= 0:
             return False

@@ -97,19 +97,27 @@ def no_match(count: int) -> str:
 
 def rank(entries: Sequence[ToolEntry], query: str) -> list[ToolEntry]:
     """The tools that share a word with the query, best first; tools with equal scores keep their order."""
+    scored = zip(scores(entries, query), range(len(entries)), strict=True)
+    return [entries[n] for score, n in sorted(scored, key=lambda pair: (-pair[0], pair[1])) if score > 0]
+
+
+def scores(entries: Sequence[ToolEntry], query: str) -> list[float]:
+    """How well each tool fits a query, from 0 to the 1 that no tool reaches."""
     bags = [_bag(entry) for entry in entries]
     asked = query[:_QUERY]
     wanted = list(dict.fromkeys(_words(asked) or _words(asked, _NO_WORDS)))[:_WANTED]
     seen = {word: sum(word in bag for bag in bags) for word in wanted}
-    rarity = {word: math.log(1 + (len(bags) - n + 0.5) / (n + 0.5)) for word, n in seen.items() if n}
-    sizes = [sum(bag.values()) for bag in bags] if rarity else []
+    rarity = {word: math.log(1 + (len(bags) - n + 0.5) / (n + 0.5)) for word, n in seen.items()}
+    best = sum(rarity.values()) or 1.0
+    known = {word for word, n in seen.items() if n}
+    sizes = [sum(bag.values()) for bag in bags] if known else [0.0] * len(bags)
     usual = sum(sizes) / max(len(sizes), 1) or 1.0
-    scored: list[tuple[float, int]] = []
-    for n, size in enumerate(sizes):
+    found: list[float] = []
+    for bag, size in zip(bags, sizes, strict=True):
         longer = _SATURATION * (1 - _LENGTH + _LENGTH * size / usual)
-        weights = ((rarity[word], bags[n][word]) for word in rarity.keys() & bags[n].keys())
-        scored.append((sum(rare * weight / (weight + longer) for rare, weight in weights), n))
-    return [entries[n] for score, n in sorted(scored, key=lambda pair: (-pair[0], pair[1])) if score > 0]
+        weights = ((rarity[word], bag[word]) for word in known & bag.keys())
+        found.append(sum(rare * weight / (weight + longer) for rare, weight in weights) / best)
+    return found
 
 
 def _bag(entry: ToolEntry) -> dict[str, float]:

@@ -235,9 +235,13 @@ class CallRunner:
         pieces, whole = cut(found.pieces, most, token_map, shortened=shortened and reader is None)
         return pieces, found.source, whole, None
 
-    def share(self, room: int, calls: int) -> int:
-        """How many ids each of several results may take if all of them together may take `room`."""
-        return min(self._limits.result_tokens, room // max(calls, 1))
+    def share(self, room: int, calls: int, *, defines: bool = False) -> int:
+        """How many ids each of several results may take if all of them together may take `room`.
+
+        `defines`: of a result that defines tools. The search bounds it: cut, the tool could never be called.
+        """
+        share = room // max(calls, 1)
+        return share if defines else min(self._limits.result_tokens, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +253,11 @@ class Answered:
     seconds: float
     found: FoundTools | None = None
     """What it found, for a search of tools."""
+
+    @property
+    def defines(self) -> bool:
+        """Whether it defines tools."""
+        return self.found is not None and bool(self.found.new)
 
     @property
     def ended(self) -> str:
@@ -321,8 +330,10 @@ class RunningCalls:
         `room`: ids that all results together may take.
         """
         answered = [one for one in self._answered if one is not None]
-        share = self._runner.share(room, len(answered))
-        calls = [await self._runner.finish(one, token_map, share, self._reader) for one in answered]
+        calls: list[FinishedCall] = []
+        for one in answered:
+            share = self._runner.share(room, len(answered), defines=one.defines)
+            calls.append(await self._runner.finish(one, token_map, share, self._reader))
         for one, call in zip(answered, calls, strict=True):
             self._runner.ledger.told(self._principal, call.finished, token_map.map_id, one.ended)
         return calls

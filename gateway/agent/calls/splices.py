@@ -21,9 +21,9 @@ _BEGINNING = 8
 
 
 async def fitted(
-    conversation: Conversation, scaffold: Scaffold, outcomes: Sequence[FinishedCall], most: int
+    conversation: Conversation, scaffold: Scaffold, outcomes: Sequence[FinishedCall], most: Sequence[int]
 ) -> tuple[Scaffold, list[FinishedCall]]:
-    """Return the scaffold and the results as the template shows them, at most `most` ids each."""
+    """Return the scaffold and the results as the template shows them, at most `most` ids of each."""
     token_map = conversation.ready.token_map
     # Asked first, and only once for each engine: where the template reads no results, none is decoded here.
     if await conversation.stay.ask(_reads_results) and any(_is_json(outcome, token_map) for outcome in outcomes):
@@ -32,8 +32,10 @@ async def fitted(
         whole = await conversation.stay.ask(lambda ready: ready.template.scaffold_with(shape, end, texts))
         # The scaffold contains the results.
         pieces = (*whole.pieces, *((),) * len(outcomes))
-        return Scaffold(pieces, ()), [_with_ids(outcome, (), most) for outcome in outcomes]
-    return scaffold, [_shown(scaffold, number, outcome, most, token_map) for number, outcome in enumerate(outcomes)]
+        return Scaffold(pieces, ()), [_with_ids(outcome, (), 0) for outcome in outcomes]
+    return scaffold, [
+        _shown(scaffold, number, outcome, most[number], token_map) for number, outcome in enumerate(outcomes)
+    ]
 
 
 def _shown(scaffold: Scaffold, number: int, outcome: FinishedCall, most: int, token_map: TokenMap) -> FinishedCall:

@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from gateway.context.compose.asked import SearchTool
 from gateway.context.compose.conversation import Conversation
-from gateway.context.compose.later_tools import definition_text
+from gateway.context.compose.later_tools import defining, definition_texts
 from gateway.proxy.costs import BYTES_A_TOKEN
 from gateway.proxy.tool_search import FINDER, SEARCH, no_match, rank
 from gateway.toolcalls.schema.spec import ToolSpec
@@ -87,23 +87,26 @@ class ToolFinder:
 
     async def _found(self, tools: Sequence[ToolSpec]) -> FoundTools:
         conversation = self._conversation
-        ready, new, known, left = conversation.ready, list[ToolSpec](), list[str](), self._most
+        new, texts, known, left = list[ToolSpec](), list[str](), list[str](), self._most
         for tool in tools:
             if conversation.has(tool.name) or tool.name in self._shown:
                 known.append(tool.name)
                 continue
+            # Before its text is made: another search may run at the same time.
             self._shown.add(tool.name)
-            left -= self._size(await definition_text([tool], ready))
+            (text,) = await definition_texts([tool], conversation.ready)
+            left -= self._size(text)
             if new and left < 0:
                 self._shown.discard(tool.name)
                 # Named only: a definition that was cut would be worse than none.
                 known.append(tool.name)
                 continue
             new.append(tool)
-        texts = [await definition_text(new, ready)] if new else []
+            texts.append(text)
+        said = [defining(texts)] if new else []
         if known:
-            texts.append(f"Also fitting: {', '.join(known)}")
-        return FoundTools("\n".join(texts), tuple(tool.name for tool in tools), tuple(new))
+            said.append(f"Also fitting: {', '.join(known)}")
+        return FoundTools("\n".join(said), tuple(tool.name for tool in tools), tuple(new))
 
     def _size(self, text: str) -> int:
         """Tokens of a text; of a very long one, an estimate, which needs no tokenizing."""

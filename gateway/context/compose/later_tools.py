@@ -5,7 +5,7 @@ a tool that a search found behind that search's result, any other behind the fir
 asks the template how it writes a definition.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, takewhile
 from typing import Final
@@ -87,7 +87,7 @@ async def with_texts(defined: DefinedTools, ready: ReadyEngine) -> DefinedTools:
     wanted = [each for each in defined.entries if each.place >= 0 and not each.text and each.spec is not None]
     if not wanted:
         return defined
-    texts = await _texts([each.spec for each in wanted if each.spec is not None], ready)
+    texts = await definition_texts([each.spec for each in wanted if each.spec is not None], ready)
     found = {id(each): text for each, text in zip(wanted, texts, strict=True)}
     return DefinedTools(tuple(replace(each, text=found.get(id(each), each.text)) for each in defined.entries))
 
@@ -116,18 +116,19 @@ def _with_tools(message: Message, tools: Sequence[DefinedTool]) -> Message:
 
 
 def _extended(message: Message, tools: Sequence[DefinedTool]) -> Message:
-    content, text = str(message.get("content") or ""), "\n".join((_WORDS, *(tool.text for tool in tools)))
+    content, text = str(message.get("content") or ""), defining(tool.text for tool in tools)
     # What the user asks comes last, where models look for it.
     parts = (text, content) if message["role"] == "user" else (content, text)
     return {**message, "content": "\n\n".join(filter(None, parts))}
 
 
-async def definition_text(tools: Sequence[ToolSpec], ready: ReadyEngine) -> str:
-    """Return the text that defines tools, each as the model's template or preamble writes it."""
-    return "\n".join((_WORDS, *await _texts(tools, ready)))
+def defining(texts: Iterable[str]) -> str:
+    """Return the text that defines tools, from those of each."""
+    return "\n".join((_WORDS, *texts))
 
 
-async def _texts(tools: Sequence[ToolSpec], ready: ReadyEngine) -> list[str]:
+async def definition_texts(tools: Sequence[ToolSpec], ready: ReadyEngine) -> list[str]:
+    """Return the text of each definition as the model's template or preamble writes it."""
     if ready.tool_format.preamble:
         return [describe_tool(tool) for tool in tools]
     # In the form that the template can show; a tool that it can't show is not offered.

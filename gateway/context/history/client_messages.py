@@ -20,6 +20,10 @@ _SHOWN: Final = 100
 MOST_MESSAGES: Final = 10_000
 """Most messages of a conversation, counting the calls in them: each costs work, however short it is."""
 
+_READ: Final = frozenset(
+    ("role", "content", "name", "tool_call_id", "tool_calls", "reasoning_content", "reasoning", "cache_control")
+)
+"""Fields of messages that are read; a mark of what is to be cached asks for what happens anyway."""
 ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 _OLD_ID: Final = "function_call_{}"
 """The id of a call in the old form, which has none: the number of its message tells it from others."""
@@ -28,7 +32,7 @@ _OLD_ID: Final = "function_call_{}"
 def checked_messages(messages: object, left_out: LeftOut | None = None) -> list[dict[str, Any]]:
     """OpenAI's `messages` with every `content` a string. Raises `RequestInvalid`, which names the place.
 
-    `left_out`: takes the types of parts that the model does not read.
+    `left_out`: takes the types of parts, and the fields, that the model does not read.
     """
     if not isinstance(messages, list) or not messages:
         raise RequestInvalid("'messages' must be a list of at least one message", param="messages")
@@ -72,10 +76,12 @@ def checked_message(message: object, where: str, left_out: LeftOut | None = None
         raise RequestInvalid(
             f"{where}.role is {_shown(role)}; expected one of {', '.join(ROLES)}", param=f"{where}.role"
         )
+    left_out = left_out or LeftOut()
+    left_out.add_fields(role, fields, _READ)
     fields["role"] = "system" if role == "developer" else role
     if found := found_tools(fields.get("content")):
         fields[FOUND_TOOLS] = found
-    fields["content"] = text_of_content(role, fields.get("content"), f"{where}.content", left_out or LeftOut())
+    fields["content"] = text_of_content(role, fields.get("content"), f"{where}.content", left_out)
     for key in ("tool_call_id", "name"):
         # Some clients number their calls.
         fields |= {key: str(fields[key])} if isinstance(fields.get(key), int) else {}

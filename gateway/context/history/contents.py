@@ -7,7 +7,7 @@ clients send: one part without its list, texts among the parts, parts without a 
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from gateway.errors import RequestInvalid
@@ -16,10 +16,17 @@ from gateway.proxy.results import KINDS, stand_in, text_of
 
 _SHOWN: Final = 100
 _NAMED: Final = 32
+_OF_TEXTS: Final = frozenset({"type", "text", "cache_control"})
+"""The fields of text parts that are read; marks of what is to be cached have no effect on a text."""
+
+
+def unread_fields(fields: Mapping[str, Any], read: Container[str]) -> Iterator[str]:
+    """Yield the names of the fields that are not read, but for those that ask for nothing: empty or false ones."""
+    return (escape_text(name, _SHOWN) for name, value in fields.items() if value and name not in read)
 
 
 class LeftOut:
-    """The types of parts that the model does not read, as `codec.ignored` names them; at most 32."""
+    """The types of parts, and their fields, that the model does not read, as `codec.ignored` names them; at most 32."""
 
     def __init__(self, place: str = "") -> None:
         """`place`: what their names begin with."""
@@ -30,6 +37,11 @@ class LeftOut:
         """Add a type."""
         if len(self._names) < _NAMED:
             self._names[f"{self._place}{escape_text(str(kind), _SHOWN)}"] = None
+
+    def add_fields(self, kind: object, fields: Mapping[str, Any], read: Container[str]) -> None:
+        """Add the fields of a part that are not read."""
+        for name in unread_fields(fields, read):
+            self.add(f"{kind}.{name}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,6 +82,7 @@ def text_of_result_part(part: object, left_out: LeftOut) -> str:
     fields = cast("Mapping[str, Any]", part)
     text = text_of(fields)
     if text is not None:
+        _name_unread(fields, left_out)
         return text
     if not isinstance(fields.get("type"), str):
         # No part of any API, but a value that the tool gave.
@@ -80,8 +93,9 @@ def text_of_result_part(part: object, left_out: LeftOut) -> str:
 
 def found_tools(content: object) -> tuple[str, ...]:
     """The names of the tools that a content's parts refer to: what a search of tools has found."""
-    parts = cast("list[object]", content) if isinstance(content, list) else ()
-    fields = (cast("Mapping[str, Any]", part) for part in parts if isinstance(part, Mapping))
+    if not isinstance(content, list):
+        return ()
+    fields = (cast("Mapping[str, Any]", part) for part in cast("list[object]", content) if isinstance(part, Mapping))
     names = (each.get("tool_name") for each in fields if each.get("type") == "tool_reference")
     return tuple(name for name in names if isinstance(name, str))
 
@@ -93,11 +107,17 @@ def texts_of_parts(role: str, parts: Sequence[object], where: str, left_out: Lef
         kind: object = fields.get("type")
         text = part if isinstance(part, str) else plain_text(fields)
         if text is not None:
+            _name_unread(fields, left_out)
             yield text
         elif role != "assistant" and (not isinstance(kind, str) or kind in KINDS or _has_no_text(fields)):
             raise RequestInvalid(f"{where} {unread(fields)}", param=where)
         else:
             left_out.add(kind)
+
+
+def _name_unread(part: Mapping[str, Any], left_out: LeftOut) -> None:
+    if "text" in part:
+        left_out.add_fields(part.get("type", "text"), part, _OF_TEXTS)
 
 
 def plain_text(part: Mapping[str, Any]) -> str | None:

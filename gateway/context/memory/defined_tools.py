@@ -38,13 +38,14 @@ class ToolDigests:
     def of(self, tool: ToolSpec) -> tuple[bytes, int]:
         """A digest of a tool's definition, and the characters of its JSON text."""
         key = tool.name, tool.description, id(tool.parameters)
-        if key not in self._known:
+        known = self._known.get(key)
+        if known is None:
             fields: list[Any] = [tool.name, tool.description, tool.parameters]
             # Some clients write the keys of the same definition in another order each time.
             text = json.dumps(fields, default=dict, sort_keys=True)
             digest = blake2b(text.encode(), digest_size=_DIGEST).digest()
-            self._known[key] = tool.parameters, digest, len(text)
-        return self._known[key][1:]
+            known = self._known[key] = tool.parameters, digest, len(text)
+        return known[1:]
 
     def all_of(self, tools: Iterable[ToolSpec]) -> dict[str, bytes]:
         """The digests of tools' definitions, by the tools' names."""
@@ -123,10 +124,13 @@ class DefinedTools:
         """
         last = {tool.name: tool for tool in tools}.values()
         written = ((tool, *digests.of(tool)) for tool in last)
-        more = [DefinedTool(tool.name, digest, place, tool, size, tool.name in owned) for tool, digest, size in written]
         known = self.newest
-        new = tuple(each for each in more if known.get(each.name) != each.digest)
-        return replace(self, entries=self.entries + new) if new else self
+        new = tuple(
+            DefinedTool(tool.name, digest, place, tool, size, tool.name in owned)
+            for tool, digest, size in written
+            if known.get(tool.name) != digest
+        )
+        return DefinedTools(self.entries + new) if new else self
 
     def completed(self, tools: Iterable[ToolSpec], digests: ToolDigests) -> "DefinedTools":
         """The same, with the definitions that another replica wrote, where these tools have them."""

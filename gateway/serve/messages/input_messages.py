@@ -29,6 +29,24 @@ _SUMMARY: Final = "compaction"
 """The type of a block that stands for all that precedes it."""
 _READ: Final = frozenset({"text", "document", "tool_reference", "search_result"})
 """Types of blocks that are read; a flaw in one is reported."""
+_CALL: Final = ("id", "name", "input", "server_name")
+_RESULT: Final = ("tool_use_id", "content", "is_error")
+_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    kind: frozenset(("type", "cache_control", *names))
+    for kind, names in {
+        "text": ("text",),
+        # A signature proves Anthropic's own reasoning; nobody checks it here, and clients always send one.
+        "thinking": ("thinking", "signature"),
+        "document": ("source",),
+        "search_result": ("content",),
+        "tool_reference": ("tool_name",),
+        "tool_addition": ("tool",),
+        _SUMMARY: ("content", "encrypted_content", "signature", "tool_changes"),
+        **dict.fromkeys(("tool_use", "server_tool_use", "mcp_tool_use"), _CALL),
+        **dict.fromkeys(("tool_result", "mcp_tool_result", "tool_search_tool_result"), _RESULT),
+    }.items()
+}
+"""The fields of blocks that are read, by the blocks' types."""
 
 
 def read_messages(system: object, messages: object) -> tuple[list[ChatMessage], tuple[str, ...]]:
@@ -39,6 +57,7 @@ def read_messages(system: object, messages: object) -> tuple[list[ChatMessage], 
     if not isinstance(messages, list) or not messages:
         raise RequestInvalid("messages: expected a list of at least one message", param="messages")
     reader = _Reader()
+    reader.name_unread(system)
     if words := _texts(system if system is not None else "", "system"):
         reader.add({"role": "system", "content": words})
     for number, message in enumerate(cast("list[object]", messages)):
@@ -63,9 +82,19 @@ class _Reader:
             raise RequestInvalid(words, param="messages")
         add_message(self.messages, message)
 
+    def name_unread(self, content: object) -> None:
+        """Name the fields of blocks, and of those inside them, that are not read."""
+        for block in cast("list[object]", content) if isinstance(content, list) else ():
+            kind = cast("InputBlock", block).get("type") if isinstance(block, Mapping) else None
+            if isinstance(kind, str) and (read := _FIELDS.get(kind)) is not None:
+                fields = cast("InputBlock", block)
+                self.left_out.add_fields(kind, fields, read)
+                self.name_unread(fields.get("content"))
+
     def read(self, message: object, where: str) -> None:
         fields = _object(message, where)
         role, content, place = fields.get("role"), fields.get("content"), f"{where}.content"
+        self.name_unread(content)
         if role in ("user", "assistant"):
             self._read_turn(role, content, place)
         elif role in ("system", "developer"):
@@ -101,7 +130,7 @@ class _Reader:
                 left.append((block, place))
             elif isinstance(text := block.get("content"), str) and text:
                 changes = parts_of(block.get("tool_changes") or [], place)
-                found = [name for change in changes for name in _added_tool(change)]
+                found = [name for change in changes if not _is_removal(change) for name in _added_tool(change)]
                 self.messages, left = after_summary(self.messages, text, found), []
         return left
 
@@ -111,8 +140,11 @@ class _Reader:
         found: list[str] = []
         for block, place in _blocks(content, where):
             match block.get("type"):
-                case "tool_addition":
-                    found += _added_tool(block)
+                case "tool_addition" as kind:
+                    added = _added_tool(block)
+                    found += added
+                    if not added:
+                        self.left_out.add(f"{kind}.{_object(block.get('tool'), place).get('type')}")
                 case "tool_removal" as kind:
                     # Whatever the request's tools do not hold can't be called.
                     self.left_out.add(kind)
@@ -162,8 +194,6 @@ class _Reader:
                     if called is not None:
                         found = _found(block) if kind == "tool_search_tool_result" else ()
                         answer.ran(*_call(called, place), "\n".join(found) or self._result(block), found)
-                case "redacted_thinking":
-                    pass
                 case kind:
                     self.left_out.add(kind)
         self.add(answer.end(), calls)
@@ -220,11 +250,16 @@ def _call(block: InputBlock, where: str) -> tuple[str, str, str]:
     return _id(block, "id", where), _name(block, "name", where), arguments_text(block.get("input"))
 
 
+def _is_removal(change: object) -> bool:
+    return isinstance(change, Mapping) and cast("InputBlock", change).get("type") == "tool_removal"
+
+
 def _added_tool(block: object) -> list[str]:
-    """The name of the tool that a block brings into the conversation; none where it names none."""
+    """The name of the tool that a block brings into the conversation; none where it refers to none of the request's."""
     tool: object = cast("InputBlock", block).get("tool") if isinstance(block, Mapping) else None
-    name: object = cast("InputBlock", tool).get("name") if isinstance(tool, Mapping) else None
-    return [name] if isinstance(name, str) else []
+    fields: InputBlock = cast("InputBlock", tool) if isinstance(tool, Mapping) else {}
+    name: object = fields.get("name")
+    return [name] if isinstance(name, str) and fields.get("type", "tool_reference") == "tool_reference" else []
 
 
 def _found(block: InputBlock) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 from gateway.agent import OURS, AnswerOptions, Deferral, SearchTool, ToolChoice, ToolScope
 from gateway.agent.compaction import Compaction
 from gateway.context.history.cleared_results import ClearedHistory, with_cleared_results
+from gateway.context.history.contents import unread_fields
 from gateway.engine.interface import Message, Sampling
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
@@ -46,6 +47,9 @@ from gateway.toolcalls.schema.spec import ToolSpec
 
 _SHOWN: Final = 64
 _LEFT_OUT: Final = 32
+_TOOLSET: Final = ("type", "mcp_server_name", "default_config", "configs", "cache_control")
+_CONFIG: Final = ("enabled",)
+_SEARCH: Final = ("type", "name", "cache_control")
 
 
 _SEARCHES: Final[Mapping[str, SearchTool]] = {
@@ -79,7 +83,6 @@ _SEARCHES: Final[Mapping[str, SearchTool]] = {
 
 class _Enabled(ApiModel):
     enabled: bool | None = None
-    defer_loading: bool | None = None
 
 
 class _Toolset(ApiModel):
@@ -120,9 +123,15 @@ class SortedTools:
         kind = tool.get("type")
         if kind == "mcp_toolset":
             self._narrow(checked_part(_Toolset, tool, where), where)
+            self._leave_out_fields(tool, _TOOLSET)
+            configs = cast("Mapping[str, Mapping[str, Any] | None]", tool.get("configs") or {})
+            self._leave_out_fields(tool.get("default_config") or {}, _CONFIG, "default_config.")
+            for config in configs.values():
+                self._leave_out_fields(config or {}, _CONFIG, "configs.")
             return
         if (search := _search_of(kind)) is not None:
             self.search = self.search or search
+            self._leave_out_fields(tool, _SEARCH)
             return
         if kind == "custom" and not {"custom", "format"} & tool.keys():
             # Here that is the type of a function, of one without a schema too.
@@ -142,6 +151,10 @@ class SortedTools:
     def _leave_out(self, what: str) -> None:
         if len(self.left_out) < _LEFT_OUT and what not in self.left_out:
             self.left_out.append(what)
+
+    def _leave_out_fields(self, fields: Mapping[str, Any], read: Container[str], place: str = "") -> None:
+        for name in unread_fields(fields, read):
+            self._leave_out(f"tools.{place}{name}")
 
     def _narrow(self, tool: _Toolset, where: str) -> None:
         if not tool.mcp_server_name:

@@ -27,6 +27,8 @@ ADDITIONAL_TOOLS: Final = "additional_tools"
 FOUND: Final = "tool_search_output"
 SUMMARY: Final = "compaction"
 COMPACT: Final = "compaction_trigger"
+_NAMES: Final = frozenset({"id", "tool_call_id", "status", "role"})
+"""Fields of items that say which one it is, and what is known of it here."""
 _SHOWN: Final = 64
 
 
@@ -80,6 +82,7 @@ def clean_item(item: object, where: str, left_out: LeftOut) -> Item | None:
         left_out.add(kind)
         return None
     cleaned = {"type": kind, **read(fields, place)}
+    left_out.add_fields(kind, fields, cleaned.keys() | _NAMES)
     given = fields.get("id")
     return {**cleaned, "id": given} if isinstance(given, str) and given else cleaned
 

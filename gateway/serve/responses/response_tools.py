@@ -6,7 +6,7 @@ would let run. Tools that OpenAI hosts are left out, and the answer names them.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, cast
@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, cast
 from pydantic import Field
 
 from gateway.agent import OURS, Deferral, SearchTool
+from gateway.context.history.contents import unread_fields
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
 from gateway.proxy.approvals import is_read_only
@@ -66,7 +67,6 @@ class McpShape(ApiModel):
 
     type: Literal["mcp"]
     server_label: Name
-    server_description: str | None = None
     allowed_tools: _Names | Filter | None = None
     require_approval: Literal["always", "never"] | ApprovalFilter = "never"
 
@@ -90,6 +90,9 @@ class McpShape(ApiModel):
 SEARCH: Final = "tool_search"
 """The type of the search for tools, and its name for the model."""
 _SHOWN: Final = 64
+_SERVER: Final = frozenset(McpShape.model_fields)
+_NAMESPACE: Final = frozenset(NamespaceShape.model_fields)
+_SEARCH: Final = ("type", "description", "execution", "parameters")
 _ADDRESSES: Final = ("server_url", "connector_id", "tunnel_id", "authorization", "headers")
 GATEWAY: Final = "codec"
 """Server label of the gateway's own tools, which find and call the others."""
@@ -140,6 +143,14 @@ class RequestTools:
     """The request's search for tools, if the gateway runs it; one that the client runs is a tool of the client's."""
     definitions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     """The client's tools as it defined them, by the model's names."""
+
+    def leave_out(self, tool: Mapping[str, Any], read: Container[str]) -> None:
+        """Name the fields of a definition that are not read."""
+        self.name_ignored(unread_fields(tool, read))
+
+    def name_ignored(self, names: Iterable[str]) -> None:
+        """Name fields of definitions that have no effect."""
+        self.ignored += dict.fromkeys(name for each in names if (name := f"tools.{each}") not in self.ignored)
 
     @property
     def deferral(self) -> Deferral:
@@ -276,6 +287,7 @@ def read_tools(
         where, kind = f"tools[{number}]", tool.get("type")
         if kind == "namespace":
             namespace = checked_part(NamespaceShape, tool, where)
+            tools.leave_out(tool, _NAMESPACE)
             _add_namespace(tools, namespace, where)
             tools.shown.append({**tool, "description": namespace.description})
         elif kind == "mcp":
@@ -297,6 +309,7 @@ def read_tools(
 
 def _add_search(tools: RequestTools, tool: Mapping[str, Any], where: str) -> None:
     """Add the search for tools: of the client's, if it runs it itself."""
+    tools.leave_out(tool, _SEARCH)
     described, schema = tool.get("description"), tool.get("parameters")
     words = described if isinstance(described, str) and described else OURS.spec.description
     if tool.get("execution") != "client":
@@ -357,7 +370,7 @@ def _add_own(tools: RequestTools, tool: Mapping[str, Any], where: str, namespace
     read = read_client_tool(tool, where)
     if read is None:
         return False
-    tools.ignored += (f"tools.{name}" for name in read.unused if f"tools.{name}" not in tools.ignored)
+    tools.name_ignored(read.unused)
     spec = replace(read.spec, name=joined_name(read.spec.name, namespace))
     tools.add(spec, NamedTool(read.kind, read.spec.name, namespace), where)
     tools.definitions[spec.name] = _shown(tool)
@@ -395,6 +408,7 @@ def _add_server(
                 param=f"{where}.{name}",
             )
     server = checked_part(McpShape, tool, where)
+    tools.leave_out(tool, _SERVER)
     label, before = server.server_label, tools.servers or {}
     if label in before or label not in servers():
         words = "is named twice" if label in before else "is not one of the gateway's servers that you may use"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bench.tool_search.definitions import as_client
 from gateway.agent import AnswerOptions, Deferral
 from gateway.agent.calls.tool_finder import OURS
 from gateway.agent.events import ToolFinished
@@ -232,11 +233,22 @@ async def test_required_call_is_still_required_after_a_search(open_stage):
 
 
 async def test_definition_that_was_cut_counts_as_not_read(open_stage):
-    async with open_stage(written(SEARCH, query="colour"), "It is so.", context=9000, result_tokens=60) as stage:
+    async with open_stage(written(SEARCH, query="colour"), "It is so.", context=1050) as stage:
         conversation = await stage.agent.open(QUESTION, client_tools=TOOLS, deferral=DEFERRED)
         await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
 
+    assert "[cut:" in shown(stage)[-1]
     assert not conversation.has("paint")
+
+
+@pytest.mark.parametrize("begin", [written(SEARCH, query="paint"), written("paint")])
+async def test_tool_whose_definition_alone_is_longer_than_a_result_can_be_called_all_the_same(open_stage, begin):
+    long = ToolSpec("paint", "Paint a wall. " * 200, PAINT.parameters)
+    async with open_stage(begin, written("paint", colour="red"), context=9000, result_tokens=200) as stage:
+        answer = await answered(stage, QUESTION, tools=[long, SING, LOOK_UP])
+
+    assert [call["function"]["arguments"] for call in answer["tool_calls"]] == ['{"colour": "red"}']
+    assert long.description in shown(stage)[-1]
 
 
 async def test_found_tool_that_has_changed_is_defined_anew(open_stage):
@@ -255,3 +267,29 @@ async def test_tools_that_nothing_could_find_get_the_gateways_search(open_stage)
         await answered(stage, QUESTION, BY_CLIENT, tools=[PAINT, SING])
 
     assert SEARCH in shown(stage)[0]
+
+
+async def test_discoveries_of_a_long_conversation_lose_no_held_id(open_stage):
+    """120 tools of public servers, of which each turn finds and calls others."""
+    tools = [
+        ToolSpec(entry.name, entry.definition.get("description", ""), entry.definition["inputSchema"])
+        for entry in as_client().values()
+    ]
+    wanted = ["mcp__git__git_status", "mcp__github__create_pull_request", "mcp__notion__API-post-page"]
+    asked = ["working tree status", "create a pull request on GitHub", "create a page in Notion"]
+    rounds = zip(asked, wanted, strict=True)
+    texts = [[written(SEARCH, query=query), written(name), f"I called {name}."] for query, name in rounds]
+    said = [text for each in texts for text in each]
+    async with open_stage(*said, context=200_000) as stage:
+        history = [*QUESTION]
+        for name in wanted:
+            called = await answered(stage, history, Deferral({tool.name for tool in tools}, OURS), tools=tools)
+            assert [call["function"]["name"] for call in called["tool_calls"]] == [name]
+            history += [called, *results_of(called, "Done.")]
+            done = await answered(stage, history, Deferral({tool.name for tool in tools}, OURS), tools=tools)
+            history += [done, MORE]
+        every = prompts(stage)
+
+    for before, text, after in zip(every, said, every[1:], strict=False):
+        assert begins(after, [*before, *TINY.encode(text, specials=True)])
+    assert all(shown(stage)[-1].count(f'"name": "{name}", "description"') == 1 for name in wanted)

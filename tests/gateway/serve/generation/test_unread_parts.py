@@ -79,7 +79,12 @@ RESULTS: list[tuple[str, dict[str, Any], str, list[str]]] = [
         "[image, not fetched: this model reads text]",
         ["messages: image"],
     ),
-    (MESSAGES, messages([{"type": "search_result", "content": [TEXT], "title": "x"}]), "a screenshot:", []),
+    (
+        MESSAGES,
+        messages([{"type": "search_result", "content": [TEXT], "title": "x"}]),
+        "a screenshot:",
+        ["messages: search_result.title"],
+    ),
     (MESSAGES, messages([{"type": "hologram"}]), UNKNOWN, ["messages: hologram"]),
 ]
 

@@ -114,6 +114,18 @@ async def test_system_message_adds_a_tool_and_the_removal_of_one_is_named(site) 
     assert message["codec"]["ignored"] == ["messages: tool_removal"]
 
 
+async def test_additions_of_other_forms_are_named(site) -> None:
+    kinds = ("tool_definition", "mcp_tool_reference", "mcp_toolset_reference")
+    blocks = [{"type": "tool_addition", "tool": {"type": kind, "name": "get_weather"}} for kind in kinds]
+    site.says("Hello.")
+    body = {**BODY, "tools": [LOOK, WEATHER], "messages": [ASK, {"role": "system", "content": blocks}]}
+
+    message = (await site.post(body)).json()
+
+    assert message["codec"]["ignored"] == [f"messages: tool_addition.{kind}" for kind in kinds]
+    assert WEATHER["description"] not in site.engine.prompts[-1]
+
+
 async def test_answer_says_how_many_tools_are_deferred(site) -> None:
     site.says("Hello.")
     message = (await site.post({**BODY, "tools": [LOOK, WEATHER, FILES], "messages": [ASK]})).json()

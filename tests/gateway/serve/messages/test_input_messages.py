@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.context.history.client_messages import MOST_MESSAGES, RETOLD
+from gateway.context.memory import FOUND_TOOLS
 from gateway.errors import RequestInvalid
 from gateway.serve.messages.input_messages import read_messages
 
@@ -154,3 +155,15 @@ def test_calls_count_as_messages() -> None:
 
     with pytest.raises(RequestInvalid, match="more than"):
         read(ASK, {"role": "assistant", "content": [use] * MOST_MESSAGES}, ASK)
+
+
+def test_tool_that_a_summary_removes_is_not_added() -> None:
+    changes = [
+        {"type": f"tool_{change}", "tool": {"type": "tool_reference", "name": name}}
+        for change, name in (("addition", "get_rain"), ("removal", "get_snow"))
+    ]
+    summary = {"type": "compaction", "content": "So far.", "tool_changes": changes}
+
+    message, _ = read({"role": "assistant", "content": [summary]}, ASK)
+
+    assert message[FOUND_TOOLS] == ("get_rain",)

@@ -1,0 +1,1 @@
+"""How often the search finds the tool that a query means."""
