@@ -194,7 +194,7 @@ class HttpSession(McpSession):
             raise rpc_error(INTERNAL_ERROR, f"{_RUNNING} requests are running: wait until one ends")
         if len(messages) > 1 and len({message.id for message in messages}) < len(messages):
             raise rpc_error(INVALID_REQUEST, "two requests of the batch have the same id")
-        admitted = [AdmittedRequest(message) for message in messages]
+        admitted = list(map(AdmittedRequest, messages))
         self._running.update(admitted)
         return admitted
 
