@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Final
 
 # Bytes of a pipe into lines, each of bounded length.
@@ -26,11 +27,25 @@ _PORTION = re.compile(rb"(?:[^\r\n]*[\r\n]){1,%d}|[^\r\n]+" % PORTION)
 
 def portions(data: bytes) -> Iterator[bytes]:
     """The same bytes in pieces of at most `PORTION` line ends each; almost always one piece."""
-    if data.count(b"\n") + data.count(b"\r") <= PORTION:
+    if _has_few_ends(data):
         yield data
         return
     for match in _PORTION.finditer(data):
         yield match[0]
+
+
+def _has_few_ends(data: bytes) -> bool:
+    """Whether it is one portion."""
+    # Not by `count`, which looks at each byte, as `split` does: the end of a long line is found at once.
+    left = PORTION
+    for end in (b"\n", b"\r"):
+        at = data.find(end)
+        while at >= 0:
+            if not left:
+                return False
+            left -= 1
+            at = data.find(end, at + 1)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +83,15 @@ class LineSplitter:
         """The lines that end in `data`, without their line ends; empty lines are included."""
         if not self._length and len(data) <= self._bound and data.endswith(b"\n"):
             # The usual case: only whole lines, none of them too long.
-            return [*data[:-1].split(b"\n")]
-        *ended, rest = data.split(b"\n")
+            return [part[:-1] for part in BytesIO(data)]
         lines: list[bytes | LongLine] = []
-        for part in ended:
-            self._add(part)
-            lines.append(self._take())
-        self._add(rest)
+        # Not by `split`, which goes byte by byte.
+        for part in BytesIO(data):
+            if part.endswith(b"\n"):
+                self._add(part[:-1])
+                lines.append(self._take())
+            else:
+                self._add(part)
         return lines
 
     @property

@@ -16,10 +16,11 @@ from tests.odd_servers.behaviours import TABLES
 from tests.odd_servers.clients import arguments_of, try_all
 from tests.odd_servers.gateway import serving, until_up
 from tests.odd_servers.http_server import odd_http
-from tests.odd_servers.verdicts import FILE
+from tests.odd_servers.verdicts import FILE, read_verdicts, usable
 
 NODE = Path(__file__).parents[2] / ".tools" / "odd_servers"
 _SECONDS = 5.0
+_ENOUGH = 120.0
 
 
 async def _node(program: str, *arguments: str, asked: str = "") -> Any:
@@ -41,10 +42,16 @@ async def _lacking_in_lists() -> list[str]:
         return malformed.what_lacks(await _node("lists.mjs", url))
 
 
+def _time_for(transport: str, name: str) -> float:
+    """How long a server may take: one that could be used before is not given up because the machine is busy."""
+    known = read_verdicts()[transport].get(name)
+    return _SECONDS if known is not None and not usable(known["python"]) else _ENOUGH
+
+
 async def _main() -> None:
     verdicts: dict[str, dict[str, dict[str, str]]] = {}
     async with odd_http(list(TABLES["http"].values())) as servers:
-        python = await try_all(servers, lambda *_: _SECONDS)
+        python = await try_all(servers, _time_for)
         for transport, table in TABLES.items():
             typescript = await _typescript(
                 {

@@ -471,6 +471,14 @@ _HTTP: Final[Table] = {
 HTTP: Final[Table] = {name: {"http": says} for name, says in _HTTP.items()}
 HTTP["answers in a batch"]["before"] = [LOG]
 HTTP["unknown methods are unauthorized"] = {"http": {"others": {"status": 401, "type": None}}}
+NO_DISCOVERY: Final = '{"error":{"code":401,"message":"Failure","data":"{\\"code\\":-32601}"}}'
+NO_SESSION: Final = '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Mcp-Session-Id header is required"}}'
+HTTP["unknown methods get 401 and the reason in data"] = {
+    "http": {"others": {"status": 401, "type": "application/json", "body": NO_DISCOVERY}}
+}
+HTTP["unknown methods get 400 for want of a session"] = {
+    "http": {"others": {"status": 400, "type": "application/json", "body": NO_SESSION}}
+}
 HTTP["errors with status 400"] = {**CALLS["error -32602"], "http": {"status": 400, "only": ["tools/call"]}}
 HTTP["errors with status 404"] = {**CALLS["error -32602"], "http": {"status": 404, "only": ["tools/call"]}}
 HTTP["errors with status 500"] = {**CALLS["error -32602"], "http": {"status": 500, "only": ["tools/call"]}}

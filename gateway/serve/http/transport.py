@@ -79,7 +79,7 @@ class GatheredWrites(asyncio.Transport):
             self._held, self._size = [], 0
             if self._inner.is_closing():
                 return
-            self._inner.write(held[0] if len(held) == 1 else b"".join(held))
+            self._inner.writelines(held)
 
     def close(self) -> None:
         """Close once everything is written."""

@@ -95,9 +95,10 @@ class SessionLimits:
 
 
 @dataclass(slots=True, eq=False)
-class _Running:
-    """An admitted request of a client."""
+class AdmittedRequest:
+    """A request of a client that runs, or is about to."""
 
+    message: Request
     cancelled: bool = False
     _task: asyncio.Task[Any] | None = None
     """The task in which it runs; None: it has not started, or is answered."""
@@ -160,7 +161,7 @@ class HttpSession(McpSession):
         self._dropped = dropped
         self._number = 0
         self._streams: dict[int, EventStream] = {0: self.standing}
-        self._running: dict[RequestId, _Running] = {}
+        self._running: set[AdmittedRequest] = set()
         self._notes: set[asyncio.Task[None]] = set()
         self._listened = asyncio.Event()
 
@@ -181,42 +182,47 @@ class HttpSession(McpSession):
         self.times_heard += 1
         self.last_used = self._loop.time()
 
-    def admit(self, messages: Sequence[Request]) -> None:
+    def admit(self, messages: Sequence[Request]) -> Sequence[AdmittedRequest]:
         """Admit the requests of a POST. Call `answer` for each of them, and in the end `dismiss` for all.
 
+        Another POST's may have the same id: claude.ai numbers each request 1.
+
         Raises:
-            RpcError: a request with the same id is running, or too many are running; none is admitted.
+            RpcError: two of them have one id, or too many are running; none is admitted.
         """
         if len(self._running) + len(messages) > _RUNNING:
             raise rpc_error(INTERNAL_ERROR, f"{_RUNNING} requests are running: wait until one ends")
-        for before, message in enumerate(messages):
-            if message.id in self._running:
-                self.dismiss(messages[:before])
-                raise rpc_error(INVALID_REQUEST, f"a request with id {message.id!r} is already running")
-            self._running[message.id] = _Running()
+        if len(messages) > 1 and len({message.id for message in messages}) < len(messages):
+            raise rpc_error(INVALID_REQUEST, "two requests of the batch have the same id")
+        admitted = list(map(AdmittedRequest, messages))
+        self._running.update(admitted)
+        return admitted
 
-    async def answer(self, message: Request, request: HttpRequest, stream: Stream) -> bytes:
+    def running(self, request_id: RequestId) -> Sequence[AdmittedRequest]:
+        """The requests with this id that run."""
+        return [each for each in self._running if each.message.id == request_id]
+
+    async def answer(self, admitted: AdmittedRequest, request: HttpRequest, stream: Stream) -> bytes:
         """Run an admitted request in the current task. `stream` carries what is pushed meanwhile."""
-        running = self._running[message.id]
-        if running.cancelled:
+        message = admitted.message
+        if admitted.cancelled:
             # It was cancelled in the turn in which it came, before it started.
             return _cancelled(message.id)
         call = session_call(self, stream, request.size, request.headers, request.token_map, request.principal)
-        running.begin(self._loop)
+        admitted.begin(self._loop)
         try:
             frame, _ = await self._core.answer(message.id, message.method, message.params, call)
         except asyncio.CancelledError:
-            if not running.take_back():
+            if not admitted.take_back():
                 raise
             return _cancelled(message.id)
         finally:
-            running.end()
+            admitted.end()
         return frame
 
-    def dismiss(self, messages: Sequence[Request]) -> None:
+    def dismiss(self, admitted: Sequence[AdmittedRequest]) -> None:
         """Record that the POST of these requests is over."""
-        for message in messages:
-            self._running.pop(message.id, None)
+        self._running.difference_update(admitted)
         self.last_used = self._loop.time()
 
     def open_stream(self) -> EventStream:
@@ -226,10 +232,11 @@ class HttpSession(McpSession):
         return stream
 
     def cancel(self, request_id: object) -> None:
-        """Cancel a request, if it runs."""
-        running = self._running.get(request_id) if isinstance(request_id, int | str) else None
-        if running is not None and not isinstance(request_id, bool):
-            running.cancel()
+        """Cancel a request, if it runs. Which one of several with this id is meant can't be told."""
+        if isinstance(request_id, int | str) and not isinstance(request_id, bool):
+            same = self.running(request_id)
+            if len(same) == 1:
+                same[0].cancel()
 
     def take(self, message: Notification | Response | Failure) -> None:
         """Take a client's message that is not a request: an answer to one of ours, a cancellation, or a notification
@@ -286,7 +293,7 @@ class HttpSession(McpSession):
     def end(self) -> None:
         """Stop everything: questions to the client, running requests, whose answers end their streams, and the rest."""
         self.asks.close()
-        for each in (*self._running.values(), *self._notes):
+        for each in (*self._running, *self._notes):
             each.cancel()
         self.standing.finish()
         self._core.servers.session_ended(self)

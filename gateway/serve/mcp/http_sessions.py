@@ -37,7 +37,15 @@ from gateway.serve.mcp.http import (
     send_frame,
     write_events,
 )
-from gateway.serve.mcp.http_session import CarriedStream, HttpSession, PostMessages, SessionLimits, place_of, read_post
+from gateway.serve.mcp.http_session import (
+    AdmittedRequest,
+    CarriedStream,
+    HttpSession,
+    PostMessages,
+    SessionLimits,
+    place_of,
+    read_post,
+)
 from gateway.shared import Shared, StoreBounds
 
 # The events that sessions have left in the shared store, for clients that come back after their replica is gone.
@@ -278,7 +286,7 @@ class HttpSessions:
 
     async def _run(self, posted: PostMessages, request: HttpRequest, session: HttpSession) -> None:
         try:
-            session.admit(posted.requests)
+            admitted = session.admit(posted.requests)
         except RpcError as error:
             frame, _ = error_answer(posted.requests[0].id, error.error)
             await send_frame(request.send, 200, frame)
@@ -290,11 +298,11 @@ class HttpSessions:
                     # event could not come back.
                     reply.begin()
                 if posted.is_batch:
-                    await _answer_each(posted.requests, session, request, reply)
+                    await _answer_each(admitted, session, request, reply)
                 else:
-                    await reply.finish(await session.answer(posted.requests[0], request, reply))
+                    await reply.finish(await session.answer(admitted[0], request, reply))
         finally:
-            session.dismiss(posted.requests)
+            session.dismiss(admitted)
 
     def _carry(self, session: HttpSession) -> CarriedStream:
         """A new stream of a session, for the response to a POST."""
@@ -357,12 +365,12 @@ class GetWatch(ClientWatch):
 
 
 async def _answer_each(
-    requests: Sequence[Request], session: HttpSession, request: HttpRequest, reply: HttpReply
+    admitted: Sequence[AdmittedRequest], session: HttpSession, request: HttpRequest, reply: HttpReply
 ) -> None:
     """Run the requests of a batch, and put each answer into the reply as it comes."""
 
-    async def answer(message: Request) -> None:
-        reply.put(await session.answer(message, request, reply))
+    async def answer(each: AdmittedRequest) -> None:
+        reply.put(await session.answer(each, request, reply))
 
-    await asyncio.gather(*map(answer, requests))
+    await asyncio.gather(*map(answer, admitted))
     await reply.finish(None)

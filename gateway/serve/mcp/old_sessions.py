@@ -146,16 +146,23 @@ class OldSessions:
         elif session.session_id not in self._greeted:
             detail = f"{message.method[:64]!r} came before initialize: send initialize first"
             stream.put(error_answer(message.id, {"code": INVALID_REQUEST, "message": detail})[0])
+        elif session.running(message.id):
+            detail = f"a request with id {message.id!r} is already running"
+            stream.put(error_answer(message.id, {"code": INVALID_REQUEST, "message": detail})[0])
         else:
-            try:
-                session.admit((message,))
-            except RpcError as error:
-                stream.put(error_answer(message.id, error.error)[0])
-                return
-            try:
-                stream.put(await session.answer(message, request, stream))
-            finally:
-                session.dismiss((message,))
+            await self._run(message, session, request)
+
+    async def _run(self, message: Request, session: HttpSession, request: HttpRequest) -> None:
+        stream = session.standing
+        try:
+            (admitted,) = session.admit((message,))
+        except RpcError as error:
+            stream.put(error_answer(message.id, error.error)[0])
+            return
+        try:
+            stream.put(await session.answer(admitted, request, stream))
+        finally:
+            session.dismiss((admitted,))
 
     async def _greet(self, message: Request, session: HttpSession) -> bytes:
         try:

@@ -139,9 +139,17 @@ def error_of(code: int, words: str, number: str = "$ID") -> str:
         "400:" + error_of(-32600, "Missing session ID", "null"),
         "400:" + error_of(-32600, "Bad request", "null"),
         "400:Bad Request: No valid session ID provided",
+        "400:" + error_of(-32000, "Not Found: Unknown Mcp-Session-Id header", "null"),
         "401:session expired",
+        '403:{"error":"invalid session"}',
+        "405:no such session",
+        "409:the session was closed",
         "410:the session is gone",
+        "419:session expired",
         "421:" + error_of(-32000, "session belongs to another replica", "null"),
+        '422:{"detail":"session not found"}',
+        "440:Login Timeout: the session has expired",
+        "500:" + error_of(-32603, "Session not found", "null"),
         "503:Session not found",
     ],
 )
@@ -165,6 +173,9 @@ async def test_lost_session_is_opened_again_and_the_call_repeated_however_it_is_
         "400:" + error_of(-32000, "checkout session already paid"),
         "400:" + error_of(-32602, "could not initialize printer"),
         "401:upstream session cookie refused",
+        "403:your session may not do that",
+        "422:session length must be positive",
+        "500:database session is closed",
     ],
 )
 async def test_refusal_that_names_a_session_runs_no_tool_twice_while_the_session_is_there(

@@ -199,6 +199,25 @@ async def test_list_that_is_no_list_is_empty_with_a_warning(listing, proxy_of, c
 PROMPTS = {"prompts": [{"name": "p"}]}
 
 
+@pytest.mark.parametrize("told", [{"tools": {}, "prompts": {}}, {"tools": {"listChanged": True}, "prompts": {}}])
+async def test_server_that_promises_tools_and_knows_no_such_list_has_none_and_keeps_the_rest(
+    listing, proxy_of, client, warned, told
+):
+    """objectstack-ai/objectstack 8034: its tools were gone, its other lists were fine."""
+    other = listing("other", tools_list=tools(FINE))
+    async with proxy_of(listing(capabilities=told, prompts_list=[PROMPTS]), other) as proxy:
+        listed = await proxy.handle("tools/list", {}, client())
+        prompts = await proxy.handle("prompts/list", {}, client())
+        status = proxy.statuses()[0]
+
+    assert [each["name"] for each in listed["tools"]] == ["other__fine"]
+    assert [each["name"] for each in prompts["prompts"]] == ["up__p"]
+    assert (status.state, status.restarts) == ("up", 0)
+    assert [each["reason"] for each in warned() if each["server"] == "up"] == [
+        "it promises this list, and refuses tools/list as an unknown method; it is read as an empty one"
+    ]
+
+
 NOTHING_TOLD = (
     *("none", None, {}, [], True, False, 0, "tools", ["tools", "prompts"]),
     *(

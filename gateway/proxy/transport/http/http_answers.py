@@ -79,8 +79,6 @@ ACCEPTED: Final = "it accepted the request but sent no answer (HTTP 202)"
 _REFUSAL_BOUND: Final = 64 * 1024
 _EXCERPT: Final = 200
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_LOST: Final = frozenset({400, 401, 410, 421, 503})
-"""Statuses with which servers refuse a request because they have forgotten its session."""
 _SKIPPED: Final = 2
 """A notification over the bound is read up to this many times the bound before its stream is given up."""
 _WAYS_OUT: Final = {
@@ -122,6 +120,8 @@ async def read_json(connection: Connection, number: int, bound: int, version: st
     if connection.status == 202 and not body.strip():
         raise NoAnswer(ACCEPTED)
     messages = read_messages(body, version)
+    if isinstance(usual := messages[0], Response) and usual.id == number:
+        return usual.result
     answers = (
         each
         for each in messages
@@ -160,15 +160,16 @@ def why_given_up(event: LongEvent, bound: int, *, waiting: bool) -> Unfit | None
     return None
 
 
-async def read_refusal(connection: Connection, *, in_session: bool) -> Exception | None:
+async def read_refusal(connection: Connection, *, in_session: bool) -> Exception:
     """Return why there is no result, for an answer that `answer_type` does not know.
 
-    Args:
-        in_session: whether our session id was sent. If so, None means that the server has forgotten the session.
+    `in_session`: whether our session id was sent, which the server may have forgotten.
     """
     body = await _read_short(connection)
     words = status_words(connection.status)
-    if in_session and connection.status in _LOST and names_session(body.decode("utf-8", "replace")):
+    # With other statuses from 500 on, the request may have run, and ended the session.
+    refused = 400 <= connection.status < 500 or connection.status == 503
+    if in_session and refused and names_session(body.decode("utf-8", "replace")):
         return MaybeForgotten(words + _excerpt(media_type(connection.header("content-type")), body))
     if connection.status in (401, 403):
         return NoAnswer(f"{words}: {_WAYS_OUT[connection.status]}")

@@ -218,7 +218,7 @@ class HttpTransport:
             kind = answer_type(connection)
             if not kind:
                 self._may_be_old = opening and connection.status in REFUSALS
-                raise await read_refusal(connection, in_session=in_session) or channel.forget()
+                raise await read_refusal(connection, in_session=in_session)
             if opening:
                 channel.begin_session(connection)
         except BaseException:

@@ -87,7 +87,7 @@ class OldStream:
                 if connection.status == 404:
                     raise channel.forget()
                 if connection.status >= 300:
-                    raise await read_refusal(connection, in_session=True) or channel.forget()
+                    raise await read_refusal(connection, in_session=True)
             finally:
                 channel.release(connection, drain=True)
             return await answer

@@ -322,6 +322,11 @@ class ItemReader:
         self._warn_of_list(kind, field, reason)
         return []
 
+    def warn_unknown(self, kind: ItemKind, field: str, method: str) -> None:
+        """Note that the server promises this list and does not know the method that asks for it."""
+        reason = f"it promises this list, and refuses {method} as an unknown method; it is read as an empty one"
+        self._warn_of_list(kind, field, reason)
+
     def read_cursor(self, kind: ItemKind, cursor: object, seen: Collection[str]) -> str | None:
         """Return the cursor of the next page; None if this page is the last. `seen`: the cursors before it."""
         is_known = isinstance(cursor, str) and cursor in seen

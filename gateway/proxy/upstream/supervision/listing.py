@@ -13,8 +13,10 @@ from typing import Any, Final, cast
 import anyio
 
 from gateway.errors import UpstreamUnavailable
+from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller
 from gateway.proxy.results import exceeds
+from gateway.proxy.transport.server_link import PeerError
 from gateway.proxy.upstream.items.item_reader import KEYS, ItemKind, ItemReader
 from gateway.proxy.upstream.session.session import ListKind, Session
 from gateway.proxy.uris import fits
@@ -171,8 +173,7 @@ class Listing:
         last: list[object] | None = None
         caller = self._asker or (NOBODY_MODERN if self._session.modern else NOBODY)
         for _ in range(_PAGES):
-            params = {"cursor": cursor} if cursor else {}
-            page = await self._session.request(METHODS[kind], params, caller)
+            page = await self._page(kind, cursor, caller)
             found = self._reader.read_page(kind, FIELDS[kind], page)
             if last is None:
                 around = _around(page, FIELDS[kind])
@@ -189,6 +190,16 @@ class Listing:
             if len(items) > _MOST:
                 break
         raise self._unusable(f"lists too many {kind}: expected at most {_MOST}, in {_PAGES} pages")
+
+    async def _page(self, kind: ItemKind, cursor: str | None, caller: Caller) -> dict[str, Any]:
+        """One page of a list; an empty one if the server does not know the list that it promises."""
+        try:
+            return await self._session.request(METHODS[kind], {"cursor": cursor} if cursor else {}, caller)
+        except PeerError as error:
+            if cursor or error.error.get("code") != METHOD_NOT_FOUND:
+                raise
+        self._reader.warn_unknown(kind, FIELDS[kind], METHODS[kind])
+        return {FIELDS[kind]: []}
 
     def _unusable(self, why: str) -> UpstreamUnavailable:
         return UpstreamUnavailable(f"server {self._session.server!r} {why}", server=self._session.server)

@@ -29,7 +29,7 @@ async def test_requests_of_a_batch_are_answered_each_on_one_stream_where_the_ver
     assert answers[3]["error"]["code"] == -32602
     assert len(answers) == 3
     assert [method for method, _ in servers.told] == ["notifications/roots/list_changed"]
-    assert (live._running, list(live._streams)) == ({}, [0])
+    assert (live._running, list(live._streams)) == (set(), [0])
 
 
 async def test_one_request_in_a_batch_is_a_stream_and_a_batch_without_requests_is_accepted(servers, site_of):

@@ -295,11 +295,11 @@ async def test_request_that_is_cancelled_before_it_began_is_answered_and_keeps_n
         session = await site.session()
         (live,) = site.endpoint._sessions.live()
         request = HttpRequest("POST", {}, set(), ANYBODY, None, {}, None, None)
-        live.admit([message])
+        (admitted,) = live.admit([message])
         live.cancel(7)
-        frame = await live.answer(message, request, live.standing)
+        frame = await live.answer(admitted, request, live.standing)
         was_busy = live.idle_since is None
-        live.dismiss([message])
+        live.dismiss([admitted])
         is_idle = live.idle_since is not None
         again = await session.call("quiet", 7)
 
@@ -322,11 +322,11 @@ async def test_cancellation_of_a_client_is_taken_back_once_and_another_s_never(s
 
         async def answer():
             try:
-                return await live.answer(message, request, live.standing)
+                return await live.answer(admitted, request, live.standing)
             finally:
                 left.append(asyncio.current_task().cancelling())
 
-        live.admit([message])
+        (admitted,) = live.admit([message])
         task = asyncio.ensure_future(answer())
         await began.wait()
         for _ in range(by_client):
@@ -334,24 +334,46 @@ async def test_cancellation_of_a_client_is_taken_back_once_and_another_s_never(s
         for _ in range(by_another):
             task.cancel()
         (ended,) = await asyncio.gather(task, return_exceptions=True)
-        live.dismiss([message])
+        live.dismiss([admitted])
 
     assert left == [by_another]
     assert isinstance(ended, asyncio.CancelledError if by_another else bytes)
 
 
-async def test_id_of_a_running_request_is_not_taken_twice(servers, site_of):
-    began, _ = servers.hanging()
+async def test_requests_of_one_id_at_the_same_time_are_each_answered_in_their_own_response(servers, site_of):
+    """claude.ai numbers each request 1, calls at the same time too (anthropics/claude-ai-mcp 539; python-sdk 3060)."""
+    gates, over = ({each: anyio.Event() for each in "abc"} for _ in range(2))
+
+    @servers.tool
+    async def say(params, caller):
+        caller.notified("notifications/message", {"level": "info", "data": params["arguments"]["what"]})
+        await gates[params["arguments"]["what"]].wait()
+        return text(params["arguments"]["what"])
+
     async with site_of(servers) as site:
         session = await site.session()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(session.call, "hang", 7)
-            await began.wait()
-            twice, alike = await session.post("ping", request_id=7), await session.post("ping", request_id="7")
-            tasks.cancel_scope.cancel()
+        answers = {}
 
-    assert twice.json()["error"]["code"] == -32600
-    assert alike.json()["result"] == {}
+        async def call(what):
+            answers[what] = await session.post("tools/call", {"name": "say", "arguments": {"what": what}}, 1)
+            over[what].set()
+
+        async with anyio.create_task_group() as tasks:
+            for what in gates:
+                tasks.start_soon(call, what)
+            await servers.until(lambda: len(servers.asked) == 3)
+            # Whose work it should end can't be told.
+            await session.post("notifications/cancelled", {"requestId": 1}, None)
+            for what in "bca":
+                gates[what].set()
+                await over[what].wait()
+        (live,) = site.endpoint._sessions.live()
+        assert live.idle_since is not None
+
+    for what, answer in answers.items():
+        events = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if "data: {" in line]
+        assert [each["params"]["data"] for each in events[:-1]] == [what]
+        assert (events[-1]["id"], events[-1]["result"]) == (1, text(what))
 
 
 async def test_client_that_leaves_before_anything_was_written_ends_its_request(servers, site_of):

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
@@ -315,3 +316,16 @@ async def test_message_for_a_session_of_another_replica_is_sent_on_to_it(servers
     assert theirs.status_code == 202
     assert forwarded == [("there", "/sse", b"session_id=theirs")]
     assert servers.asked == []
+
+
+async def test_id_of_a_running_request_is_not_taken_twice_on_a_stream_that_all_answers_share(servers, site_of):
+    began, _ = servers.hanging()
+    async with site_of(servers) as site, opened(site) as client, anyio.create_task_group() as tasks:
+        await client.greet()
+        tasks.start_soon(partial(client.post, "tools/call", {"name": "hang"}, number=7))
+        await began.wait()
+        await client.post("tools/list", number=7)
+        twice = await client.answer()
+        tasks.cancel_scope.cancel()
+
+    assert (twice["id"], twice["error"]["code"]) == (7, -32600)
