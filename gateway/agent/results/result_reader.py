@@ -21,7 +21,7 @@ from gateway.agent.results.shown_ids import Beginning, Selection
 from gateway.agent.results.spelled_ids import SpelledIds
 from gateway.config.overrides import RESULT_TOOLS
 from gateway.context.compose.conversation import Conversation
-from gateway.context.compose.later_tools import definition_text
+from gateway.context.compose.later_tools import defining, definition_texts
 from gateway.context.memory import KeptResult
 from gateway.context.result_store import ResultStore
 from gateway.proxy.result_tokens import IdPiece
@@ -106,7 +106,8 @@ class ResultReader:
             return None
         definitions = ""
         if not conversation.results:
-            definitions = f"\n{await definition_text(conversation.asked.result_tools, conversation.ready)}"
+            texts = await definition_texts(conversation.asked.result_tools, conversation.ready)
+            definitions = f"\n{defining(texts)}"
         ids = array("I")
         for piece in pieces:
             ids.extend(piece.ids)
