@@ -164,6 +164,6 @@ def test_tool_that_a_summary_removes_is_not_added() -> None:
     ]
     summary = {"type": "compaction", "content": "So far.", "tool_changes": changes}
 
-    message, _ = read({"role": "assistant", "content": [summary]}, ASK)
+    (message,) = read({"role": "assistant", "content": [summary]}, ASK)
 
     assert message[FOUND_TOOLS] == ("get_rain",)
