@@ -1,7 +1,8 @@
 """Finds tools whose definitions the model has not read: for its searches, and for calls that it makes all the same.
 
 Turns a search into the definitions of the tools that fit best, and a call of a tool that was not found yet into that
-tool's definition and the request to call again. Which of them count as read is noted when the result is appended.
+tool's definition and the request to call again; a call of a tool that does not exist is taken for a search. Which of
+them count as read is noted when the result is appended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ from gateway.toolcalls.schema.spec import ToolSpec
 USUAL: Final = 5
 """How many tools a search returns if it does not say."""
 _MOST: Final = 20
+_NEAREST: Final = 3
+"""How many tools a call of a tool that does not exist is answered with."""
 _LONG: Final = 65_536
 """Characters of a text whose tokens are estimated."""
 
@@ -78,6 +81,21 @@ class ToolFinder:
         if not found:
             return FoundTools(no_match(len(entries)), (), ())
         return await self._found([entry.spec for entry in found])
+
+    def guesses(self, name: str) -> bool:
+        """Whether a call of this name, which no tool has, is answered with the tools that it may mean."""
+        return self.name is not None and self._conversation.asked.may_be_deferred(name)
+
+    async def nearest(self, name: str) -> FoundTools:
+        """Return the answer to a call of a tool that does not exist."""
+        entries = [*self._conversation.asked.deferred.values()]
+        ranked = await anyio.to_thread.run_sync(rank, entries, name)
+        words = f"there is no tool {name!r}, so this call was not made."
+        if not ranked:
+            return FoundTools(f"error: {words} Find tools with {self.name!r}.", (), ())
+        found = await self._found([entry.spec for entry in ranked[:_NEAREST]])
+        text = f"{words} {found.text}\nCall the one that fits, as defined, or find others with {self.name!r}."
+        return FoundTools(text, found.names, found.new)
 
     async def unread(self, name: str) -> FoundTools:
         """Return the answer to a call of a tool whose definition the model has not read."""

@@ -282,4 +282,5 @@ def _policy(asked: Asked, options: GenerationOptions) -> Policy:
         # Where nothing may be called, nothing is a call, whatever the model writes.
         return Policy(unknown_tool="content")
     ours = (tool.name for tool in asked.tools if tool.name not in asked.client_tools)
-    return Policy(answered=frozenset(ours))
+    hidden = asked.may_be_deferred if asked.search is not None else None
+    return Policy(answered=frozenset(ours), hidden_tool=hidden)

@@ -1,7 +1,9 @@
 """What a request asks of its conversation. Pure."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from gateway.context.memory.defined_tools import ToolDigests
 from gateway.proxy.caller import ANYBODY, Principal
@@ -9,6 +11,9 @@ from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import Diagnostic
+
+_COMPOUND: Final = re.compile(r"[A-Za-z0-9]+(?:[_.-]+[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
+_LONGEST: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +58,12 @@ class Asked:
     def owner_of(self, tool: str) -> str | None:
         """Return the server of a tool; None for one that came with the request."""
         return None if tool in self.client_tools else self.server_of(tool)
+
+    def may_be_deferred(self, name: str) -> bool:
+        """Whether a name may mean a tool whose definition the model has not read: models guess names.
+
+        It is made of several words, as names of tools are, or the last part of such a tool's name.
+        """
+        if not self.deferred or len(name) > _LONGEST:
+            return False
+        return bool(_COMPOUND.fullmatch(name)) or any(name == each.rpartition("__")[2] for each in self.deferred)

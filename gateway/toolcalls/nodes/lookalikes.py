@@ -1,8 +1,8 @@
 """Calls that a model writes as plain JSON where its format has markers: an object, or a list, bare, fenced or in a tag.
 
 Such JSON is a call where it ends the message, names a tool of the request and brings arguments that fit the tool's
-schema. Everything else stays content: JSON is often what the user asked for. Text is held only as long as it can still
-be such a call.
+schema; or where it names what may be a tool that the model has not been shown. Everything else stays content: JSON is
+often what the user asked for. Text is held only as long as it can still be such a call.
 """
 
 import json
@@ -49,9 +49,16 @@ class WrittenCall:
     """What was repaired in its text, if anything was and the client is told."""
 
     def fits(self, at: Cursor) -> bool:
-        """Whether it calls a tool of the request, with arguments that fit the tool's schema."""
+        """Whether it calls a tool of the request, with arguments that fit the tool's schema, or a hidden tool."""
         tool = at.tools.get(self.name)
-        return tool is not None and self.arguments is not None and not validate_call(tool, self.arguments)
+        if self.arguments is None:
+            return False
+        return _is_hidden(self.name, at) if tool is None else not validate_call(tool, self.arguments)
+
+
+def _is_hidden(name: str, at: Cursor) -> bool:
+    hidden = at.calls.policy.hidden_tool
+    return hidden is not None and hidden(name)
 
 
 def report_calls(at: Cursor, calls: list[WrittenCall]) -> bool:
@@ -264,4 +271,5 @@ def _begins_call(at: Cursor) -> Steps:
     if found is None or found["key"] not in _FIRST or found["key"] in BESIDE:
         return False
     named = found["key"] in NAMES and (found["value"] or found["key"] not in AROUND)
-    return not named or (found["value"] or "")[1:-1] in at.tools
+    name = (found["value"] or "")[1:-1]
+    return not named or name in at.tools or _is_hidden(name, at)

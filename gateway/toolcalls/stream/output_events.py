@@ -1,6 +1,6 @@
 """What a generation says, piece by piece: the only output of this package, and its form in OpenAI's API."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -123,6 +123,9 @@ class Policy:
     until it is whole. A diagnostic says so either way."""
     text_after_call: Literal["content", "drop"] = "content"
     """Content after the first reported call: emitted or dropped."""
+    hidden_tool: Callable[[str], bool] | None = None
+    """Whether a name that is none of the request's may mean a tool that the model has not been shown: a call of it
+    without the format's markers is then a call, too. None: there are no others."""
     answered: Collection[str] = ()
     """Tools whose calls get an answer even where they can't be read: such a call is closed, with its `flaw`, and its
     text is dropped in the same way."""

@@ -65,6 +65,56 @@ def shown(stage: Any) -> list[str]:
     return [TINY.decode(prompt) for prompt in prompts(stage)]
 
 
+GUESSES = [
+    written("paint_wall", colour="red"),
+    '{"name": "paint_wall", "arguments": {"colour": "red"}}',
+    'I will.\n\n```json\n{"name": "paintWall", "arguments": {"colour": "red"}}\n```',
+    '{"name": "paint", "arguments": {}}',
+]
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+async def test_call_of_a_tool_that_does_not_exist_is_answered_with_those_that_it_may_mean(open_stage, guess):
+    async with open_stage(guess, written("paint", colour="red"), context=9000) as stage:
+        answer = await answered(stage, QUESTION)
+
+    first, second = shown(stage)
+    assert second[len(first) :].count(PAINT.description) == 1
+    assert SING.description not in second
+    assert [call["function"]["name"] for call in answer["tool_calls"]] == ["paint"]
+    assert stage.of(ToolFinished)[0].found == ("paint",)
+
+
+async def test_call_of_a_tool_that_means_none_names_the_search(open_stage):
+    async with open_stage(written("fly_away"), "No.", context=9000) as stage:
+        answer = await answered(stage, QUESTION)
+
+    assert f"Find tools with '{SEARCH}'" in shown(stage)[1]
+    assert answer["content"] == "No."
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"name": "Ann", "arguments": {"age": 7}}',
+        '{"name": "paint_wall", "colour": "red"}',
+        'Such as {"name": "paint_wall", "arguments": {}} or so.',
+    ],
+)
+async def test_json_that_names_no_tool_stays_content(open_stage, said):
+    async with open_stage(said, context=9000) as stage:
+        answer = await answered(stage, QUESTION)
+
+    assert answer == {"role": "assistant", "content": said}
+
+
+async def test_json_that_may_name_a_tool_stays_content_where_none_is_deferred(open_stage):
+    async with open_stage(GUESSES[1], context=9000) as stage:
+        answer = await answered(stage, QUESTION, Deferral(set(), None))
+
+    assert answer == {"role": "assistant", "content": GUESSES[1]}
+
+
 async def test_deferred_tool_is_defined_where_the_search_found_it_and_then_called_by_its_own_name(open_stage):
     async with open_stage(written(SEARCH, query="colour"), written("paint", colour="red"), context=9000) as stage:
         answer = await answered(stage, QUESTION)
