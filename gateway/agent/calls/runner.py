@@ -155,7 +155,7 @@ class CallRunner:
                 selection = await reader.select(call.name, _arguments(call.arguments, tool))
                 return Answered(call, selection, time.perf_counter() - started)
             if finder is not None and call.name not in offered and finder.guesses(call.name) and allows(call.name):
-                found = await finder.nearest(call.name)
+                found = await finder.nearest(call.name, call.arguments)
                 return Answered(call, found.text, time.perf_counter() - started, found)
             arguments = _arguments(call.arguments, _allowed(call.name, offered, allows))
             if finder is not None and call.name == finder.name:

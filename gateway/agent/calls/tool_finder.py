@@ -23,6 +23,8 @@ USUAL: Final = 5
 _MOST: Final = 20
 _NEAREST: Final = 3
 """How many tools a call of a tool that does not exist is answered with."""
+_WORDS: Final = 500
+"""Characters of its arguments that count."""
 _LONG: Final = 65_536
 """Characters of a text whose tokens are estimated."""
 
@@ -86,10 +88,10 @@ class ToolFinder:
         """Whether a call of this name, which no tool has, is answered with the tools that it may mean."""
         return self.name is not None and self._conversation.asked.may_be_deferred(name)
 
-    async def nearest(self, name: str) -> FoundTools:
-        """Return the answer to a call of a tool that does not exist."""
+    async def nearest(self, name: str, arguments: str) -> FoundTools:
+        """Return the answer to a call of a tool that does not exist. `arguments`: often say in words what it is for."""
         entries = [*self._conversation.asked.deferred.values()]
-        ranked = await anyio.to_thread.run_sync(rank, entries, name)
+        ranked = await anyio.to_thread.run_sync(rank, entries, f"{name} {arguments[:_WORDS]}")
         words = f"there is no tool {name!r}, so this call was not made."
         if not ranked:
             return FoundTools(f"error: {words} Find tools with {self.name!r}.", (), ())

@@ -70,6 +70,7 @@ GUESSES = [
     '{"name": "paint_wall", "arguments": {"colour": "red"}}',
     'I will.\n\n```json\n{"name": "paintWall", "arguments": {"colour": "red"}}\n```',
     '{"name": "paint", "arguments": {}}',
+    written("do_it", what="give the wall a colour"),
 ]
 
 
