@@ -40,7 +40,7 @@ Some exceptions stand outside the tree, because none of them leaves its package:
 neighbouring modules, and callers further up get an error of the tree, or an answer in the protocol at hand.
 
 http1                   NoAnswer, LinkLost
-proxy.transport         PeerError, Unfit, SessionForgotten, MaybeForgotten, NotOurs, NotIssued, Refused
+proxy.transport         PeerError, Unfit, SessionForgotten, SignInReplaced, MaybeForgotten, NotOurs, NotIssued, Refused
 proxy.upstream          Full
 protocol                Unwritable
 engine                  FileUnfit, _FileFault
@@ -131,7 +131,14 @@ class UpstreamError(GatewayError):
 
 
 class UpstreamUnavailable(UpstreamError):
-    """The upstream is not running, or its connection broke in the middle of the call."""
+    """The upstream is not running, or its connection broke in the middle of the call.
+
+    `begun`: whether the server may have begun to act on the request.
+    """
+
+    def __init__(self, message: str, *, server: str, begun: bool = False) -> None:
+        super().__init__(message, server=server)
+        self.begun = begun
 
 
 class SignInNeeded(UpstreamUnavailable):

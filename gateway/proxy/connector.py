@@ -147,12 +147,12 @@ class Connector:
         """Close what the connections share. Every transport must be closed by then."""
         await self._stack.aclose()
 
-    def sign_in(self, config: UpstreamConfig, owner: str, only: str | None = None) -> SignedIn:
-        """The sign-in of one owner at this server. `only`: see `SignedIn`."""
+    def sign_in(self, config: UpstreamConfig, owner: str) -> SignedIn:
+        """The sign-in of one owner at this server."""
         if self._client is None:
             raise RuntimeError("connected outside `async with connector`")
         log = get_logger("gateway.proxy").bind(server=config.name)
-        return SignedIn(config, owner, fetcher_for(config, self._client), self.grants, log, only=only)
+        return SignedIn(config, owner, fetcher_for(config, self._client), self.grants, log)
 
     def exchange(self, config: UpstreamConfig) -> TokenExchange:
         """What exchanges one principal's access tokens for those of this server."""

@@ -13,6 +13,7 @@ from gateway.errors import SignInNeeded, UpstreamUnavailable
 from gateway.proxy.caller import Principal
 from gateway.proxy.connector import Connector
 from gateway.proxy.transport.http.client import Authorizer
+from gateway.proxy.transport.oauth.authorizers import OneSignIn, SignedIn
 from gateway.proxy.transport.oauth.token_exchange import TokenExchange
 from gateway.proxy.transport.server_link import NoAnswer
 from gateway.proxy.upstream.upstream import Upstream
@@ -84,8 +85,10 @@ class SignInAccounts:
 
     def authorizer(self, account: UpstreamAccount, principal: Principal, which: str) -> Authorizer:
         """See `Accounts`."""
-        del account
-        return self._connector.sign_in(self._config, principal.owner, which)
+        del principal
+        if not isinstance(account, SignedIn):
+            raise TypeError("this account has no sign-in")
+        return OneSignIn(account, which)
 
     async def look_up(self, principal: Principal) -> None:
         """See `Accounts`."""

@@ -130,6 +130,26 @@ class Router:
         approved: bool = False,
     ) -> CallOutcome:
         """See `Proxy.call_tool`."""
+        call = partial(self._call_tool, params, caller, seconds, written, approved)
+        try:
+            return await call(call)
+        except UpstreamUnavailable as error:
+            return CallOutcome(failure(error.message, modern=caller.modern), "unavailable", error.server)
+
+    async def _call_tool(
+        self,
+        params: dict[str, Any],
+        caller: Caller,
+        seconds: float | None,
+        written: WrittenIds | None,
+        approved: bool,
+        again: Callable[[], Awaitable[CallOutcome]] | None = None,
+    ) -> CallOutcome:
+        """`again`: repeats the call, if its user signs in again before it begins; None: it fails then.
+
+        Raises:
+            UpstreamUnavailable: whose tool it is can't be learned.
+        """
         called, arguments = _read_call(params)
         catalog, overriding = self._catalog, self._catalog.naming.has_overrides
         name = catalog.meant(called, caller.principal.view) if overriding else called
@@ -138,10 +158,7 @@ class Router:
         if called in finder.NAMES and self._searching() and (entry is None or len(self._upstreams) > 1):
             return await self._find(params, arguments, caller)
         if entry is None:
-            try:
-                name, entry = await self._learn(name, caller)
-            except UpstreamUnavailable as error:
-                return CallOutcome(failure(error.message, modern=caller.modern), "unavailable", error.server)
+            name, entry = await self._learn(name, caller)
         upstream, own = self.resolver.tool(name, caller, called)
         server = upstream.config.name
         if upstream.per_user is not None and not caller.principal.alone:
@@ -165,9 +182,11 @@ class Router:
                 began = perf_counter()
             # `Mcp-Param-*`, where the tool's schema asks for it (2026-07-28, "Custom headers").
             headers = headers_for(entry.annotations, _read_call(sent)[1]) if entry and entry.annotations else None
-            result = await self._ask(upstream, "tools/call", sent, caller, seconds, headers, written, guarded)
+            result = await self._ask_once(upstream, "tools/call", sent, caller, seconds, headers, written, guarded)
             ended = ending_of(result)
         except (NotApproved, UpstreamTimeout, UpstreamUnavailable) as error:
+            if again is not None and self._is_replaced(upstream, error, params, caller):
+                return await again()
             result, ended = failure(error.message, modern=caller.modern), ending_by(error)
         except BaseException as error:
             # If it is not the server's error, the caller has cancelled the call.
@@ -304,7 +323,19 @@ class Router:
             raise RpcError({"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method})
         return await self._ask(visible[0], method, params, caller)
 
-    def _ask(
+    async def _ask(
+        self, upstream: Upstream, method: str, params: dict[str, Any], caller: Caller, seconds: float | None = None
+    ) -> dict[str, Any]:
+        """Send a request other than a call of a tool; once more if its caller signed in again before it began."""
+        try:
+            return await self._ask_once(upstream, method, params, caller, seconds)
+        except UpstreamUnavailable as error:
+            if not self._is_replaced(upstream, error, params, caller):
+                raise
+        newer = self.resolver.upstream(upstream.config.name, caller.principal)
+        return await self._ask_once(newer, method, params, caller, seconds)
+
+    def _ask_once(
         self,
         upstream: Upstream,
         method: str,
@@ -328,6 +359,15 @@ class Router:
             answer = self._send(upstream, method, params, caller, request)
         # With one server, no URI carries its server: most calls are spared a frame.
         return answer if len(self._upstreams) == 1 else self._with_public_uris(answer, upstream, caller.principal)
+
+    def _is_replaced(self, upstream: Upstream, error: Exception, params: Mapping[str, Any], caller: Caller) -> bool:
+        """Whether a request certainly did not begin at the caller's own upstream, in whose place there is another now,
+        because its user has signed in again."""
+        common = self._upstreams.get(upstream.config.name)
+        if common is None or common.serves(caller.principal) or is_parked(params):
+            return False
+        is_unbegun = isinstance(error, UpstreamUnavailable) and not error.begun
+        return is_unbegun and self.resolver.upstream(upstream.config.name, caller.principal) is not upstream
 
     async def _with_public_uris(
         self, answer: Awaitable[dict[str, Any]], upstream: Upstream, principal: Principal
@@ -382,7 +422,11 @@ class Router:
                 return to_client(result)
 
             async def again(sent: dict[str, Any]) -> dict[str, Any]:
-                return await request(method, sent, caller)
+                try:
+                    return await request(method, sent, caller)
+                except UpstreamUnavailable as error:
+                    # Its first round ran.
+                    raise UpstreamUnavailable(error.message, server=error.server, begun=True) from None
 
             return await answer_rounds(result, again, params, caller)
 

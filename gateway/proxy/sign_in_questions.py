@@ -39,10 +39,23 @@ async def find_own(upstream: Upstream, tool: str, params: Mapping[str, Any], cal
         found = await _find_own(upstream, params, caller)
         if isinstance(found, dict):
             return CallOutcome(found, ending_of(found), server, tool)
-        await found.supervisor.want()
+        found = await _brought_up(upstream, found, caller)
     except UpstreamUnavailable as error:
         return CallOutcome(failure(error.message, modern=caller.modern), "unavailable", server, tool)
     return found
+
+
+async def _brought_up(upstream: Upstream, own: Upstream, caller: Caller) -> Upstream:
+    """The caller's own upstream, once it is up; the next one, if its user signs in again meanwhile."""
+    try:
+        await own.supervisor.want()
+    except UpstreamUnavailable:
+        newer = cast("OwnUpstreams", upstream.per_user).of(caller.principal)
+        if newer is None or newer is own:
+            raise
+        await newer.supervisor.want()
+        return newer
+    return own
 
 
 async def _find_own(upstream: Upstream, params: Mapping[str, Any], caller: Caller) -> Upstream | dict[str, Any]:

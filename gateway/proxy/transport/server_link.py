@@ -52,7 +52,16 @@ def why_unwritable(params: Mapping[str, Any]) -> str | None:
     return None
 
 
-__all__ = ["LinkLost", "MaybeForgotten", "NoAnswer", "PeerError", "SessionForgotten", "Transport", "Unfit"]
+__all__ = [
+    "LinkLost",
+    "MaybeForgotten",
+    "NoAnswer",
+    "PeerError",
+    "SessionForgotten",
+    "SignInReplaced",
+    "Transport",
+    "Unfit",
+]
 
 
 class PeerError(Exception):
@@ -65,6 +74,13 @@ class PeerError(Exception):
 
 class Unfit(NoAnswer):
     """The request or its answer can't be carried: it is too long, or not JSON. The server itself works."""
+
+
+class SignInReplaced(NoAnswer):
+    """The owner of the connection's sign-in has signed in again or signed out: the server did not begin the request."""
+
+    def __init__(self) -> None:
+        super().__init__("the sign-in has ended, or another has taken its place: call again")
 
 
 class SessionForgotten(LinkLost):

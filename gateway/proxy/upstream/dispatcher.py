@@ -20,7 +20,15 @@ from gateway.observe.backend_metrics import ServerMetrics
 from gateway.protocol.eras import PROGRESS_KEY, meta_of
 from gateway.proxy.caller import Caller, Principal, ShareRule
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.server_link import LinkLost, MaybeForgotten, NoAnswer, PeerError, SessionForgotten, Unfit
+from gateway.proxy.transport.server_link import (
+    LinkLost,
+    MaybeForgotten,
+    NoAnswer,
+    PeerError,
+    SessionForgotten,
+    SignInReplaced,
+    Unfit,
+)
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.session.in_flight import CallClock, TimedCaller
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure, may_be_of_session
@@ -353,12 +361,13 @@ class Dispatcher:
         if attempt.chosen is None or attempt.chosen.note_failure():
             self._failed(attempt)
         cause = describe_failure(error, self._config)
+        begun = error.sent if isinstance(error, LinkLost) else not isinstance(error, SignInReplaced)
         return UpstreamUnavailable(
-            f"server {self._config.name!r} broke off {attempt.what}: {cause}", server=self._config.name
+            f"server {self._config.name!r} broke off {attempt.what}: {cause}", server=self._config.name, begun=begun
         )
 
     def _spoiled(self, error: Unfit, attempt: _Attempt) -> UpstreamUnavailable:
         cause = describe_failure(error, self._config)
         return UpstreamUnavailable(
-            f"{attempt.what} of server {self._config.name!r} failed: {cause}", server=self._config.name
+            f"{attempt.what} of server {self._config.name!r} failed: {cause}", server=self._config.name, begun=True
         )

@@ -20,7 +20,7 @@ from gateway.proxy.transport.http.http_answers import challenge_parameters
 from gateway.proxy.transport.oauth.discovery import FETCH_TIME, DocumentFetcher, fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.tokens import MARGIN, ClientCredentialsGrant, NotIssued, Refused, Tokens, read_tokens
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, SignInReplaced
 
 # The tokens of somebody who signed in, for every request to one MCP server.
 #
@@ -53,14 +53,11 @@ class SignedIn:
         store: GrantStore,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = lambda: datetime.now(UTC).timestamp(),
-        *,
-        only: str | None = None,
     ) -> None:
         """Reads nothing before the first request.
 
         Args:
             owner: whose sign-in it is; `OPERATOR`: that of everybody.
-            only: which of the owner's sign-ins (`current`) is used; once there is another, there is none. None: each.
             clock: returns seconds since 1970.
         """
         self._config = config
@@ -69,7 +66,6 @@ class SignedIn:
         self._store = store
         self._log = log
         self._clock = clock
-        self._only = only
         self._grant: Grant | None = None
         self._due: float | None = None
         """When its tokens are to be renewed, by `clock`; None: not before the server refuses them."""
@@ -124,8 +120,6 @@ class SignedIn:
             if self._config.auth is None and "resource_metadata" not in challenge:
                 # It may want another kind of credentials, or have forgotten our session.
                 return False
-            if self._only is not None:
-                raise NoAnswer("the sign-in has ended, or another has taken its place: call again")
             raise NoAnswer(f"nobody has signed in to it: {self._way_out}")
         if grant.access is None:
             raise NoAnswer(f"its sign-in has ended: {self._way_out}")
@@ -208,8 +202,6 @@ class SignedIn:
         issuer = None if self._config.auth is None else self._config.auth.issuer
         if grant is not None and issuer is not None and issuer.rstrip("/") != grant.issuer.rstrip("/"):
             # The tokens are another authorization server's than the configured one.
-            return None
-        if grant is not None and self._only not in (None, grant.sign_in):
             return None
         return grant
 
@@ -348,6 +340,35 @@ class SignedIn:
         if grant is not None and grant.expires is not None:
             # A token may live no longer than the margin: half of what is left, or each call would renew it.
             self._due = grant.expires - min(MARGIN, max(0.0, grant.expires - self._clock()) / 2)
+
+
+class OneSignIn:
+    """One of the sign-ins that an owner makes, for sessions that only this one may use.
+
+    It shares what is known of them with whoever chose it: were there two views, one could still choose a sign-in that
+    the other knows to be replaced.
+    """
+
+    def __init__(self, signed_in: SignedIn, which: str) -> None:
+        """`which`: its `current`."""
+        self._signed_in = signed_in
+        self._which = which
+
+    async def headers(self) -> Mapping[str, str]:
+        """See `Authorizer.headers`. Raises `SignInReplaced` instead of returning another sign-in's."""
+        headers = await self._signed_in.headers()
+        if headers and self._signed_in.current() != self._which:
+            raise SignInReplaced
+        return headers
+
+    async def refused(self, status: int, www_authenticate: str, sent: Mapping[str, str]) -> bool:
+        """See `Authorizer.refused`. Raises `SignInReplaced` if there is another sign-in now."""
+        await self._signed_in.look_up()
+        if self._signed_in.current() in (None, self._which):
+            return await self._signed_in.refused(status, www_authenticate, sent)
+        if status == 401:
+            raise SignInReplaced
+        return False
 
 
 # What gets the tokens for one upstream: our own credentials, or somebody's sign-in.
