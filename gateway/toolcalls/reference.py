@@ -61,9 +61,9 @@ These rules hold for all formats:
   call.
 - A JSON object without the format's markers, bare, in a code fence or in a tag (`<tool_call>`, `<tools>`, `<tool>`,
   `<function_call>`), or a list of them, is a call if nothing follows it, it names a tool of the request, and its
-  arguments fit that tool's schema; the keys may be those of other APIs (`input`, `args`, `tool_calls`). Otherwise it is
-  content; if it names a tool and has arguments, a diagnostic (`lookalike`) says so. Text is held back only as long as
-  it can be such a call.
+  arguments fit that tool's schema; the keys may be those of other APIs (`input`, `args`, `tool_calls`). Where tools are
+  deferred, one that names what may be a tool is a call, too. Otherwise it is content; if it names a tool and has
+  arguments, a diagnostic (`lookalike`) says so. Text is held back only as long as it can be such a call.
 - Other output that breaks a format's rules is content, from the call's first character, with one diagnostic; of a tool
   that the gateway runs, the model reads an error instead and can call again. A call that the end of the output cuts off
   is reported and kept. A call of an unknown tool is reported like any other.
