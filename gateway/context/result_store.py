@@ -83,9 +83,9 @@ class ResultStore:
         """Bytes in memory."""
         return self._memory.size
 
-    def has_room(self, tokens: int) -> bool:
-        """Whether a result with so many tokens can be kept at all."""
-        return 0 < tokens * array("I").itemsize <= self._memory.share
+    def has_room(self, tokens: int, beside: int = 0) -> bool:
+        """Whether a result with so many tokens, and bytes beside them, can be kept at all."""
+        return 0 < tokens * array("I").itemsize + beside <= self._memory.share
 
     async def keep(self, result: KeptResult, ids: "array[int]") -> None:
         """Keep the ids of a result, for which `has_room` is true. Others may have to go."""
@@ -94,7 +94,7 @@ class ResultStore:
         self._files.remove(result)
         self._metrics.result_kept()
         result.content = ids
-        self._memory.add(result, len(ids) * ids.itemsize, self._clock())
+        self._memory.add(result, len(ids) * ids.itemsize + result.bytes_beside, self._clock())
         for each in self._memory.excess(result.owner):
             await self._spill(each)
 
@@ -127,7 +127,7 @@ class ResultStore:
             if not self._memory.has(result):
                 result.content = moved
         if moved is not None and result.content is moved:
-            size = max(len(ids) * ids.itemsize, self._files.most // _MOST_FILES)
+            size = max(len(ids) * ids.itemsize + result.bytes_beside, self._files.most // _MOST_FILES)
             self._files.add(result, size, self._clock())
             for each in self._files.excess(result.owner):
                 each.content = None

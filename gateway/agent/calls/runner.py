@@ -32,7 +32,7 @@ from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.proxy import Proxy
-from gateway.proxy.result_tokens import IdPiece, OtherPart, ResultTokens, UnreadText, read_parts
+from gateway.proxy.result_tokens import IdPiece, OtherPart, ResultTokens, UnreadText, content_of, read_parts
 from gateway.proxy.results import CallOutcome, WrittenIds
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
 from gateway.toolcalls.stream.output_events import CallClosed
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _UNREAD: Final = 2000
 """Most ids of a result that are left undecoded until somebody wants its text."""
+_QUICK_BLOCKS: Final = 64
+"""Blocks of a result that are short, and so tokenized at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,7 @@ class CallRunner:
         """A result as at most `most` ids, where they came from, whether they are all, and what was kept."""
         shown = shorten(result, most)
         shortened = shown is not result
-        if shortened and reader is not None:
+        if reader is not None and (shortened or len(content_of(result)) > _QUICK_BLOCKS):
             # It takes half a second for each megabyte.
             found = await anyio.to_thread.run_sync(self._tokens.for_engine, tool, result, token_map)
         else:

@@ -7,9 +7,10 @@ conversation that was given it, so nobody can guess another's. What a selection 
 
 import secrets
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from anyio.to_thread import run_sync
@@ -115,7 +116,7 @@ class ResultReader:
         known = next((each for each in conversation.results if each.digest == digest), None)
         result = known or await self._named(tool, pieces, ids, digest, token_map)
         beginning = Beginning(result, tuple(ids[:most]), tuple(token_map.encode(definitions)))
-        if not beginning.fits(most, token_map):
+        if not beginning.fits(most, token_map) or not self._store.has_room(tokens, result.bytes_beside):
             return None
         if known is None:
             conversation.results = (*conversation.results, result)
@@ -150,9 +151,16 @@ class ResultReader:
         taken = {each.handle for each in self._conversation.results}
         handle = next(name for name in iter(_new_handle, None) if name not in taken)
         shape = await run_sync(lambda: shape_of(token_map.decode(ids)))
-        sources: list[tuple[IdSource, int]] = [(piece.source, len(piece.ids)) for piece in pieces]
         owner = self._conversation.asked.principal.name
-        return KeptResult(handle, owner, tool, token_map.map_id, len(ids), tuple(sources), digest, shape)
+        return KeptResult(handle, owner, tool, token_map.map_id, len(ids), tuple(_sources(pieces)), digest, shape)
+
+
+def _sources(pieces: Sequence[IdPiece]) -> "Iterator[tuple[IdSource, int]]":
+    """Yield where consecutive ids came from, each with the place where they end."""
+    end = 0
+    for source, run in groupby((piece for piece in pieces if piece.ids), key=lambda piece: piece.source):
+        end += sum(len(piece.ids) for piece in run)
+        yield source, end
 
 
 def _new_handle() -> str:

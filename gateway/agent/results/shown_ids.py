@@ -4,8 +4,10 @@ The result's own ids stand there unchanged; what the gateway says about them is 
 where it ends and how to read on, so that no part is skipped unnoticed. Pure.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal
 
 from gateway.agent.results.spelled_ids import Part, fitting
@@ -43,7 +45,7 @@ class Beginning:
         """Return at most `most` ids, and how many of them are the result's."""
         shown = fitting(self.ids, max(self._room(most, token_map), 0), token_map)
         end = (*token_map.encode(self._note(len(shown))), *self.definitions)
-        own = sourced(self.result, shown, 0)
+        own = _sourced(self.result, shown, 0)
         return (*own, IdPiece(end[:most], "shim")), len(shown)
 
     def _room(self, most: int, token_map: TokenMap) -> int:
@@ -91,7 +93,7 @@ class Selection:
                 break
             room -= len(label) + len(own)
             found += [IdPiece(tuple(label), "shim")] if label else []
-            found += sourced(self.result, own, part.first)
+            found += _sourced(self.result, own, part.first)
             shown, end = number + 1, part.first + len(own)
         last = self.parts[max(shown - 1, 0)]
         note = token_map.encode(self._note(last, shown, end))
@@ -125,15 +127,11 @@ class Selection:
         return f"\n[from line {last.line}: tokens {last.first} to {end} of {result.tokens} in {handle}; {more}]"
 
 
-def sourced(result: KeptResult, ids: Sequence[int], first: int) -> list[IdPiece]:
-    """Return consecutive ids of a result by where they came from. `first`: the place of the first one."""
-    return list(_pieces(result, ids, first))
-
-
-def _pieces(result: KeptResult, ids: Sequence[int], first: int) -> Iterator[IdPiece]:
-    at, last = 0, first + len(ids)
-    for source, count in result.sources:
-        start, end = max(at, first), min(at + count, last)
-        at += count
-        if start < end:
-            yield IdPiece(tuple(ids[start - first : end - first]), source)
+def _sourced(result: KeptResult, ids: Sequence[int], first: int) -> Iterator[IdPiece]:
+    """Yield consecutive ids of a result by where they came from. `first`: the place of the first one."""
+    at, last = first, first + len(ids)
+    number = bisect_right(result.sources, first, key=itemgetter(1))
+    while at < last:
+        source, end = result.sources[number]
+        yield IdPiece(tuple(ids[at - first : min(end, last) - first]), source)
+        at, number = end, number + 1

@@ -5,12 +5,14 @@ or knows where they are; does not read them. Pure.
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 if TYPE_CHECKING:
     from array import array
 
 IdSource = Literal["leaf", "shim"]
+_SOURCE_BYTES: Final = 96
+"""Of one entry: a tuple and a number."""
 
 
 class IdsElsewhere(Protocol):
@@ -33,9 +35,14 @@ class KeptResult:
     map_id: str
     tokens: int
     sources: tuple[tuple[IdSource, int], ...]
-    """Where its ids came from, each with the number of consecutive ids."""
+    """Where consecutive ids came from, each with the place where they end; neighbours differ."""
     digest: bytes
     shape: str
     """What it is, in a line."""
     content: "array[int] | IdsElsewhere | None" = field(default=None, repr=False)
     """Its ids; None: they are no longer kept. Only the store (`context/result_store.py`) sets this."""
+
+    @property
+    def bytes_beside(self) -> int:
+        """Bytes that it takes beside its ids, however few they are."""
+        return len(self.sources) * _SOURCE_BYTES

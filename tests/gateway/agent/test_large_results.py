@@ -11,9 +11,13 @@ import pytest
 from gateway.agent import AnswerOptions
 from gateway.agent.calls.repeats import NOTE
 from gateway.agent.events import IdsSpliced, ToolFinished
-from gateway.agent.results.result_reader import READ, SEARCH
+from gateway.agent.results.result_reader import READ, SEARCH, ResultReader
+from gateway.config import LimitsConfig
+from gateway.context.result_store import ResultStore
 from gateway.engine.interface import Message
+from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
+from gateway.proxy.result_tokens import IdPiece
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.testing import tiny_map
@@ -330,3 +334,27 @@ async def test_metrics_count_kept_results_and_their_bytes(open_stage):
 
     assert "codec_results_kept_total 1.0" in page
     assert f"codec_kept_result_bytes {float(len(TINY.encode(SECRET)) * 4)}" in page
+
+
+async def test_neighbours_of_one_source_are_kept_as_one(open_stage):
+    pieces = [IdPiece(tuple(TINY.encode(f"{n}: nothing\n")), "leaf" if n < 9 else "shim") for n in range(2000)]
+    async with open_stage(**LIMITS) as stage:
+        conversation = await stage.agent.open(QUESTION, principal=Principal("a"))
+        reader = ResultReader(ResultStore(LimitsConfig(), Metrics()), conversation)
+        kept = await reader.keep("up__say", pieces, 4000, TINY)
+
+    assert kept is not None
+    leaf = sum(len(piece.ids) for piece in pieces[:9])
+    assert kept.result.sources == (("leaf", leaf), ("shim", kept.result.tokens))
+
+
+async def test_what_is_kept_beside_the_ids_counts_too(open_stage):
+    ids = tuple(TINY.encode("a\n"))
+    pieces = [IdPiece(ids, "leaf" if n % 2 else "shim") for n in range(4000)]
+    most = LimitsConfig(kept_result_bytes=4000 * len(ids) * 4 * 4, principal_share=0.5)
+    async with open_stage(**LIMITS) as stage:
+        conversation = await stage.agent.open(QUESTION, principal=Principal("a"))
+        reader = ResultReader(ResultStore(most, Metrics()), conversation)
+        assert await reader.keep("up__say", pieces, 4000, TINY) is None
+
+    assert conversation.results == ()

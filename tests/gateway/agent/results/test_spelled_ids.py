@@ -1,6 +1,8 @@
 """Slices of ids: each is a run of the whole's ids, and holds what was asked for."""
 
 from array import array
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ TEXTS = st.text(st.sampled_from("ab the\n\n,é日😀\u0301{}"), min_size=1, max
 
 
 def kept(ids: list[int], *, leaf: int = 0) -> KeptResult:
-    sources = (("leaf", leaf), ("shim", len(ids) - leaf))
+    sources = (("leaf", leaf), ("shim", len(ids)))
     return KeptResult("r_222222", "a", "up__say", TINY.map_id, len(ids), sources, b"", "text")
 
 
@@ -81,6 +83,32 @@ def test_beginning_has_no_more_ids_than_may_be_shown_and_counts_its_own(text, mo
     assert found[:shown] == ids[:shown]
     assert f"the first {shown} of {len(ids)} tokens" in TINY.decode(found[shown:])
     assert sum(len(piece.ids) for piece in pieces if piece.source == "leaf") == min(leaf, shown)
+
+
+class SeenTuple(tuple[Any, ...]):
+    """Counts how often an item of it is looked at."""
+
+    seen = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        self.seen += 1
+        return super().__getitem__(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.seen += len(self)
+        return super().__iter__()
+
+
+def test_what_is_shown_of_many_blocks_does_not_look_at_all_of_them():
+    ids = array("I", TINY.encode("a b")) * 10_000
+    count = len(ids) // 10_000
+    sources = SeenTuple(("leaf" if n % 2 else "shim", (n + 1) * count) for n in range(10_000))
+    result = KeptResult("r_222222", "a", "up__say", TINY.map_id, len(ids), sources, b"", "text")
+    found = find(SpelledIds(ids, TINY), "a", is_regex=False, offset=len(ids) // 2)
+    pieces = Selection(result, ids, found.parts, found.count, "search").pieces(2000, TINY)
+
+    assert {piece.source for piece in pieces} == {"leaf", "shim"}
+    assert sources.seen < 5000
 
 
 @given(TEXTS.map(lambda text: text * 10), st.integers(250, 500), st.sampled_from("abé日{"))
