@@ -61,6 +61,8 @@ class FinishedCall:
     """Tools whose definitions are in it."""
     kept: Kept | None = None
     """What was kept of it, where only its beginning goes into the context."""
+    selection: Selection | None = None
+    """What it selected, for a call that reads a kept result."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -191,6 +193,7 @@ class CallRunner:
         began = time.perf_counter()
         call, outcome = answered.call, answered.outcome
         server, kept, whole, is_error = None, None, True, False
+        selection = outcome if isinstance(outcome, Selection) else None
         if isinstance(outcome, Selection):
             pieces = outcome.pieces(most, token_map)
             source, text = "shim", token_map.decode(token_id for piece in pieces for token_id in piece.ids)
@@ -220,7 +223,7 @@ class CallRunner:
         )
         # A definition that was cut counts as not read.
         new = answered.found.new if answered.found is not None and whole else ()
-        return FinishedCall(pieces, finished, time.perf_counter() - began, server, new, kept)
+        return FinishedCall(pieces, finished, time.perf_counter() - began, server, new, kept, selection)
 
     async def _fitted(
         self, tool: str, result: Mapping[str, Any], token_map: TokenMap, most: int, reader: ResultReader | None

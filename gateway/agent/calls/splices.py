@@ -4,11 +4,13 @@ A template may strip results, write them as JSON strings, or read them; then it 
 other ids are made. Appends nothing itself: `context/compose/context.py` does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from gateway.agent.calls.result_limit import cut
 from gateway.agent.calls.runner import FinishedCall
 from gateway.agent.events import SplicedPart
+from gateway.agent.results.spelled_ids import whole_characters
 from gateway.context.compose.conversation import Conversation
 from gateway.engine.rendering.scaffold import Scaffold
 from gateway.engine.start.ready_engine import ReadyEngine
@@ -18,6 +20,10 @@ from leaf_sdk.vocab import TokenMap
 
 _BEGINNING = 8
 """Ids that are decoded to find the first character of a result, which tells whether it is JSON."""
+_STEPS = 64
+"""One in so many ids may stay free where the template writes other ids than those of a result."""
+
+_Shorten = Callable[[FinishedCall, int, TokenMap], FinishedCall | None]
 
 
 async def fitted(
@@ -33,24 +39,70 @@ async def fitted(
         # The scaffold contains the results.
         pieces = (*whole.pieces, *((),) * len(outcomes))
         return Scaffold(pieces, ()), [_with_ids(outcome, (), 0) for outcome in outcomes]
-    return scaffold, [
-        _shown(scaffold, number, outcome, most[number], token_map) for number, outcome in enumerate(outcomes)
-    ]
+    shown = [_shown(scaffold, number, outcome, most[number], token_map) for number, outcome in enumerate(outcomes)]
+    for before, after in zip(outcomes, shown, strict=True):
+        if before.kept is not None and before.kept.beginning.definitions and after.kept is None:
+            # Its definitions did not fit: the next large result has to define the tools.
+            gone = before.kept.result
+            conversation.results = tuple(result for result in conversation.results if result is not gone)
+    return scaffold, shown
 
 
 def _shown(scaffold: Scaffold, number: int, outcome: FinishedCall, most: int, token_map: TokenMap) -> FinishedCall:
     """The outcome as the template shows it."""
-    ids = scaffold.fitted(number, outcome.ids, token_map)
-    kept, room = outcome.kept, most
-    # Where the template escapes it, less of it fits; what says how to read on stands at the end.
-    while kept is not None and len(ids) > most and ids != outcome.ids and room > most // 2:
-        room -= len(ids) - most
-        kept = kept.cut(room, token_map)
-        figures = replace(outcome.finished.kept, shown=kept.shown) if outcome.finished.kept else None
-        finished = replace(outcome.finished, kept=figures)
-        outcome = replace(outcome, pieces=kept.pieces, finished=finished, kept=kept)
-        ids = scaffold.fitted(number, outcome.ids, token_map)
-    return _with_ids(outcome, ids, most)
+
+    def fitted_ids(outcome: FinishedCall) -> Sequence[int]:
+        return scaffold.fitted(number, outcome.ids, token_map)
+
+    ids = fitted_ids(outcome)
+    if len(ids) <= most or ids == outcome.ids:
+        return _with_ids(outcome, ids, most)
+    # Where the template escapes it, less of it fits.
+    for shorten in (_read_on, _cut):
+        if (shorter := _longest(outcome, shorten, fitted_ids, most, token_map)) is not None:
+            return shorter
+    return _with_ids(outcome, whole_characters(ids[:most], token_map), most)
+
+
+def _longest(
+    outcome: FinishedCall,
+    shorten: _Shorten,
+    fitted_ids: Callable[[FinishedCall], Sequence[int]],
+    most: int,
+    token_map: TokenMap,
+) -> FinishedCall | None:
+    """The longest of the shorter outcomes that takes at most `most` ids in the template; None: none does."""
+    found: FinishedCall | None = None
+    low, high = 0, most
+    while high - low > 1 + most // _STEPS:
+        room = (low + high) // 2
+        shorter = shorten(outcome, room, token_map)
+        if shorter is not None and len(ids := fitted_ids(shorter)) > most:
+            high = room
+            continue
+        low, found = room, None if shorter is None else _with_ids(shorter, ids, most)
+    return found
+
+
+def _read_on(outcome: FinishedCall, most: int, token_map: TokenMap) -> FinishedCall | None:
+    """At most `most` ids, which say how to read on; None: it has no such words, or they would take too much of that."""
+    finished, selection, kept = outcome.finished, outcome.selection, outcome.kept
+    if selection is not None and selection.fits(most, token_map):
+        pieces = selection.pieces(most, token_map)
+        text = token_map.decode(token_id for piece in pieces for token_id in piece.ids)
+        return replace(outcome, pieces=pieces, finished=replace(finished, said=text))
+    if kept is not None and finished.kept is not None and kept.beginning.fits(most, token_map):
+        kept = kept.cut(most, token_map)
+        finished = replace(finished, kept=replace(finished.kept, shown=kept.shown))
+        return replace(outcome, pieces=kept.pieces, finished=finished, kept=kept)
+    return None
+
+
+def _cut(outcome: FinishedCall, most: int, token_map: TokenMap) -> FinishedCall:
+    pieces = outcome.pieces if outcome.kept is None else outcome.kept.own
+    pieces, _ = cut(pieces, most, token_map, shortened=True)
+    # A definition that was cut counts as not read.
+    return replace(outcome, pieces=pieces, finished=replace(outcome.finished, kept=None), kept=None, defined=())
 
 
 async def _reads_results(ready: ReadyEngine) -> bool:

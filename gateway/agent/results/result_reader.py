@@ -82,6 +82,11 @@ class Kept:
     shown: int
     """How many of its ids are in the pieces."""
 
+    @property
+    def own(self) -> tuple[IdPiece, ...]:
+        """As many of the result's own ids as may be shown at most."""
+        return self.beginning.own
+
     def cut(self, most: int, token_map: TokenMap) -> "Kept":
         """Return the same with at most `most` ids."""
         pieces, shown = self.beginning.pieces(most, token_map)

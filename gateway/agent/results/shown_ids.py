@@ -37,6 +37,11 @@ class Beginning:
     definitions: tuple[int, ...]
     """The text that defines the tools with which the model reads on; () where it has read it."""
 
+    @property
+    def own(self) -> tuple[IdPiece, ...]:
+        """As many of its first ids as may be shown at most, by where they came from."""
+        return tuple(_sourced(self.result, self.ids, 0))
+
     def fits(self, most: int, token_map: TokenMap) -> bool:
         """Whether there is room for more than the words around it."""
         return self._room(most, token_map) * _LEAST >= most
@@ -77,6 +82,11 @@ class Selection:
     """Whether all places were counted."""
     missing: str = ""
     """What is said if there are none."""
+
+    def fits(self, most: int, token_map: TokenMap) -> bool:
+        """Whether there is room for more than the words around them."""
+        around = self._longest_note(token_map) if self.parts else len(token_map.encode(self.missing))
+        return around <= most
 
     def pieces(self, most: int, token_map: TokenMap) -> tuple[IdPiece, ...]:
         """Return the ids of as many places as fit, with words around them; at most `most` ids."""

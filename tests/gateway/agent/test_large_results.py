@@ -283,15 +283,18 @@ async def test_call_to_read_where_nothing_is_kept_says_so(open_stage):
     assert "Read on in a result" not in TINY.decode(prompts(stage)[0])
 
 
+async def escaping(engine: Any, messages: Any, tools: Any = ()) -> str:
+    """A template that writes results as JSON strings."""
+
+    def shown(message: Message) -> str:
+        content = message.get("content") or ""
+        return json.dumps(content, ensure_ascii=False) if message["role"] == "tool" else content
+
+    turns = [f"<|im_start|>{m['role']}\n{shown(m)}<|im_end|>\n" for m in messages]
+    return "".join(turns) + "<|im_start|>assistant\n"
+
+
 async def test_what_says_how_to_read_on_is_never_cut_off_where_the_template_escapes_results(open_stage, monkeypatch):
-    async def escaping(engine: Any, messages: Any, tools: Any = ()) -> str:
-        def shown(message: Message) -> str:
-            content = message.get("content") or ""
-            return json.dumps(content, ensure_ascii=False) if message["role"] == "tool" else content
-
-        turns = [f"<|im_start|>{m['role']}\n{shown(m)}<|im_end|>\n" for m in messages]
-        return "".join(turns) + "<|im_start|>assistant\n"
-
     says = json.dumps([{"id": n, "name": f"item {n}"} for n in range(2000)])
     async with open_stage(SAY, reads(READ, path="$[1999]"), "It is so.", says=says, **LIMITS) as stage:
         monkeypatch.setattr(type(stage.engine), "apply_template", escaping)
@@ -304,6 +307,48 @@ async def test_what_says_how_to_read_on_is_never_cut_off_where_the_template_esca
     assert shown.startswith(json.dumps(TINY.decode(TINY.encode(says)[: first.kept.shown]))[1:-1])
     assert shown.rstrip().endswith("}")
     assert "item 1999" in second.text
+
+
+@pytest.mark.parametrize(
+    ("call", "note"),
+    [
+        (reads(READ, offset=9000), "; read on with codec_read_result("),
+        (reads(READ, lines="1-9000"), "; read on with codec_read_result("),
+        (reads(SEARCH, text="item"), "; go on with codec_search_result("),
+        (reads(READ, path="$[*]"), "; select fewer, as in [0:9], to see the others]"),
+    ],
+)
+async def test_reads_say_how_to_go_on_where_the_template_escapes_results(open_stage, monkeypatch, call, note):
+    says = json.dumps([{"id": n, "name": f"item é {n}"} for n in range(2000)], ensure_ascii=False)
+    async with open_stage(SAY, call, "It is so.", says=says, **LIMITS) as stage:
+        monkeypatch.setattr(type(stage.engine), "apply_template", escaping)
+        await answered(stage, QUESTION)
+
+    shown = TINY.decode(spliced(stage, 1))
+    assert 3500 < len(spliced(stage, 1)) <= 4000
+    assert note in shown
+    assert shown.endswith("]")
+    assert "\ufffd" not in shown
+    assert json.loads(f'"{shown}"') == finished(stage)[1].text
+
+
+@pytest.mark.parametrize("most", [2400, 2800, 4000, 6000])
+@pytest.mark.parametrize("says", ['"\\\n' * 5000, '"a","b",' * 3000, "\x01\n" * 6000])
+async def test_results_that_escapes_make_much_longer_end_in_whole_words(open_stage, monkeypatch, says, most):
+    async with open_stage(SAY, "It is so.", says=says, context=60_000, result_tokens=most) as stage:
+        monkeypatch.setattr(type(stage.engine), "apply_template", escaping)
+        conversation = await stage.agent.open(QUESTION, principal=Principal("a"))
+        await stage.agent.answer(conversation, AnswerOptions(ids=True), stage.listen)
+
+    (event,) = finished(stage)
+    shown = TINY.decode(spliced(stage, 0))
+    assert most * 0.8 < len(spliced(stage, 0)) <= most
+    if event.kept is None:
+        assert shown.endswith(" tokens are shown]")
+        assert conversation.results == ()
+    else:
+        assert event.kept.shown > 0
+        assert shown.rstrip().endswith("}")
 
 
 async def test_spelling_of_a_control_token_stays_ordinary_text_wherever_it_is_shown(open_stage):
