@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gateway.agent.calls.offers import EVERY_TOOL, ToolOffers, ToolScope, is_heavy
+from gateway.agent.calls.offers import EVERY_TOOL, NO_TOOL, ToolOffers, ToolScope, is_heavy
 from gateway.agent.calls.request_tools import NO_DEFERRAL, Deferral, Deferring, gathered
 from gateway.agent.calls.runner import CallRunner
 from gateway.agent.context_advice import larger_context
@@ -138,7 +138,7 @@ class Agent:
                 deferred=offered.deferred,
                 digests=digests,
                 search=offered.search,
-                result_tools=SPECS,
+                result_tools=SPECS if gateway_tools != NO_TOOL else (),
                 client_tools=names,
                 principal=principal,
                 server_of=self._calls.offers.server_of,

@@ -91,7 +91,6 @@ class Answer:
         self._show_calls = show_calls
         self._tracing = tracing
         self._budget = options.max_tokens or limits.completion_tokens
-        self._choice = options.choice
         self._called = 0
         self._made = 0
         self._generations: list[GenerationFinished] = []
@@ -99,6 +98,7 @@ class Answer:
         self._repeats = Repeats(limits.repeated_calls)
         self._finder = _finder_of(conversation, limits)
         self._reader = calls.reader_of(conversation)
+        self._choice = self._with_reads(options.choice)
 
     async def run(self) -> Finished:
         """Generate, call and splice until the answer is complete.
@@ -122,7 +122,7 @@ class Answer:
                     await prefill(held, calls, held.room - ANSWER_ROOM, self._metrics)
             # All calls that were started are over here. A call that the client requires is for the first generation,
             # or for the one after the model has searched for tools.
-            self._choice = self._choice_after(result.calls)
+            self._choice = self._with_reads(self._choice_after(result.calls))
             if mixed:
                 # The client answers its own calls; when it comes back, ours are already answered.
                 await self._tell(await calls.finished(self._conversation.ready.token_map, self._context))
@@ -201,6 +201,10 @@ class Answer:
         finder = self._finder
         searched = finder is not None and bool(calls) and all(finder.finds(call.name) for call in calls)
         return self._choice if searched else self._choice.after_first()
+
+    def _with_reads(self, choice: ToolChoice) -> ToolChoice:
+        """The choice that also allows to read results: an allowed tool returned them."""
+        return choice if self._reader is None else choice.also(self._reader.names)
 
     def _running(self) -> AbstractAsyncContextManager[RunningCalls]:
         """A context in which the calls of the next generation may be started."""

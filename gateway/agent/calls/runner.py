@@ -154,7 +154,7 @@ class CallRunner:
             if finder is not None and finder.holds(call.name) and allows(call.name):
                 found = await finder.unread(call.name)
                 return Answered(call, found.text, time.perf_counter() - started, found)
-            if reader is not None and reader.runs(call.name) and allows(call.name):
+            if reader is not None and call.name in reader.names and allows(call.name):
                 tool = next(each for each in SPECS if each.name == call.name)
                 selection = await reader.select(call.name, _arguments(call.arguments, tool))
                 return Answered(call, selection, time.perf_counter() - started)

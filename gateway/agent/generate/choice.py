@@ -49,6 +49,12 @@ class ToolChoice:
         """Return the same choice with other names for some tools."""
         return self if self.names is None else replace(self, names=tuple(names.get(each, each) for each in self.names))
 
+    def also(self, names: Sequence[str]) -> "ToolChoice":
+        """Return the choice that also allows these tools, unless a call of another one is required now."""
+        if self.names is None or self.mode != "auto":
+            return self
+        return replace(self, names=tuple(dict.fromkeys((*self.names, *names))))
+
     def after_first(self) -> "ToolChoice":
         """Return the choice for the generations after the first: no call is required any more."""
         if not self.may_call:

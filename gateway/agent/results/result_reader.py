@@ -100,15 +100,17 @@ class ResultReader:
         self._store = store
         self._conversation = conversation
 
-    def runs(self, name: str) -> bool:
-        """Whether a call of this name reads a result; not if the request has a tool of that name."""
-        return name in RESULT_TOOLS and not self._conversation.has(name)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the tools that read results, without those of tools of the request."""
+        conversation = self._conversation
+        return tuple(each.name for each in conversation.asked.result_tools if not conversation.has(each.name))
 
     async def keep(self, tool: str, pieces: Sequence[IdPiece], most: int, token_map: TokenMap) -> Kept | None:
         """Keep a result, of which the model may see `most` ids; None where it can't be kept or read."""
         conversation = self._conversation
         tokens = sum(len(piece.ids) for piece in pieces)
-        if not self._store.has_room(tokens) or any(map(conversation.has, RESULT_TOOLS)):
+        if not self._store.has_room(tokens) or self.names != RESULT_TOOLS:
             return None
         definitions = ""
         if not conversation.results:

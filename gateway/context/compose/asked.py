@@ -37,7 +37,7 @@ class Asked:
     search: SearchTool | None = None
     """The tool that finds those, one of `tools`; None: the gateway does not search, but a tool of the client's may."""
     result_tools: tuple[ToolSpec, ...] = ()
-    """Those that read results that were kept; they are defined behind the first of these."""
+    """Those that read results that were kept; they are defined behind the first of these. (): the client wants none."""
     client_tools: frozenset[str] = frozenset()
     """Names of tools that the client runs itself."""
     principal: Principal = ANYBODY

@@ -11,6 +11,7 @@ import pytest
 from gateway.agent import AnswerOptions
 from gateway.agent.calls.repeats import NOTE
 from gateway.agent.events import IdsSpliced, ToolFinished
+from gateway.agent.generate.choice import ToolChoice
 from gateway.agent.results.result_reader import READ, SEARCH, ResultReader
 from gateway.config import LimitsConfig
 from gateway.context.result_store import ResultStore
@@ -266,6 +267,32 @@ async def test_tool_of_the_client_with_the_same_name_stays_the_clients(open_stag
     assert event.kept is None
 
 
+@pytest.mark.parametrize("choice", [ToolChoice("auto", ("up__say",)), ToolChoice("required", ("up__say",))])
+async def test_results_of_allowed_tools_can_be_read_though_the_choice_does_not_name_the_reading(open_stage, choice):
+    texts = (SAY, reads(READ, lines="1201"), "It is so.")
+    async with open_stage(*texts, says=SECRET, **LIMITS) as stage:
+        await answered(stage, QUESTION, choice=choice)
+
+    assert "swordfish" in finished(stage)[1].text
+
+
+async def test_choice_that_requires_another_tool_does_not_let_the_model_read(open_stage):
+    texts = (SAY, "Aha.", reads(READ, lines="1201"), "It is so.")
+    async with open_stage(*texts, says=SECRET, **LIMITS) as stage:
+        first = await answered(stage, QUESTION)
+        await answered(stage, [*QUESTION, first, MORE], choice=ToolChoice.named("up__say"))
+
+    assert "may not be called now" in finished(stage)[-1].text
+
+
+async def test_tool_of_the_client_with_the_name_of_a_reading_one_needs_to_be_allowed(open_stage):
+    own = ToolSpec(READ, "Read a book", {"type": "object"})
+    async with open_stage(written(READ), "It is so.", says=SECRET, **LIMITS) as stage:
+        await answered(stage, QUESTION, tools=[own], choice=ToolChoice("auto", ("up__say",)))
+
+    assert "may not be called now" in finished(stage)[0].text
+
+
 async def test_definitions_that_leave_no_room_are_not_given_and_the_result_is_cut(open_stage):
     async with open_stage(SAY, "It is so.", says=SECRET, context=60_000, result_tokens=600) as stage:
         await answered(stage, QUESTION)
@@ -378,7 +405,7 @@ async def test_metrics_count_kept_results_and_their_bytes(open_stage):
         page = stage.metrics.render().decode()
 
     assert "codec_results_kept_total 1.0" in page
-    assert f"codec_kept_result_bytes {float(len(TINY.encode(SECRET)) * 4)}" in page
+    assert f"codec_kept_result_bytes {float(len(TINY.encode(SECRET)) * 4 + 96)}" in page
 
 
 async def test_neighbours_of_one_source_are_kept_as_one(open_stage):

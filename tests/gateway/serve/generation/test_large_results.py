@@ -59,6 +59,18 @@ async def test_answer_says_what_was_kept_and_the_next_request_can_read_it(path):
 
 
 @PATHS
+async def test_client_that_wants_no_tools_of_the_gateway_gets_none_that_read(path):
+    async with running(CONTEXT, says=LARGE) as apis:
+        first = await apis.ask(path, asked(path), SAY, "In line 1501.")
+        more = [*history(path, first), {"role": "user", "content": "And before it?"}]
+        without = {**asked(path, *more), "gateway_tools": "none"}
+        second = await apis.ask(path, without, call(READ, lines="1501"), "1499.")
+
+    assert "swordfish" not in json.dumps(second)
+    assert "swordfish" not in apis.engine.prompts[-1]
+
+
+@PATHS
 async def test_stream_ends_in_the_same_answer(path):
     async with running(CONTEXT, says=LARGE) as apis:
         events = await apis.events(path, asked(path), SAY, call(SEARCH, text="swordfish"), "In line 1501.")
