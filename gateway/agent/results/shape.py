@@ -6,6 +6,8 @@ from typing import Any, Final, cast
 
 _MOST_KEYS: Final = 12
 _MOST_CHARACTERS: Final = 40
+_LONGEST: Final = 400
+"""Characters of the whole: the line stands beside the result, whose room it takes."""
 _PARSED: Final = 8 * 1024 * 1024
 """Characters of JSON that are parsed for this: a larger text would take too much memory for a moment."""
 _SEEN_ROWS: Final = 4
@@ -16,7 +18,8 @@ _KINDS: Final[Mapping[type, str]] = {str: "string", bool: "boolean", int: "numbe
 
 def shape_of(text: str) -> str:
     """Return what a text is."""
-    return _json_shape(text) or _table_shape(text) or f"text of {_counted(text.count(chr(10)) + 1, 'line')}"
+    shape = _json_shape(text) or _table_shape(text) or f"text of {_lines(text)}"
+    return shape if len(shape) <= _LONGEST else shape[:_LONGEST] + "..."
 
 
 def _json_shape(text: str) -> str:
@@ -58,8 +61,12 @@ def _table_shape(text: str) -> str:
         rows = [line.strip().strip("|").split(separator) for line in lines]
         if len(rows) > _SEEN_ROWS and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1:
             columns = _listed(_name(column.strip().strip('"')) for column in rows[0])
-            return f"table of {_counted(text.count(chr(10)) + 1, 'line')} with the columns {columns}"
+            return f"table of {_lines(text)} with the columns {columns}"
     return ""
+
+
+def _lines(text: str) -> str:
+    return _counted(text.count("\n") + (not text.endswith("\n")), "line")
 
 
 def _counted(count: int, what: str) -> str:
