@@ -182,7 +182,7 @@ def _read(result: KeptResult, ids: "array[int]", token_map: TokenMap, arguments:
     if lines:
         places = spelled.lines(*_line_numbers(str(lines)))
         if places is None:
-            raise ValueError(f"the result {result.handle} has only {spelled.line_at(len(spelled.text)):,} lines")
+            raise ValueError(f"the result {result.handle} has only {spelled.line_count:,} lines")
         return Selection(result, ids, (spelled.part(*places),), 1, "lines")
     start = int(offset or 0)
     if start >= len(ids):

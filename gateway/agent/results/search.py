@@ -54,19 +54,31 @@ def find(spelled: SpelledIds, words: str, *, is_regex: bool, offset: int = 0) ->
     # The steps for words alone are few, however many they are.
     price, left = expression.programsize * is_regex, 2 * _MOST_STEPS
     parts: list[Part] = []
-    count = 0
+    count = seen = 0
     for start, end in _windows(text, at):
         at = max(at, start)
         while at < end and (place := expression.search(text, at, end)) is not None:
+            if seen and _is_in_no_line(text, *place.span(), seen):
+                at = place.end() + 1
+                continue
             if count == MOST_HITS or left < 0:
                 return Found(tuple(parts), count, is_whole=False)
             first, last = _shown(text, *place.span())
             # Each search may look at all that is left of the window.
             left -= price * (end - at)
-            count, at = count + 1, max(last, at + 1)
+            count, seen = count + 1, max(last, at + 1)
+            at = seen
             if len(parts) < MOST_SHOWN:
                 parts.append(spelled.part(first, last))
     return Found(tuple(parts), count, is_whole=True)
+
+
+def _is_in_no_line(text: bytes, start: int, end: int, seen: int) -> bool:
+    """Whether an empty place is the end of the line before `seen`, or is behind the last line's end."""
+    follows_line_end = text[start - 1 : start] == b"\n"
+    if start == len(text):
+        return start == end and follows_line_end
+    return start == end == seen and text[start : start + 1] == b"\n" and not follows_line_end
 
 
 def _windows(text: bytes, start: int) -> Iterator[tuple[int, int]]:

@@ -51,6 +51,11 @@ class SpelledIds:
         """The number of the line that a byte is in."""
         return self.text.count(b"\n", 0, place) + 1
 
+    @property
+    def line_count(self) -> int:
+        """How many lines there are."""
+        return self.text.count(b"\n") + (not self.text.endswith(b"\n"))
+
     def lines(self, first: int, last: int) -> tuple[int, int] | None:
         """The bytes of these lines, both included, without the last line's end; None: there is no first line."""
         start = 0

@@ -185,6 +185,18 @@ def test_expression_that_matches_nothing_much_ends(words):
     assert len(found.parts) == found.count > 0
 
 
+@pytest.mark.parametrize("words", ["x*", "$", "^", "()", "a*"])
+def test_line_is_found_once_by_an_expression_that_may_match_nothing(words):
+    found = find(SpelledIds(TINY.encode("aaa\nbbb\n\nccc\n"), TINY), words, is_regex=True)
+    assert [part.line for part in found.parts] == [1, 2, 3, 4]
+    assert found.count == 4
+
+
+def test_line_end_at_the_end_begins_no_line():
+    assert SpelledIds(TINY.encode("a\nb\n"), TINY).line_count == 2
+    assert SpelledIds(TINY.encode("a\nb"), TINY).line_count == 2
+
+
 def test_search_goes_on_from_a_token():
     ids = TINY.encode("one\ntwo\none\n")
     spelled = SpelledIds(ids, TINY)
