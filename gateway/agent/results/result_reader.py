@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anyio.to_thread import run_sync
 
 from gateway.agent.results.json_path import select
-from gateway.agent.results.search import find
+from gateway.agent.results.search import LONG_LINE, find
 from gateway.agent.results.shape import shape_of
 from gateway.agent.results.shown_ids import Beginning, Selection
 from gateway.agent.results.spelled_ids import SpelledIds
@@ -229,5 +229,6 @@ def _found(result: KeptResult, ids: "array[int]", token_map: TokenMap, arguments
     spelled = SpelledIds(ids, token_map)
     found = find(spelled, str(words or regex), is_regex=bool(regex), offset=start)
     behind = f" from token {start} on" if start else ""
-    missing = f"[{str(words or regex)[:80]!r} is not in {result.handle}{behind}; try other words]"
+    limit = f" within {LONG_LINE:,} bytes of a line (some lines are longer)" if found.is_split else ""
+    missing = f"[{str(words or regex)[:80]!r} is not in {result.handle}{behind}{limit}; try other words]"
     return Selection(result, ids, found.parts, found.count, "search", found.is_whole, missing)

@@ -4,6 +4,7 @@ Models write the expressions and servers the texts, so they run on RE2, whose ti
 bounded besides. Source of the syntax: https://github.com/google/re2/wiki/Syntax. Pure.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,6 +19,8 @@ _MOST_CHARACTERS: Final = 500
 """Characters of an expression."""
 _MOST_STEPS: Final = 250_000_000
 """Bytes of the text times instructions of the expression: 5 s, in a thread, if RE2 has to give up its automaton."""
+LONG_LINE: Final = 7500
+"""Bytes of a line that an expression always sees together."""
 _WINDOW: Final = 8192
 """Bytes that are searched at a time: where much is found, each search may look at all of them again."""
 _AUTOMATON: Final = 1024 * 1024
@@ -35,6 +38,8 @@ class Found:
     count: int
     is_whole: bool
     """Whether the whole text was searched."""
+    is_split: bool = False
+    """Whether it has lines that are so long that an expression saw only parts of them."""
 
 
 def find(spelled: SpelledIds, words: str, *, is_regex: bool, offset: int = 0) -> Found:
@@ -49,20 +54,35 @@ def find(spelled: SpelledIds, words: str, *, is_regex: bool, offset: int = 0) ->
     Raises:
         ValueError: the expression can't be used; says why.
     """
+    if not 0 < len(words) <= _MOST_CHARACTERS:
+        raise ValueError(f"expected 1 to {_MOST_CHARACTERS} characters to look for; got {len(words)}")
+    if is_regex:
+        return _find(spelled, words, offset, is_regex=True)
+    # In JSON, characters may be escaped: quotes, or all but ASCII.
+    spellings = (words, *(json.dumps(words, ensure_ascii=ascii_only)[1:-1] for ascii_only in (False, True)))
+    found = (_find(spelled, each, offset, is_regex=False) for each in dict.fromkeys(spellings))
+    return next((each for each in found if each.count), Found((), 0, is_whole=True))
+
+
+def _find(spelled: SpelledIds, words: str, offset: int, *, is_regex: bool) -> Found:
     text, at = spelled.text, spelled.byte_of(offset)
     expression = _compiled(words, is_regex=is_regex, size=len(text) - at)
+    # Words in the other case may have more bytes.
+    overlap = _AROUND if is_regex else max(_AROUND, 3 * len(words.encode()))
+    is_split = False
     # The steps for words alone are few, however many they are.
     price, left = expression.programsize * is_regex, 2 * _MOST_STEPS
     parts: list[Part] = []
     count = seen = 0
-    for start, end in _windows(text, at):
+    for start, end in _windows(text, at, overlap):
+        is_split = is_split or (is_regex and end < len(text) and text[end - 1 : end] != b"\n")
         at = max(at, start)
         while at < end and (place := expression.search(text, at, end)) is not None:
             if seen and _is_in_no_line(text, *place.span(), seen):
                 at = place.end() + 1
                 continue
             if count == MOST_HITS or left < 0:
-                return Found(tuple(parts), count, is_whole=False)
+                return Found(tuple(parts), count, is_whole=False, is_split=is_split)
             first, last = _shown(text, *place.span())
             # Each search may look at all that is left of the window.
             left -= price * (end - at)
@@ -70,7 +90,7 @@ def find(spelled: SpelledIds, words: str, *, is_regex: bool, offset: int = 0) ->
             at = seen
             if len(parts) < MOST_SHOWN:
                 parts.append(spelled.part(first, last))
-    return Found(tuple(parts), count, is_whole=True)
+    return Found(tuple(parts), count, is_whole=True, is_split=is_split)
 
 
 def _is_in_no_line(text: bytes, start: int, end: int, seen: int) -> bool:
@@ -81,23 +101,24 @@ def _is_in_no_line(text: bytes, start: int, end: int, seen: int) -> bool:
     return start == end == seen and text[start : start + 1] == b"\n" and not follows_line_end
 
 
-def _windows(text: bytes, start: int) -> Iterator[tuple[int, int]]:
-    """Parts of a text that are searched one after another, each of which begins before the last one's end."""
+def _windows(text: bytes, start: int, overlap: int) -> Iterator[tuple[int, int]]:
+    """Parts of a text that are searched one after another, each of which begins `overlap` before the last one's end."""
+    size = max(_WINDOW, 4 * overlap)
     while True:
-        end = start + _WINDOW
-        # A line is seen as a whole where it is not long.
-        end = text.rfind(b"\n", start + _WINDOW // 2, end) + 1 or min(end, len(text))
+        end = start + size
+        if end < len(text):
+            # A line is seen as a whole where it is not long.
+            end = text.rfind(b"\n", start + overlap, end) + 1 or end
+        end = min(end, len(text))
         yield start, end
         if end >= len(text):
             return
-        start = end - _AROUND
+        start = end - overlap
 
 
 def _compiled(words: str, *, is_regex: bool, size: int) -> Any:
     # Loaded late: it takes time and memory that few gateways need.
     re2: Any = import_module("re2")
-    if not 0 < len(words) <= _MOST_CHARACTERS:
-        raise ValueError(f"expected 1 to {_MOST_CHARACTERS} characters to look for; got {len(words)}")
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _AUTOMATON

@@ -150,6 +150,7 @@ async def test_reading_goes_on_where_the_last_part_ended_until_all_is_read(open_
         (SEARCH, {"text": "line", "offset": 10**9}, "try other words"),
         (READ, {}, "nothing to see here"),
         (SEARCH, {"text": "no such words"}, "try other words"),
+        (SEARCH, {"regex": "z.{9}"}, "'z.{9}' is not in r_"),
         (SEARCH, {"regex": "(?=x)"}, "can't be used"),
         (SEARCH, {"regex": "^1200: .*"}, "swordfish"),
         (SEARCH, {}, "expected either text or regex"),
@@ -178,6 +179,14 @@ async def test_values_of_json_are_read_by_path_as_they_are_written(open_stage):
     (place,) = re.findall(r"\$\.items\[500\]\] (\{.*?\})\S*\n\[1 of 1 values", finished(stage)[1].text, re.DOTALL)
     assert json.loads(place) == items[500]
     assert place in says
+
+
+async def test_expression_that_is_not_found_says_that_it_saw_only_parts_of_long_lines(open_stage):
+    says = "id=7 " + "x" * 9000 + " failed"
+    async with open_stage(SAY, reads(SEARCH, regex="id=7.*failed"), "Aha.", says=says, **LIMITS) as stage:
+        await answered(stage, QUESTION)
+
+    assert "within 7,500 bytes of a line (some lines are longer)" in finished(stage)[1].text
 
 
 async def answers_of(open_stage: Any, *scenes: tuple[str, list[Message]], handle: Callable[[str], str]) -> list[str]:

@@ -1,5 +1,6 @@
 """Slices of ids: each is a run of the whole's ids, and holds what was asked for."""
 
+import json
 from array import array
 from collections.abc import Iterator
 from typing import Any
@@ -176,7 +177,7 @@ def test_expressions_that_cannot_be_used_are_refused(words):
 def test_expression_that_backtracks_elsewhere_takes_linear_steps():
     """With Python's own engine this would not end."""
     spelled = SpelledIds(TINY.encode("a" * 100_000), TINY)
-    assert find(spelled, "(a|aa)+$x", is_regex=True) == Found((), 0, is_whole=True)
+    assert find(spelled, "(a|aa)+$x", is_regex=True) == Found((), 0, is_whole=True, is_split=True)
 
 
 @pytest.mark.parametrize("words", ["a*", "^", "$", "x?", r"\b"])
@@ -195,6 +196,36 @@ def test_line_is_found_once_by_an_expression_that_may_match_nothing(words):
 def test_line_end_at_the_end_begins_no_line():
     assert SpelledIds(TINY.encode("a\nb\n"), TINY).line_count == 2
     assert SpelledIds(TINY.encode("a\nb"), TINY).line_count == 2
+
+
+@pytest.mark.parametrize("before", range(7000, 9500, 97))
+@pytest.mark.parametrize("line", ["", "\n"])
+def test_long_words_are_found_wherever_the_windows_of_the_search_meet(before, line):
+    words = "é" * 240 + line + "è" * 250
+    text = "x" * before + words + "y" * 9000
+    assert find(SpelledIds(TINY.encode(text), TINY), words.upper(), is_regex=False).count == 1
+
+
+def test_line_of_some_kilobytes_is_seen_as_a_whole_by_an_expression():
+    text = "".join(f"row {n} {'y' * 7000} end{n}\n" for n in range(20))
+    found = find(SpelledIds(TINY.encode(text), TINY), r"^row \d+ .*end\d+$", is_regex=True)
+    assert (found.count, found.is_split) == (20, False)
+
+
+@pytest.mark.parametrize("before", range(0, 9000, 997))
+def test_search_says_whether_an_expression_saw_only_parts_of_a_line(before):
+    text = "a\n" * (before // 2) + "id=7 " + "x" * 9000 + " failed\n" + "a\n" * 5000
+    found = find(SpelledIds(TINY.encode(text), TINY), "id=7.*failed", is_regex=True)
+    assert (found.count, found.is_split) == (0, True)
+
+
+@pytest.mark.parametrize("words", ["Zürich", 'said "hi"', "hi\nand", 'Zürich "😀'])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_words_are_found_where_json_escapes_them(words, ascii_only):
+    text = json.dumps(
+        [{"city": "Zürich", "said": 'He said "hi", hi\nand', "at": 'Zürich "😀'}], ensure_ascii=ascii_only
+    )
+    assert find(SpelledIds(TINY.encode(text), TINY), words, is_regex=False).count >= 1
 
 
 def test_search_goes_on_from_a_token():
