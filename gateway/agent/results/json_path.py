@@ -6,10 +6,14 @@ what the model gets is the text itself. Source: RFC 9535, 2.3.1 to 2.3.4 without
 
 import json
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 _SUPPORTED: Final = "supported are names, indices, slices and wildcards, as in $.items[0].name, $.items[2:5], $.x[*]"
+MOST_PARSED: Final = 1024 * 1024
+"""Characters of JSON that are parsed: even in a thread, the parser lets nothing else run."""
 _MOST_SEGMENTS: Final = 32
 _MOST_VALUES: Final = 1000
 _SEGMENT: Final = re.compile(
@@ -31,6 +35,11 @@ class Value(NamedTuple):
     end: int
 
 
+class _Segment(NamedTuple):
+    name: str | None
+    written: re.Match[str]
+
+
 class _Member(NamedTuple):
     key: str | int
     start: int
@@ -41,52 +50,70 @@ def select(text: str, path: str) -> list[Value]:
     """Return the values that a path selects, in their order, at most 1,000.
 
     Raises:
-        ValueError: the text is not JSON, or the path is not one of those that are supported; says which.
+        ValueError: the text is not JSON or too long, or the path is not one of those that are supported; says which.
     """
     segments = _segments(path)
+    if len(text) > MOST_PARSED:
+        raise ValueError("the result is too large for paths: read it by offset or lines, or search")
     start = _after_blank(text, 0)
     try:
         if text[start] not in "{[":
             raise ValueError
         values = [Value("$", start, _DECODER.raw_decode(text, start)[1])]
         for segment in segments:
-            values = [found for value in values for found in _chosen(text, value, segment)][:_MOST_VALUES]
+            found = chain.from_iterable(_chosen(text, value, segment) for value in values)
+            values = list(islice(found, _MOST_VALUES))
     except (ValueError, RecursionError, IndexError):
         raise ValueError("the result is not JSON, so it has no paths: read it by offset or lines, or search") from None
     return values
 
 
-def _segments(path: str) -> list[re.Match[str]]:
+def _segments(path: str) -> list[_Segment]:
     at = 1 if path.startswith("$") else 0
     # Models leave out the `$`.
     path = path if at or path[:1] in (".", "[") else f".{path}"
-    found: list[re.Match[str]] = []
+    found: list[_Segment] = []
     while at < len(path):
-        segment = _SEGMENT.match(path, at)
-        if segment is None or not _has_name(segment) or len(found) == _MOST_SEGMENTS:
+        segment = _segment(path, at)
+        if segment is None or len(found) == _MOST_SEGMENTS:
             raise ValueError(f"path {path[:80]!r} can't be read at {path[at : at + 20]!r}: {_SUPPORTED}")
         found.append(segment)
-        at = segment.end()
+        at = segment.written.end()
     return found
 
 
-def _chosen(text: str, value: Value, segment: re.Match[str]) -> Iterator[Value]:
-    kind, members = text[value.start], list(_members(text, value))
-    name = _name(segment)
-    if name is not None:
+def _segment(path: str, at: int) -> _Segment | None:
+    written = _SEGMENT.match(path, at)
+    try:
+        return None if written is None else _Segment(_name(written), written)
+    except ValueError:
+        return None
+
+
+def _chosen(text: str, value: Value, segment: _Segment) -> Iterator[Value]:
+    kind, members, written = text[value.start], _members(text, value), segment.written
+    chosen: Iterable[_Member] = ()
+    if segment.name is not None:
         # Of several members with one name the last one counts, as for most readers.
-        chosen = [member for member in members if member.key == name][-1:] if kind == "{" else []
-    elif segment["all"]:
+        chosen = deque((member for member in members if kind == "{" and member.key == segment.name), maxlen=1)
+    elif written["all"]:
         chosen = members
-    elif kind != "[":
-        chosen = []
-    elif segment["index"]:
-        index = int(segment["index"])
-        chosen = members[index:][:1] if index >= -len(members) else []
-    else:
-        chosen = members[_bound(segment["start"]) : _bound(segment["end"])]
+    elif kind == "[":
+        chosen = islice(members, *_bounds(written, lambda: sum(1 for _ in _members(text, value))))
     for member in chosen:
         yield Value(value.path + _written(member.key), member.start, member.end)
+
+
+def _bounds(written: re.Match[str], count: Callable[[], int]) -> tuple[int | None, int | None]:
+    """The first item of an index or a slice, and the one behind the last; `count` tells how many items there are."""
+    if written["index"]:
+        first = int(written["index"])
+        bounds = slice(first, first + 1 or None)
+    else:
+        bounds = slice(*(int(each) if each else None for each in (written["start"], written["end"])))
+    if (bounds.start or 0) >= 0 and (bounds.stop or 0) >= 0:
+        return bounds.start, bounds.stop
+    return bounds.indices(count())[:2]
 
 
 def _members(text: str, value: Value) -> Iterator[_Member]:
@@ -107,15 +134,6 @@ def _members(text: str, value: Value) -> Iterator[_Member]:
         at = _after_blank(text, at + 1) if text[at] == "," else at
 
 
-def _has_name(segment: re.Match[str]) -> bool:
-    """Whether the segment's quoted name, if it has one, can be read."""
-    try:
-        _name(segment)
-    except ValueError:
-        return False
-    return True
-
-
 def _name(segment: re.Match[str]) -> str | None:
     if segment["quoted"] is None:
         return segment["name"]
@@ -123,10 +141,6 @@ def _name(segment: re.Match[str]) -> str | None:
     if quoted[0] == "'":
         quoted = '"' + re.sub(r"\\.|\"", lambda found: _IN_DOUBLE_QUOTES.get(found[0], found[0]), quoted[1:-1]) + '"'
     return str(json.loads(quoted))
-
-
-def _bound(written: str | None) -> int | None:
-    return int(written) if written else None
 
 
 def _written(key: str | int) -> str:

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
+from gateway.agent.results.json_path import MOST_PARSED
+
 _MOST_KEYS: Final = 12
 _MOST_CHARACTERS: Final = 40
 _LONGEST: Final = 400
 """Characters of the whole: the line stands beside the result, whose room it takes."""
-_PARSED: Final = 8 * 1024 * 1024
-"""Characters of JSON that are parsed for this: a larger text would take too much memory for a moment."""
 _SEEN_ROWS: Final = 4
 """Rows after the header that must have as many columns."""
 _SEPARATORS: Final = ("\t", "|", ";", ",")
@@ -23,7 +23,7 @@ def shape_of(text: str) -> str:
 
 
 def _json_shape(text: str) -> str:
-    if len(text) > _PARSED or text.lstrip()[:1] not in ("{", "["):
+    if len(text) > MOST_PARSED or text.lstrip()[:1] not in ("{", "["):
         return ""
     try:
         value: object = json.loads(text)

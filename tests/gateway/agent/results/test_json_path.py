@@ -1,6 +1,7 @@
 """Values that a path selects: their places in the text are those of the values themselves."""
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -76,3 +77,26 @@ def test_every_selected_value_is_named_by_its_own_path(value, indent, ascii_only
         for found in select(text, path):
             own = text[found.start : found.end]
             assert own in [text[each.start : each.end] for each in select(text, found.path)]
+
+
+def test_text_that_is_too_large_has_no_paths():
+    with pytest.raises(ValueError, match="too large for paths: read it by offset or lines, or search"):
+        select(f"[{'1,' * 600_000}1]", "$[0]")
+
+
+@pytest.mark.parametrize("path", ["$[-1]", "$[49999]", "$[:]"])
+def test_many_items_are_not_all_listed(path):
+    text = f"[{'1,' * 49_999}1]"
+    tracemalloc.start()
+    try:
+        select(text, path)
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(text)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("index", range(-5, 5))
+def test_index_selects_what_a_list_has_there(index):
+    items = [1, 2, 3]
+    wanted = [str(items[index])] if -3 <= index < 3 else []
+    assert ["[1, 2, 3]"[each.start : each.end] for each in select("[1, 2, 3]", f"$[{index}]")] == wanted
