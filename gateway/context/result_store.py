@@ -166,6 +166,7 @@ class _Shelf:
 
     def add(self, result: KeptResult, size: int, now: float) -> None:
         key = id(result)
+        self._remove(key)
         gone = weakref.ref(result, lambda _: self._remove(key))
         self._places[key] = _Place(gone, result.owner, size, now)
         self._sizes[result.owner] += size

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.config import LimitsConfig
 from gateway.context.memory import KeptResult
-from gateway.context.result_store import ResultStore, SpilledIds
+from gateway.context.result_store import ResultStore, SpilledIds, _Shelf
 from gateway.observe.metrics import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -111,6 +111,15 @@ async def test_result_that_is_kept_again_counts_once():
     await where.keep(one, array("I", [7]) * 10)
     assert where.size == 40
     assert await contents(where, [one]) == [7]
+
+
+async def test_result_that_is_moved_to_a_file_twice_counts_once():
+    shelf, one = _Shelf(400, 1.0), result()
+    shelf.add(one, 40, 0)
+    shelf.add(one, 60, 0)
+    assert shelf.size == 60
+    shelf.remove(one)
+    assert shelf.size == 0
 
 
 async def test_what_memory_has_no_room_for_is_read_back_from_a_file(tmp_path):
