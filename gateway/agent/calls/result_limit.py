@@ -29,9 +29,18 @@ def shorten(result: Mapping[str, Any], most: int) -> Mapping[str, Any]:
     return {**result, "content": [block for block in cut if not is_legacy(block)]}
 
 
+def least_tokens(result: Mapping[str, Any]) -> int:
+    """About how many tokens the text of a large result has at least."""
+    return max(sum(map(len, map(_text_of, content_of(result)))) // _LONGEST_TOKEN, 1)
+
+
+def _text_of(block: object) -> str:
+    return cast("dict[str, Any]", block)["text"] if is_text(block) else resource_text(block) or ""
+
+
 def _shorter(block: object, longest: int) -> object:
-    text = cast("dict[str, Any]", block)["text"] if is_text(block) else resource_text(block)
-    if text is None or len(text) <= longest:
+    text = _text_of(block)
+    if len(text) <= longest:
         return block
     kept = cast("dict[str, Any]", block) if is_text(block) else {"type": "text"}
     return {**kept, "text": text[:longest], "_meta": {}}

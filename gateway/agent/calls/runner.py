@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from gateway.agent.calls.argument_ids import spelled_arguments
 from gateway.agent.calls.ledger import Ledger
 from gateway.agent.calls.offers import ToolOffers
-from gateway.agent.calls.result_limit import cut, shorten
+from gateway.agent.calls.result_limit import cut, least_tokens, shorten
 from gateway.agent.calls.tool_finder import FoundTools, ToolFinder
 from gateway.agent.events import KeptFigures, Source, ToolFinished
 from gateway.agent.results.result_reader import SPECS, Kept, ResultReader
@@ -231,6 +231,8 @@ class CallRunner:
         """A result as at most `most` ids, where they came from, whether they are all, and what was kept."""
         shown = shorten(result, most)
         shortened = shown is not result
+        if shortened and reader is not None and not reader.can_keep(least_tokens(result)):
+            reader = None
         if reader is not None and (shortened or len(content_of(result)) > _QUICK_BLOCKS):
             # It takes half a second for each megabyte.
             found = await anyio.to_thread.run_sync(self._tokens.for_engine, tool, result, token_map)

@@ -106,11 +106,15 @@ class ResultReader:
         conversation = self._conversation
         return tuple(each.name for each in conversation.asked.result_tools if not conversation.has(each.name))
 
+    def can_keep(self, tokens: int, beside: int = 0) -> bool:
+        """Whether a result with so many tokens, and bytes beside them, can be kept and read."""
+        return self.names == RESULT_TOOLS and self._store.has_room(tokens, beside)
+
     async def keep(self, tool: str, pieces: Sequence[IdPiece], most: int, token_map: TokenMap) -> Kept | None:
         """Keep a result, of which the model may see `most` ids; None where it can't be kept or read."""
         conversation = self._conversation
         tokens = sum(len(piece.ids) for piece in pieces)
-        if not self._store.has_room(tokens) or self.names != RESULT_TOOLS:
+        if not self.can_keep(tokens):
             return None
         definitions = ""
         if not conversation.results:
@@ -123,7 +127,7 @@ class ResultReader:
         known = next((each for each in conversation.results if each.digest == digest), None)
         result = known or await self._named(tool, pieces, ids, digest, token_map)
         beginning = Beginning(result, tuple(ids[:most]), tuple(token_map.encode(definitions)))
-        if not beginning.fits(most, token_map) or not self._store.has_room(tokens, result.bytes_beside):
+        if not beginning.fits(most, token_map) or not self.can_keep(tokens, result.bytes_beside):
             return None
         if known is None:
             conversation.results = (*conversation.results, result)

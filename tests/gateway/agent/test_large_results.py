@@ -18,7 +18,7 @@ from gateway.context.result_store import ResultStore
 from gateway.engine.interface import Message
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
-from gateway.proxy.result_tokens import IdPiece
+from gateway.proxy.result_tokens import IdPiece, ResultTokens
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.testing import tiny_map
@@ -265,6 +265,25 @@ async def test_nothing_is_kept_where_the_operator_allows_no_memory_for_it(open_s
     (event,) = finished(stage)
     assert event.kept is None
     assert "[cut: only the first 4000 tokens are shown]" in TINY.decode(spliced(stage, 0))
+
+
+@pytest.mark.parametrize("tools", [(), (ToolSpec(READ, "Read a book", {"type": "object"}),)])
+async def test_text_that_nobody_will_see_is_not_tokenized(open_stage, monkeypatch, tools):
+    tokenized: list[int] = []
+
+    def noted(*given: Any) -> Any:
+        found = for_engine(*given)
+        tokenized.append(sum(len(piece.ids) for piece in found.pieces))
+        return found
+
+    for_engine = ResultTokens.for_engine
+    monkeypatch.setattr(ResultTokens, "for_engine", noted)
+    limits = {"context": 60_000, "result_tokens": 300, "kept_result_bytes": 100_000_000 if tools else 4000}
+    async with open_stage(SAY, "It is so.", says=SECRET, **limits) as stage:
+        await answered(stage, QUESTION, tools=tools)
+
+    assert finished(stage)[0].kept is None
+    assert max(tokenized) < len(TINY.encode(SECRET)) // 2
 
 
 async def test_tool_of_the_client_with_the_same_name_stays_the_clients(open_stage):
