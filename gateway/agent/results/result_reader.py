@@ -169,9 +169,13 @@ class ResultReader:
 def _sources(pieces: Sequence[IdPiece]) -> "Iterator[tuple[IdSource, int]]":
     """Yield where consecutive ids came from, each with the place where they end."""
     end = 0
-    for source, run in groupby((piece for piece in pieces if piece.ids), key=lambda piece: piece.source):
+    for source, run in groupby((piece for piece in pieces if piece.ids), key=_source_of):
         end += sum(len(piece.ids) for piece in run)
         yield source, end
+
+
+def _source_of(piece: IdPiece) -> "IdSource":
+    return piece.source
 
 
 def _new_handle() -> str:

@@ -78,12 +78,13 @@ def _find(spelled: SpelledIds, words: str, offset: int, *, is_regex: bool) -> Fo
         is_split = is_split or (is_regex and end < len(text) and text[end - 1 : end] != b"\n")
         at = max(at, start)
         while at < end and (place := expression.search(text, at, end)) is not None:
-            if seen and _is_in_no_line(text, *place.span(), seen):
-                at = place.end() + 1
+            begins, ends = place.span()
+            if seen and _is_in_no_line(text, begins, ends, seen):
+                at = ends + 1
                 continue
             if count == MOST_HITS or left < 0:
                 return Found(tuple(parts), count, is_whole=False, is_split=is_split)
-            first, last = _shown(text, *place.span())
+            first, last = _shown(text, begins, ends)
             # Each search may look at all that is left of the window.
             left -= price * (end - at)
             count, seen = count + 1, max(last, at + 1)
