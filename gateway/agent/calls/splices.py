@@ -77,7 +77,8 @@ def _longest(
     while high - low > 1 + most // _STEPS:
         room = (low + high) // 2
         shorter = shorten(outcome, room, token_map)
-        if shorter is not None and len(ids := fitted_ids(shorter)) > most:
+        ids = () if shorter is None else fitted_ids(shorter)
+        if len(ids) > most:
             high = room
             continue
         low, found = room, None if shorter is None else _with_ids(shorter, ids, most)
