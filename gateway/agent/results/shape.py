@@ -12,6 +12,8 @@ _LONGEST: Final = 400
 """Characters of the whole: the line stands beside the result, whose room it takes."""
 _SEEN_ROWS: Final = 4
 """Rows after the header that must have as many columns."""
+_LONGEST_ROW: Final = 65_536
+"""Characters: to split a longer one would stop all other work for a moment."""
 _SEPARATORS: Final = ("\t", "|", ";", ",")
 _KINDS: Final[Mapping[type, str]] = {str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
 
@@ -57,9 +59,11 @@ def _keys(value: dict[str, Any]) -> str:
 
 def _table_shape(text: str) -> str:
     lines = text.split("\n", _SEEN_ROWS + 1)[: _SEEN_ROWS + 1]
+    if len(lines) <= _SEEN_ROWS or max(map(len, lines)) > _LONGEST_ROW:
+        return ""
     for separator in _SEPARATORS:
         rows = [line.strip().strip("|").split(separator) for line in lines]
-        if len(rows) > _SEEN_ROWS and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1:
+        if len(rows[0]) > 1 and len({len(row) for row in rows}) == 1:
             columns = _listed(_name(column.strip().strip('"')) for column in rows[0])
             return f"table of {_lines(text)} with the columns {columns}"
     return ""
