@@ -11,6 +11,7 @@ from gateway.workers.worker_pages import LEAST, MOST, Sums, read_page
 
 ADDED = {
     "codec_connections",
+    "codec_kept_result_bytes",
     "codec_pool_engine_answers",
     "codec_slot_file_bytes",
     "codec_tasks",
