@@ -96,7 +96,7 @@ class CompactableAnswer:
                 raise
             await self._begin_summary(until)
             return
-        if not self._is_full(threshold) or _place_of_answer(messages) == len(messages):
+        if _place_of_answer(messages) == len(messages) or not self._is_full(threshold):
             return
         try:
             await self._begin_summary(place)

@@ -117,7 +117,7 @@ class _Walk:
         last = min(len(self.uses) - rule.keep, self.seen)
         if not (long or many) or last <= self.first:
             return
-        for use in self.uses[max(self.counted, self.first) : last]:
+        for use in self.uses[self.counted : last]:
             self.gain += self._gain(use)
         self.counted = max(last, self.counted)
         if self.gain <= 0 or self.gain < self._least * _CHARACTERS:
