@@ -170,7 +170,7 @@ class AgentSection(Section):
     defer_client_tools: Literal["auto", "never", "always"] = Field(
         default=_AGENT.defer_client_tools,
         description="Whether the model searches for a client's own tools instead of reading all of their definitions, "
-        "where the client itself defers none. `auto`: if more than five would take over a quarter of the context; "
+        "where the client itself defers none. `auto`: if more than five would take over half of the context; "
         "`codec.diagnostics` then says so.",
     )
     result_files: str | None = Field(

@@ -11,6 +11,10 @@ from codec_demo.agent_loop import STEPS, Exchange
 from codec_demo.agent_tools import definitions, search_result
 from codec_demo.second_act import GATEWAY, PLAIN, Request, SecondAct, count
 from codec_demo.second_transcript import second_act_as_json, sentences, show_second_act
+from gateway.agent.calls.request_tools import NO_DEFERRAL, gathered
+from gateway.config import EngineConfig
+from gateway.context.memory.defined_tools import ToolDigests
+from gateway.toolcalls.schema.spec import read_tools
 
 
 def answer(server: str, prompt: int, cached: int, written: int = 10) -> dict[str, Any]:
@@ -124,3 +128,10 @@ def test_agent_has_twenty_tools_and_eight_requests_with_results_of_several_hundr
     assert [step.who for step in STEPS].count("sub-agent") == 2
     assert len(STEPS) == 8
     assert len(search_result(11, 1)) > 600
+
+
+def test_gateway_defers_none_of_the_tools_since_llama_server_has_them_all_in_its_prompt() -> None:
+    engine, tools = EngineConfig(), read_tools(definitions())
+    told = gathered(((), {}), tools, NO_DEFERRAL, (), engine.context // engine.slots, "auto", ToolDigests())
+
+    assert told.tools == tools

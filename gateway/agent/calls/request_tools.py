@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from gateway.agent.calls.offers import is_heavy
 from gateway.agent.calls.tool_finder import OURS, USUAL
 from gateway.context.compose.asked import SearchTool
 from gateway.context.memory.defined_tools import ToolDigests
@@ -49,7 +48,7 @@ _AROUND: Final = 70
 """Characters that templates write around a definition, in OpenAI's shape."""
 _DEFERRED: Final = "tools are deferred: their definitions are not in the prompt until the model finds them"
 _BY_GATEWAY: Final = (
-    "; the gateway defers the request's own since they would take more than a quarter of the context "
+    "; the gateway defers the request's own since they would take more than half of the context "
     "(agent.defer_client_tools)"
 )
 
@@ -98,8 +97,11 @@ def gathered(
 
 
 def _are_heavy(tools: Sequence[ToolSpec], context: int, digests: ToolDigests) -> bool:
-    """Whether the definitions of tools take more than a quarter of the context, by an estimate."""
-    return is_heavy(sum(_AROUND + digests.of(tool)[1] for tool in tools) // BYTES_A_TOKEN, context)
+    """Whether the definitions of tools take more than half of the context, by an estimate.
+
+    Not before: a model that has read a definition calls it better than one that has to search for it.
+    """
+    return 2 * sum(_AROUND + digests.of(tool)[1] for tool in tools) > context * BYTES_A_TOKEN
 
 
 def _entry(tool: ToolSpec) -> ToolEntry:

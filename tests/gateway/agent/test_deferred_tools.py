@@ -208,14 +208,14 @@ async def test_history_whose_search_is_forgotten_has_its_called_tools_defined_at
 
 @pytest.mark.parametrize(
     ("setting", "heavy", "deferred"),
-    [("auto", 1, False), ("auto", 90, True), ("never", 1, False), ("always", 1, True)],
+    [("auto", 300, False), ("auto", 700, True), ("never", 300, False), ("always", 1, True)],
 )
 async def test_gateway_defers_tools_of_clients_that_defer_none_where_they_are_heavy(
     open_stage, setting, heavy, deferred
 ):
     # Fewer than one search returns are never deferred.
     long = [ToolSpec(f"t{n}", f"Paint wall {n}" + " well" * heavy, {"type": "object"}) for n in range(6)]
-    async with open_stage("It is so.", context=2400, defer_client_tools=setting) as stage:
+    async with open_stage("It is so.", context=9000, defer_client_tools=setting) as stage:
         conversation = await stage.agent.open(QUESTION, client_tools=long)
 
     assert (long[0].description in TINY.decode(conversation.ids)) is not deferred
