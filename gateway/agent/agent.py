@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gateway.agent.calls.offers import EVERY_TOOL, NO_TOOL, ToolOffers, ToolScope, is_heavy
 from gateway.agent.calls.request_tools import NO_DEFERRAL, Deferral, Deferring, gathered
 from gateway.agent.calls.runner import CallRunner
+from gateway.agent.calls.suggested_tools import with_suggestions
 from gateway.agent.context_advice import larger_context
 from gateway.agent.events import Emit, Finished, ToolFinished
 from gateway.agent.generate.choice import FREE, ToolChoice, check_choice
@@ -61,12 +62,13 @@ class Agent:
         *,
         show_calls: bool = False,
         defer_client_tools: Deferring = "auto",
+        suggested_tools: int = 3,
         volatile: Sequence[str] = (),
         trajectories: TrajectoryLog | None = None,
         shared: "SharedMemory | None" = None,
         tracing: "Tracing | None" = None,
     ) -> None:
-        """`volatile`: see `EngineConfig`; `show_calls`, `defer_client_tools`: see `AgentConfig`.
+        """`volatile`: see `EngineConfig`; `show_calls`, `defer_client_tools`, `suggested_tools`: see `AgentConfig`.
 
         `shared`: what other replicas remember; None: replicas share nothing.
         `tracing`: makes a span for each generation; None: there are none.
@@ -77,6 +79,7 @@ class Agent:
         self._metrics = metrics
         self._show_calls = show_calls
         self._defer_client_tools: Deferring = defer_client_tools
+        self._suggested_tools = suggested_tools
         self._tracing = tracing
         self._volatile = re.compile("|".join(f"(?:{pattern})" for pattern in volatile)) if volatile else None
         self.recall = Recall(limits, metrics, trajectories, shared)
@@ -119,6 +122,7 @@ class Agent:
         )
         tools = offered.tools
         check_choice(choice, tools)
+        messages, offered = await with_suggestions(messages, offered, choice, digests, self._suggested_tools)
         check_size(messages, ready.facts.context)
         messages, begun = (messages[:-1], begun_text(messages)) if continues else (messages, "")
         messages, unreadable = with_readable_calls(without_volatile(messages, self._volatile))

@@ -98,6 +98,7 @@ async def open_services(config: GatewayConfig, start_wait: float = inf) -> Async
                 *(pool, runner, config.limits, metrics),
                 show_calls=config.agent.show_calls,
                 defer_client_tools=config.agent.defer_client_tools,
+                suggested_tools=config.agent.suggested_tools,
                 volatile=[*dict.fromkeys(each for engine in config.members.values() for each in engine.volatile)],
                 trajectories=trajectories,
                 shared=shared,

@@ -265,6 +265,8 @@ class AgentConfig:
     """Whether calls that the gateway runs itself are also shown as `tool_calls`; many clients would run them again."""
     defer_client_tools: Literal["auto", "never", "always"] = "auto"
     """Whether the model searches for the tools of clients that defer none: `auto`, if their definitions are heavy."""
+    suggested_tools: int = 3
+    """How many deferred tools that fit a user message best are defined in front of it, where the gateway searches."""
     result_files: Path | None = None
     """Folder for kept results that memory has no room for; None: the oldest are dropped."""
 

@@ -173,6 +173,14 @@ class AgentSection(Section):
         "where the client itself defers none. `auto`: if more than five would take over half of the context; "
         "`codec.diagnostics` then says so.",
     )
+    suggested_tools: int = Field(
+        default=_AGENT.suggested_tools,
+        ge=0,
+        le=20,
+        description="How many deferred tools are defined in front of a new user message, where the gateway searches: "
+        "those that share the most words with it, and in all at most about 1,000 tokens. Small models seldom search by "
+        "themselves. 0: none.",
+    )
     result_files: str | None = Field(
         default=None,
         description="Existing folder for kept results (`limits.kept_result_bytes`) that memory has no room for: at "

@@ -95,14 +95,14 @@ def no_match(count: int) -> str:
     return f"none of the {count} tools matches this query; try other words"
 
 
-def rank(entries: Sequence[ToolEntry], query: str) -> list[ToolEntry]:
-    """The tools that share a word with the query, best first; tools with equal scores keep their order."""
-    scored = zip(scores(entries, query), range(len(entries)), strict=True)
+def rank(entries: Sequence[ToolEntry], query: str, least: int = 1) -> list[ToolEntry]:
+    """The tools that share `least` words with the query, best first; tools with equal scores keep their order."""
+    scored = zip(scores(entries, query, least), range(len(entries)), strict=True)
     return [entries[n] for score, n in sorted(scored, key=lambda pair: (-pair[0], pair[1])) if score > 0]
 
 
-def scores(entries: Sequence[ToolEntry], query: str) -> list[float]:
-    """How well each tool fits a query, from 0 to the 1 that no tool reaches."""
+def scores(entries: Sequence[ToolEntry], query: str, least: int = 1) -> list[float]:
+    """How well each tool fits a query, from 0 to the 1 that no tool reaches; 0 where fewer than `least` words agree."""
     bags = [_bag(entry) for entry in entries]
     asked = query[:_QUERY]
     wanted = list(dict.fromkeys(_words(asked) or _words(asked, _NO_WORDS)))[:_WANTED]
@@ -115,7 +115,8 @@ def scores(entries: Sequence[ToolEntry], query: str) -> list[float]:
     found: list[float] = []
     for bag, size in zip(bags, sizes, strict=True):
         longer = _SATURATION * (1 - _LENGTH + _LENGTH * size / usual)
-        weights = ((rarity[word], bag[word]) for word in known & bag.keys())
+        shared = known & bag.keys()
+        weights = ((rarity[word], bag[word]) for word in (shared if len(shared) >= least else ()))
         found.append(sum(rare * weight / (weight + longer) for rare, weight in weights) / best)
     return found
 

@@ -172,6 +172,7 @@ async def stage(
     breaks: bool = False,
     hold_calls: bool = False,
     defer_client_tools: Any = "auto",
+    suggested_tools: int = 3,
     tools_template: str = "",
     tool_search: Any = False,
     refuses: str | None = None,
@@ -194,6 +195,7 @@ async def stage(
                 *(EnginePool({"engine": route}), runner, bounds, metrics),
                 trajectories=lines,
                 defer_client_tools=defer_client_tools,
+                suggested_tools=suggested_tools,
             )
             yield Stage(agent, engine, route, metrics)
 
