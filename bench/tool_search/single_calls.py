@@ -84,14 +84,14 @@ def tools_of(arm: Arm) -> list[dict[str, Any]]:
 
 def is_right(task: Task, message: Mapping[str, Any]) -> bool:
     """Whether an answer's message is the call that the task asks for."""
-    calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
+    calls: list[dict[str, Any]] = message.get("tool_calls") or []
     if [call["function"]["name"] for call in calls] != [task.name]:
         return False
     try:
-        arguments = json.loads(calls[0]["function"]["arguments"])
-    except ValueError:
+        arguments: dict[str, Any] = dict(json.loads(calls[0]["function"]["arguments"]))
+    except (ValueError, TypeError):
         return False
-    return isinstance(arguments, dict) and all(arguments.get(key) == each for key, each in task.arguments.items())
+    return all(arguments.get(key) == each for key, each in task.arguments.items())
 
 
 def measure(model: Path, arm: Arm, threads: int, asked: Sequence[Task]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def engine(
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config", "-c", help="The configuration whose [engine] is used (default: codec-gateway.toml here)."
+            "--config", "-c", help="The configuration whose table `engine` is used (default: codec-gateway.toml here)."
         ),
     ] = None,
     model: Annotated[Path | None, typer.Option(help="GGUF file of the model (default: the packaged SmolLM2).")] = None,

@@ -27,6 +27,13 @@ def serve(
             help="embedded, none, or the URL of a llama.cpp or vLLM server.", show_default="none; embedded with --model"
         ),
     ] = None,
+    exclusive: Annotated[
+        bool,
+        typer.Option(
+            "--exclusive",
+            help="Only this gateway generates with the llama-server at that URL, so it chooses the slots.",
+        ),
+    ] = False,
     engines: Annotated[
         int | None,
         typer.Option(min=1, max=64, help="Number of embedded engines to start; they share the work.", show_default="1"),
@@ -60,6 +67,7 @@ def serve(
     refuse_nesting(os.environ)
     flags: dict[str, object] = {
         "engine": engine,
+        "engine.exclusive": exclusive or None,
         "engine.model": model,
         "engine.chat_template": chat_template_file,
         "tokens.map": token_map,

@@ -306,7 +306,8 @@ class LimitsConfig:
     """Time without use after which one is no longer kept."""
     result_bytes: int = 16 * 1024 * 1024
     """Largest answer of an upstream, as it is sent."""
-    completion_tokens: int = 1024
+    completion_tokens: int = 32_768
+    """Reasoning and long files need many; engines themselves go on until the context is full."""
     """Generated ids per request when the client names no limit."""
     start_timeout: float = 60.0
     """Time for an upstream to start and list its tools."""

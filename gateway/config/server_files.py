@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
@@ -188,6 +189,9 @@ def _text(value: object, where: str) -> str:
     raise ConfigError(f"{where}: expected a text, got {type(value).__name__}")
 
 
+_GATEWAYS: Final = frozenset({"codec-gateway", "gateway"})
+"""Words of a command that starts a gateway: `codec-gateway`, `uvx codec-gateway`, `python -m gateway`."""
+_CONFIG_FLAGS: Final = frozenset({"--config", "-c"})
 _EDITOR_FOLDERS: Final = frozenset({".vscode", ".cursor", ".claude"})
 BrokenEntry = dict[str, str]
 """Why a server's entry can't be read, by its name."""
@@ -222,7 +226,24 @@ def foreign_servers(
     folder = path.parent.parent if path.parent.name in _EDITOR_FOLDERS else path.parent
     reader = ServerReader(str(path), Expander(environ, folder), separator)
     read = partial(_read_with_env_file, reader)
-    return ServerEntries(list(_read_each(read, found.entries, broken)), found.warnings)
+    upstreams = list(_read_each(read, found.entries, broken))
+    itself = [upstream.name for upstream in upstreams if _starts_gateway_with(upstream, path)]
+    # Clients' files are given to the gateway as they are, with the gateway already among their servers.
+    found.warnings.extend(
+        f"{path}: server {name!r} is the gateway itself, started with this file: it is left out" for name in itself
+    )
+    return ServerEntries([upstream for upstream in upstreams if upstream.name not in itself], found.warnings)
+
+
+def _starts_gateway_with(upstream: UpstreamConfig, path: Path) -> bool:
+    """Whether a server is a gateway that reads this file."""
+    words = [Path(upstream.command or "").name, *upstream.args]
+    if _GATEWAYS.isdisjoint(words):
+        return False
+    named = [after for flag, after in pairwise(words) if flag in _CONFIG_FLAGS]
+    named += [word.partition("=")[2] for word in words if word.partition("=")[0] in _CONFIG_FLAGS and "=" in word]
+    folder = upstream.cwd or Path.cwd()
+    return any((folder / Path(each).expanduser()).resolve() == path.resolve() for each in named)
 
 
 def _read_each(

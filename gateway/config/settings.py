@@ -246,7 +246,9 @@ class LimitsSection(Section):
         default=_LIMITS.result_bytes, description="Largest answer of an MCP server, in bytes as it is sent."
     )
     completion_tokens: Count = Field(
-        default=_LIMITS.completion_tokens, description="Most ids generated per request if the client sets no limit."
+        default=_LIMITS.completion_tokens,
+        description="Most tokens generated per request if the client sets no limit. The end of the context is a limit "
+        "in any case.",
     )
     start_timeout: Seconds = Field(
         default=_LIMITS.start_timeout,

@@ -174,9 +174,10 @@ def test_wrong_configuration_ends_with_three_and_one_sentence(tmp_path):
 
 
 def test_gateway_whose_configuration_names_itself_starts_no_endless_row_of_gateways(tmp_path):
-    config = tmp_path / "mcp.json"
-    command = {"command": sys.executable, "args": ["-m", "gateway", "stdio", "--config", str(config)]}
-    config.write_text(json.dumps({"mcpServers": {"me": command}}))
+    # Each of two files names a gateway with the other.
+    for name, other in (("a.json", "b.json"), ("b.json", "a.json")):
+        command = {"command": sys.executable, "args": ["-m", "gateway", "stdio", "--config", str(tmp_path / other)]}
+        (tmp_path / name).write_text(json.dumps({"mcpServers": {"me": command}}))
     done = subprocess.run(
         [command["command"], *command["args"]],
         env={**os.environ, "CODEC_NESTED_GATEWAYS": "2"},

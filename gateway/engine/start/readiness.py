@@ -295,6 +295,7 @@ class EngineRoute:
             slots=facts.slots,
             tool_format=tool_format.format.name,
             pid=self.child_pid,
+            **({} if slots.chooses or self._settings.kind != "url" else {"slots_chosen_by": "engine"}),
             **({"failed_attempts": failed} if (failed := self._outage.recovered()) else {}),
         )
         return ready

@@ -33,8 +33,9 @@ _ADVICE: Final = {
     "tools_changed": "keep names and descriptions the same from request to request of a conversation",
     "reasoning_dropped": "no setting can change that",
     "template_rewrote": "no setting can change that",
-    "slot_taken": "if there are more conversations than slots, raise engine.slots, or the size of the engine's "
-    "cache (engine.cache_mib)",
+    "slot_taken": "if only this gateway generates with a llama-server at a URL, set engine.exclusive, so that the "
+    "gateway chooses the slots; if there are more conversations than slots, raise engine.slots (llama-server -np), or "
+    "the size of the engine's cache (engine.cache_mib)",
     "engine_rewound": "no setting of the gateway can change that; llama-server's --swa-full caches a sliding window "
     "whole, for more memory",
     "engine_restarted": "its log says why",

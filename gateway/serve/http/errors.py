@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import (
+    ContextExceeded,
     EngineLost,
     EngineRefused,
     EngineUnavailable,
@@ -84,6 +85,7 @@ _KINDS: Final[tuple[tuple[type[GatewayError], int, str, str], ...]] = (
     (BodyOverLimit, 413, "invalid_request_error", "body_too_large"),
     (BodyUnread, 415, "invalid_request_error", "unsupported_media_type"),
     (ModelUnknown, 404, "invalid_request_error", "model_not_found"),
+    (ContextExceeded, 400, "invalid_request_error", "context_length_exceeded"),
     (RequestInvalid, 400, "invalid_request_error", "invalid_value"),
     (ReplicaBusy, 503, "server_error", "replica_busy"),
     (NotAnswered, 503, "server_error", "replica_lost"),

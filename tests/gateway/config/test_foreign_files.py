@@ -38,6 +38,35 @@ def test_claude_desktop_file_gives_its_servers_in_order(tmp_path: Path) -> None:
     assert config.upstreams[1].secrets == {"ghp_0123456789abcdef"}
 
 
+@pytest.mark.parametrize(
+    ("command", "before"),
+    [
+        ("codec-gateway", []),
+        ("/opt/codec/bin/codec-gateway", []),
+        ("python3", ["-m", "gateway"]),
+        ("uvx", ["codec-gateway"]),
+    ],
+)
+@pytest.mark.parametrize("spelled", ["{}", "--config={}", "./mcp.json"])
+def test_entry_that_starts_the_gateway_with_this_file_is_left_out_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, before: list[str], spelled: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = spelled.format(tmp_path / "mcp.json")
+    named = [place] if spelled.startswith("--") else ["-c", place]
+    itself = {"command": command, "args": [*before, "stdio", *named]}
+    config = load(write(tmp_path, {"codec": itself, "time": {"command": "time-server"}}), tmp_path)
+
+    assert only(config).name == "time"
+    assert [each for each in config.warnings if "'codec'" in each and "itself" in each]
+
+
+def test_gateway_with_another_file_is_a_server_like_any_other(tmp_path: Path) -> None:
+    other = {"command": "codec-gateway", "args": ["stdio", "--config", str(tmp_path / "other.json")]}
+
+    assert only(load(write(tmp_path, {"codec": other}), tmp_path)).name == "codec"
+
+
 def test_unknown_keys_are_one_warning_that_lists_them(tmp_path: Path) -> None:
     config = load(FILES / "claude_desktop_config.json", tmp_path)
 

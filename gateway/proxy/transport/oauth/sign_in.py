@@ -1,7 +1,7 @@
 """Signs a person in to an MCP server: from its URL to an address for their browser, and from there to a grant.
 
 `begin_sign_in` asks the MCP server who protects it, the authorization server what it can do, and registers the gateway
-if need be; `finish_sign_in` exchanges the code of the redirect for tokens. `code_flow.py` and `code_flow.py` decide;
+if need be; `finish_sign_in` exchanges the code of the redirect for tokens. `code_flow.py` decides;
 only this module sends. It keeps nothing, and listens to no redirect.
 """
 

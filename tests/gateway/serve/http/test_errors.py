@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from gateway.errors import (
     ConfigError,
+    ContextExceeded,
     EngineRefused,
     EngineUnavailable,
     MapDiffers,
@@ -78,3 +79,9 @@ async def test_path_or_method_that_there_is_not_is_named_in_the_same_shape(path,
     assert answer.json()["error"]["message"].startswith(words)
     assert ("allow" in answer.headers) == (status == 405)
     assert answer.json()["error"]["code"] == "not_found"
+
+
+def test_conversation_that_does_not_fit_has_the_code_by_which_clients_know_that_they_must_shorten_it():
+    status, body = error_answer(ContextExceeded("the conversation has 9 tokens", 9, 8))
+
+    assert (status, body["error"]["code"], body["error"]["param"]) == (400, "context_length_exceeded", "messages")
