@@ -193,10 +193,10 @@ class ModelUnknown(RequestInvalid):
 
 
 class ContextExceeded(RequestInvalid):
-    """A conversation of `tokens` ids does not fit into the engine's context of `context` ids."""
+    """A prompt of `tokens` ids does not fit into the engine's context of `context` ids."""
 
-    def __init__(self, message: str, tokens: int, context: int) -> None:
-        super().__init__(message, param="messages")
+    def __init__(self, message: str, tokens: int, context: int, *, param: str = "messages") -> None:
+        super().__init__(message, param=param)
         self.tokens = tokens
         self.context = context
 

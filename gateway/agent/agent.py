@@ -27,6 +27,7 @@ from gateway.context.history.call_arguments import with_readable_calls
 from gateway.context.history.late_system import in_their_places
 from gateway.context.history.template_messages import (
     begun_text,
+    check_length,
     check_size,
     tool_definitions,
     with_tool_names,
@@ -124,6 +125,7 @@ class Agent:
         check_choice(choice, tools)
         messages, offered = await with_suggestions(messages, offered, choice, digests, self._suggested_tools)
         check_size(messages, ready.facts.context)
+        check_length(sum(digests.of(tool)[1] for tool in tools), ready.facts.context, "tools")
         messages, begun = (messages[:-1], begun_text(messages)) if continues else (messages, "")
         messages, unreadable = with_readable_calls(without_volatile(messages, self._volatile))
 

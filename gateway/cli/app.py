@@ -145,7 +145,7 @@ def _root(
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """A Codec-aware MCP gateway: token ids are the truth from the tool to the model's KV cache."""
+    """An MCP gateway and model server that keeps conversations in token ids, so that the KV cache stays valid."""
 
 
 def _report(error: GatewayError) -> int:

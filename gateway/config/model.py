@@ -289,8 +289,9 @@ class TokensConfig:
 class LimitsConfig:
     """Bounds on a turn and on the proxy. Reaching one leads to a normal answer, not to a cut connection."""
 
-    turns: int = 8
-    """Generations per request, the first included."""
+    turns: int = 32
+    """Generations per request, the first included. Research tasks make twenty calls and more; a model that only repeats
+    itself is stopped by `repeated_calls`."""
     repeated_calls: int = 2
     """Turns in a row that may make the same calls with the same results before the model is told, and, with one more,
     has to answer in words; 0: it may go on."""
@@ -307,8 +308,8 @@ class LimitsConfig:
     result_bytes: int = 16 * 1024 * 1024
     """Largest answer of an upstream, as it is sent."""
     completion_tokens: int = 32_768
-    """Reasoning and long files need many; engines themselves go on until the context is full."""
-    """Generated ids per request when the client names no limit."""
+    """Generated ids per request when the client names no limit. Reasoning and long files need many, and engines
+    themselves go on until the context is full."""
     start_timeout: float = 60.0
     """Time for an upstream to start and list its tools."""
     list_wait: float = 8.0
@@ -319,7 +320,8 @@ class LimitsConfig:
     restart_backoff_max: float = 30.0
     drain: float = 10.0
     """Time that running requests get when the gateway is asked to stop."""
-    body_bytes: int = 4 * 1024 * 1024
+    body_bytes: int = 32 * 1024 * 1024
+    """Agents send pictures with every request; as much as Anthropic's API takes."""
     memory_bytes: int = 64 * 1024 * 1024
     """Size of all conversations that are remembered for their next requests."""
     responses_bytes: int = 64 * 1024 * 1024

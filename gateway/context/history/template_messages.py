@@ -6,16 +6,18 @@ as the text that the model would have written. It checks sizes, and what an answ
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from gateway.context.memory import retold
 from gateway.engine.interface import Message
-from gateway.errors import RequestInvalid
+from gateway.errors import ContextExceeded, RequestInvalid
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import call_text, system_preamble
 from gateway.toolcalls.schema.spec import ToolSpec
 
-_CHARACTERS_PER_ID = 64
+_CHARACTERS_PER_ID: Final = 16
+"""More characters a token than any text of people or programs has."""
+_USUAL_CHARACTERS: Final = 4
 
 
 def tool_definitions(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -52,17 +54,24 @@ def _call_as_text(message: Message, fmt: Format) -> Message:
 
 
 def check_size(messages: Sequence[Message], context: int) -> None:
-    """Refuse messages that can't fit before they are tokenized: no tokenizer packs so many characters into an id."""
-    told = (each for message in messages for each in retold(message))
-    check_length(sum(len(str(each.get("content") or "")) for each in told), context, "messages")
+    """Refuse messages that can't fit before they are tokenized. Raises `ContextExceeded`."""
+    check_length(sum(_length(each) for message in messages for each in retold(message)), context, "messages")
 
 
 def check_length(characters: int, context: int, param: str) -> None:
-    """Refuse a text that can't fit, as `check_size` does."""
+    """Refuse a text that can't fit, before it is tokenized: no usual text has so many characters a token.
+
+    Raises `ContextExceeded`, with an estimate of its tokens.
+    """
     if characters > context * _CHARACTERS_PER_ID:
-        raise RequestInvalid(
-            f"{param}: {characters} characters are too many; the engine's context holds {context} tokens", param=param
-        )
+        words = f"{param}: {characters} characters are too many; the engine's context holds {context} tokens"
+        raise ContextExceeded(words, characters // _USUAL_CHARACTERS, context, param=param)
+
+
+def _length(message: Message) -> int:
+    calls = message.get("tool_calls") or ()
+    arguments = (str(call["function"].get("arguments") or "") for call in calls)
+    return len(str(message.get("content") or "")) + sum(map(len, arguments))
 
 
 def begun_text(messages: Sequence[Message]) -> str:

@@ -144,6 +144,8 @@ def _preflight_answer(origin: str, headers: dict[str, str]) -> Response:
 
 VALUES: Final = 200_000
 """Most lists, objects and members of objects in one body: each costs the event loop a microsecond, and more later."""
+_ITEMS: Final = 500_000
+"""Most strings in such a body, and most commas outside of them."""
 _AVAILABLE: Final = available_codings()
 _TEXT: Final = re.compile(rb'"[^"]*+"?')
 
@@ -196,23 +198,36 @@ async def read_body(request: Request, bound: int, *, binary: bool = False) -> by
         raise BodyOverLimit(bound) from error
     except BodyInvalid as error:
         raise RequestInvalid(f"the body can't be decompressed: {error}") from error
-    # Each takes a byte at least, so that most bodies need not be searched.
-    if not binary and len(received) > VALUES and _values(received) > VALUES:
-        raise RequestInvalid(
-            f"the body holds more than {VALUES} lists, objects and members: send fewer or simpler ones"
-        )
+    if not binary:
+        check_values(received)
     return bytes(received)
 
 
-def _values(body: bytes | bytearray) -> int:
-    """How many lists, objects and members a JSON text holds; its strings are looked for only where it could be many."""
-    found = sum(map(body.count, (b"[", b"{", b":")))
-    return found if found <= VALUES else sum(map(without_texts(body).count, (b"[", b"{", b":")))
+def check_values(body: bytes | bytearray) -> None:
+    """Refuse a JSON text of too many values. Raises `RequestInvalid`."""
+    # Each takes a byte at least, so that most bodies need not be searched.
+    if len(body) <= VALUES or not _seems_too_much(body):
+        return
+    bare = _without_escapes(body)
+    # Strings are counted first: to cut millions of them out would take as long as to read them.
+    if bare.count(b'"') > 2 * _ITEMS or _seems_too_much(_TEXT.sub(b" ", bare)):
+        raise RequestInvalid(
+            f"the body holds more than {VALUES} lists, objects and members, or {_ITEMS} items: send fewer"
+        )
+
+
+def _seems_too_much(body: bytes | bytearray) -> bool:
+    """Whether a JSON text has too many marks of values; those in its strings count too."""
+    return sum(map(body.count, (b"[", b"{", b":"))) > VALUES or body.count(b",") > _ITEMS
 
 
 def without_texts(body: bytes | bytearray) -> bytes:
     """Return a JSON text without its strings, each of which leaves a space."""
-    return _TEXT.sub(b" ", body.replace(b"\\\\", b"").replace(b'\\"', b""))
+    return _TEXT.sub(b" ", _without_escapes(body))
+
+
+def _without_escapes(body: bytes | bytearray) -> bytes:
+    return bytes(body.replace(b"\\\\", b"").replace(b'\\"', b""))
 
 
 def _coding(named: str) -> Coding:

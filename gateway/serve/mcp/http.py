@@ -15,11 +15,12 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from gateway.deadlines import Deadline, Deadlines
+from gateway.errors import RequestInvalid
 from gateway.protocol.messages import INVALID_REQUEST
 from gateway.proxy.caller import Principal
 from gateway.serve.http.errors import SOON
 from gateway.serve.http.request_layers import LATE
-from gateway.serve.http.request_parts import media_type
+from gateway.serve.http.request_parts import check_values, media_type
 from gateway.serve.mcp.core import error_answer
 from gateway.serve.mcp.outbox import Stream
 from leaf_sdk.vocab import TokenMap
@@ -110,7 +111,7 @@ async def read_json_body(request: HttpRequest, bound: int) -> bytes:
     """The body of a POST.
 
     Raises:
-        Rejected: its type is not JSON, or it is over the bound.
+        Rejected: its type is not JSON, it is over the bound, or it holds too many values.
         ClientGone: the client left before the end of the body.
     """
     if (kind := request.headers.get("content-type", "")) != JSON and media_type(kind) != JSON:
@@ -123,6 +124,10 @@ async def read_json_body(request: HttpRequest, bound: int) -> bytes:
     if message.get("more_body") or len(body) > bound or message["type"] != "http.request":
         body = await _read_rest(request.receive, message, bound)
     request.size = len(body)
+    try:
+        check_values(body)
+    except RequestInvalid as error:
+        raise Rejected(400, error.message) from None
     return body
 
 

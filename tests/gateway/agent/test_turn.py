@@ -10,7 +10,7 @@ from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, ToolFinished
 from gateway.agent.generate.choice import hold_for
 from gateway.engine.interface import Generated, GenerationEnd, Timings
-from gateway.errors import EngineUnavailable, RequestInvalid
+from gateway.errors import ContextExceeded, EngineUnavailable, RequestInvalid
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallArguments, CallClosed, CallStarted, Content, Diagnostic
 from leaf_sdk.testing import tiny_map
@@ -486,12 +486,27 @@ async def test_fault_of_the_parser_costs_the_call_and_not_the_answer(open_stage,
     assert "the parser of a tool-call format failed" in caplog.text
 
 
-async def test_message_too_long_for_any_tokenizer_is_refused_unread(open_stage):
-    async with open_stage(context=100) as stage:
-        with pytest.raises(RequestInvalid, match="7000 characters") as refused:
-            await stage.agent.open([{"role": "user", "content": "x" * 7000}])
+LONG_CALL = {"id": "1", "type": "function", "function": {"name": "paint", "arguments": "x" * 7000}}
+LONG_TOOL = ToolSpec("paint", "x" * 7000, {"type": "object"})
 
-    assert refused.value.param == "messages"
+
+@pytest.mark.parametrize(
+    ("message", "tools", "param"),
+    [
+        ({"role": "user", "content": "x" * 7000}, [], "messages"),
+        ({"role": "assistant", "content": "", "tool_calls": [LONG_CALL]}, [], "messages"),
+        ({"role": "user", "content": "x"}, [LONG_TOOL], "tools"),
+    ],
+)
+async def test_prompt_that_no_context_of_this_size_holds_is_refused_before_it_is_tokenized(
+    open_stage, monkeypatch, message, tools, param
+):
+    async with open_stage(context=100) as stage:
+        monkeypatch.setattr(type(TINY), "encode", lambda *_, **__: pytest.fail("it was tokenized"))
+        with pytest.raises(ContextExceeded, match=r"7\d{3} characters") as refused:
+            await stage.agent.open([message], client_tools=tools)
+
+    assert (refused.value.param, refused.value.context) == (param, 100)
 
 
 async def test_the_prompt_behind_a_result_that_spells_every_control_token_has_those_of_the_template_alone(open_stage):

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from gateway.cli.check import check, print_sections
 from gateway.cli.token import token
+from gateway.config import LimitsConfig
 from gateway.config.load import load_config
 from gateway.config.show import show_config
 from gateway.errors import ConfigError
@@ -60,7 +61,7 @@ def test_pipe_gets_one_line_a_setting_and_the_warnings() -> None:
     assert "# warning: " in result.stdout
     assert "'near': 'x'" in result.stdout
     parsed = tomllib.loads("\n".join(line for line in result.stdout.splitlines() if "= null" not in line))
-    assert parsed["limits"]["turns"] == 8
+    assert parsed["limits"]["turns"] == LimitsConfig().turns
 
 
 @pytest.mark.usefixtures("folder")

@@ -70,6 +70,13 @@ async def test_json_of_too_many_values_is_refused_before_it_is_parsed(over: byte
     assert await read(over, binary=True) == over
 
 
+async def test_json_of_too_many_numbers_is_refused_before_it_is_parsed() -> None:
+    body = b"[%s1]" % (b"1," * 500_001)
+    with pytest.raises(RequestInvalid, match="500000 items"):
+        await read(body)
+    assert await read(b"[" + body[5:]) == b"[" + body[5:]
+
+
 @pytest.mark.parametrize("text", ["[" * 300_000, '{"a": [1]}' * 40_000, '\\"[' * 200_000])
 async def test_brackets_in_texts_are_no_values(text: str) -> None:
     body = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import anyio.lowlevel
@@ -10,7 +11,8 @@ import pytest
 
 from gateway.protocol.messages import Request
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.serve.mcp.http import HttpRequest
+from gateway.serve.http.request_parts import VALUES
+from gateway.serve.mcp.http import HttpRequest, Rejected, read_json_body
 from tests.gateway.serve.mcp.http_requests import chatty, curious, quiet, text
 
 pytestmark = pytest.mark.anyio
@@ -461,3 +463,14 @@ async def test_nothing_is_left_of_many_sessions_and_their_requests(servers, site
                 await anyio.lowlevel.checkpoint()
 
     assert len(servers.ended) == 31
+
+
+async def test_body_of_too_many_values_is_refused_before_it_is_read():
+    body = b"[%s]" % b",".join([b"[]"] * VALUES)
+
+    async def receive():
+        return {"type": "http.request", "body": body}
+
+    with pytest.raises(Rejected, match=f"more than {VALUES} lists") as refused:
+        await read_json_body(SimpleNamespace(headers={"content-type": "application/json"}, receive=receive), len(body))
+    assert refused.value.status == 400

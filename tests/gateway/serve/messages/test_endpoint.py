@@ -238,7 +238,7 @@ async def test_what_is_refused_is_named_in_the_shape_of_the_package(
 
 
 async def test_errors_have_the_types_that_the_package_knows(site: Any) -> None:
-    large = await site.post(b" " * 20_000_000)
+    large = await site.post(b" " * 40_000_000)
     other = await site.http.post("/v1/messages", content=b"{}", headers={"content-type": "text/plain"})
     nowhere = await site.post(BODY, "/v1/messages/batches")
     method = await site.http.get("/v1/messages")
