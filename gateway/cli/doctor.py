@@ -49,6 +49,9 @@ def doctor(
     engine: Annotated[
         str | None, typer.Option(help="As for `serve`: embedded, none, or the URL of a llama.cpp or vLLM server.")
     ] = None,
+    exclusive: Annotated[
+        bool, typer.Option("--exclusive", help="As for `serve`: only this gateway generates with that server.")
+    ] = False,
     model: Annotated[Path | None, typer.Option(help="As for `serve`: GGUF file of the model.")] = None,
     tools: Annotated[
         bool, typer.Option("--tools", help="List every tool with its cost and who makes its ids.")
@@ -68,7 +71,7 @@ def doctor(
 
     Example: codec-gateway doctor --config ~/.cursor/mcp.json
     """
-    flags = {"engine": engine, "engine.model": model}
+    flags = {"engine": engine, "engine.exclusive": exclusive or None, "engine.model": model}
     settings = load_config(config, {name: value for name, value in flags.items() if value is not None})
     if not settings.upstreams and not settings.has_engine:
         where = "here is no codec-gateway.toml" if config is None else f"{str(config)!r} names no server and no engine"
