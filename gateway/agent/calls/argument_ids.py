@@ -18,7 +18,7 @@ _NO_TEXT: Final = b"\xff"
 """Stands for an id that the map does not have: no JSON contains this byte."""
 
 
-class CallIds(NamedTuple):
+class ArgumentIds(NamedTuple):
     """Ids that spell an object."""
 
     ids: tuple[int, ...]
@@ -28,7 +28,7 @@ class CallIds(NamedTuple):
 
 def spelled_arguments(
     region: Sequence[int], token_map: TokenMap, name: str, arguments: Mapping[str, Any]
-) -> CallIds | None:
+) -> ArgumentIds | None:
     """The ids between the markers of `region`, if they spell this call.
 
     Args:
@@ -52,13 +52,13 @@ def spelled_arguments(
     return _judged(ids, text[start:end], name, arguments)
 
 
-def _judged(ids: tuple[int, ...], written: bytes, name: str, arguments: Mapping[str, Any]) -> CallIds | None:
+def _judged(ids: tuple[int, ...], written: bytes, name: str, arguments: Mapping[str, Any]) -> ArgumentIds | None:
     try:
         said: object = json.loads(written)
     except (ValueError, RecursionError):
         return None
     if said == arguments:
-        return CallIds(ids, None)
+        return ArgumentIds(ids, None)
     whole = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
     is_call = whole.get("name") == name and whole.get("arguments", whole.get("parameters")) == arguments
-    return CallIds(ids, name) if is_call else None
+    return ArgumentIds(ids, name) if is_call else None

@@ -32,7 +32,7 @@ NO_DEFERRAL: Final = Deferral()
 
 
 @dataclass(frozen=True, slots=True)
-class RequestTools:
+class OfferedTools:
     """The tools of one request."""
 
     tools: tuple[ToolSpec, ...]
@@ -61,7 +61,7 @@ def gathered(
     context: int,
     deferring: Deferring,
     digests: ToolDigests,
-) -> RequestTools:
+) -> OfferedTools:
     """Return a request's tools; where names clash the client's tool wins, since the client gets that call.
 
     Args:
@@ -93,7 +93,7 @@ def gathered(
         *(tool for tool in defined if tool.name not in names),
     )
     note = Diagnostic("deferred", f"{len(entries)} {_DEFERRED}{by_gateway}") if entries else None
-    return RequestTools(tools, entries, search, note)
+    return OfferedTools(tools, entries, search, note)
 
 
 def _are_heavy(tools: Sequence[ToolSpec], context: int, digests: ToolDigests) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from gateway.agent.calls.request_tools import RequestTools
+from gateway.agent.calls.request_tools import OfferedTools
 from gateway.agent.generate.choice import ToolChoice
 from gateway.context.memory import FOUND_TOOLS
 from gateway.context.memory.defined_tools import ToolDigests, found_in
@@ -26,8 +26,8 @@ _SHARED: Final = 2
 
 
 async def with_suggestions(
-    messages: Sequence[Message], offered: RequestTools, choice: ToolChoice, digests: ToolDigests, most: int
-) -> tuple[Sequence[Message], RequestTools]:
+    messages: Sequence[Message], offered: OfferedTools, choice: ToolChoice, digests: ToolDigests, most: int
+) -> tuple[Sequence[Message], OfferedTools]:
     """Return the messages, the last one with the names of the tools that it suggests, and the tools with a note of it.
 
     Args:
@@ -59,7 +59,7 @@ def _fitting(ranked: Sequence[ToolEntry], digests: ToolDigests) -> list[str]:
     return names
 
 
-def _noted(offered: RequestTools, names: Sequence[str]) -> RequestTools:
+def _noted(offered: OfferedTools, names: Sequence[str]) -> OfferedTools:
     note = offered.note
     if note is None:
         return offered

@@ -31,7 +31,7 @@ from gateway.engine.wire.vllm_json import (
     KIND,
     SESSION_HEADER,
     GenerateStream,
-    Shown,
+    ShownTemplate,
     activity_of,
     completion_body,
     ids_body,
@@ -156,7 +156,7 @@ class VllmQuestions(JsonQuestions):
         with expecting(self._url, KIND):
             return [count_of(token, 0, IDS - 1) for token in answer["tokens"]]
 
-    async def _shown(self) -> Shown:
+    async def _shown(self) -> ShownTemplate:
         """The template if the server shows it (`--enable-tokenizer-info-endpoint`), otherwise a rendering by it."""
         with_tools = await self._text_of(_TURNS, [_TOOL])
         supports_tools = with_tools.count(_NAME) > 1
@@ -165,8 +165,10 @@ class VllmQuestions(JsonQuestions):
         except EngineRefused:
             source = None
         if isinstance(source, str):
-            return Shown(source, is_source=True, supports_tools=supports_tools)
-        return Shown(with_tools or await self._text_of(_TURNS[:1], []), is_source=False, supports_tools=supports_tools)
+            return ShownTemplate(source, is_source=True, supports_tools=supports_tools)
+        return ShownTemplate(
+            with_tools or await self._text_of(_TURNS[:1], []), is_source=False, supports_tools=supports_tools
+        )
 
     async def _text_of(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
         """A rendering as the server's own text; empty if the template refuses the conversation."""

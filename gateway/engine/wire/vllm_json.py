@@ -95,7 +95,7 @@ _BLOCK_SIZE: Final = re.compile(r'^vllm:cache_config_info\{[^}\n]*\bblock_size="
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownTemplate:
     """What a server shows of its chat template, as text."""
 
     text: str
@@ -105,7 +105,7 @@ class Shown:
 
 
 def read_facts(
-    models: dict[str, Any], served: str, metrics: str, bos: dict[str, Any], shown: Shown, at_once: int
+    models: dict[str, Any], served: str, metrics: str, bos: dict[str, Any], shown: ShownTemplate, at_once: int
 ) -> EngineFacts:
     """The facts in the answers of `/v1/models`, `/metrics` and `/tokenize`.
 

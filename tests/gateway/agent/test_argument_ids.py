@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.calls.argument_ids import CallIds, spelled_arguments
+from gateway.agent.calls.argument_ids import ArgumentIds, spelled_arguments
 from leaf_sdk.testing import tiny_map
 
 TINY = tiny_map()
@@ -31,12 +31,12 @@ def test_the_ids_between_the_markers_of_a_whole_call_spell_it_with_its_name(spec
 
 def test_arguments_alone_spell_no_name():
     ids = [OPEN, *region("say"), *region('{"place": "Paris"}'), CLOSE]
-    assert spelled_arguments(ids, TINY, "say", PARIS) == CallIds(tuple(region('{"place": "Paris"}')), None)
+    assert spelled_arguments(ids, TINY, "say", PARIS) == ArgumentIds(tuple(region('{"place": "Paris"}')), None)
 
 
 def test_llamas_word_for_arguments_counts_too():
     written = '{"name": "say", "parameters": {"place": "Paris"}}'
-    assert spelled_arguments(region(written), TINY, "say", PARIS) == CallIds(tuple(region(written)), "say")
+    assert spelled_arguments(region(written), TINY, "say", PARIS) == ArgumentIds(tuple(region(written)), "say")
 
 
 @pytest.mark.parametrize(
