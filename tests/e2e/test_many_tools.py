@@ -45,7 +45,7 @@ def test_model_is_given_what_a_search_among_them_finds(gateway):
         {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function", "function": earlier}]},
         {"role": "tool", "tool_call_id": "call_1", "content": "mail_action_2"},
         {"role": "assistant", "content": "It is mail_action_2."},
-        {"role": "user", "content": "Find a tool for the mail."},
+        {"role": "user", "content": "Find one for that."},
     ]
     search = {"type": "function", "function": {"name": "codec_search_tools"}}
     with started.client() as client:
@@ -55,6 +55,17 @@ def test_model_is_given_what_a_search_among_them_finds(gateway):
     (result, *_) = answer["codec"]["tool_results"]
     assert (result["name"], result["is_error"]) == ("codec_search_tools", False)
     assert '"name": "mail_action_' in result["text"]
+
+
+def test_model_is_given_what_the_words_of_its_user_suggest(gateway):
+    started, _ = gateway
+    with started.client() as client:
+        answer = client.chat.completions.create(
+            messages=[{"role": "user", "content": "Which mail action is the second one?"}], max_tokens=8, **GREEDY
+        )
+
+    (note,) = (each for each in answer.model_dump()["codec"]["diagnostics"] if each["kind"] == "deferred")
+    assert "the user's words suggest mail_action_" in note["message"]
 
 
 def test_log_status_and_doctor_say_that_definitions_take_more_than_a_quarter_of_the_context(gateway):
