@@ -314,11 +314,11 @@ def test_body_that_is_no_request_is_refused(site, body):
 
 
 def test_body_over_the_limit_is_refused_with_the_limit(site):
-    body = b'{"messages":"' + b"x" * (4 << 20) + b'"}'
+    body = b'{"messages":"' + b"x" * (32 << 20) + b'"}'
     answer = httpx2.post(f"{site.url}/v1/chat/completions", content=body, headers=JSON)
 
     assert answer.status_code == 413
-    assert str(4 << 20) in answer.json()["error"]["message"]
+    assert str(32 << 20) in answer.json()["error"]["message"]
 
 
 def test_counters_move_by_what_the_tool_shipped(site, counted_stream):

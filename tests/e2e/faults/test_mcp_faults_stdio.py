@@ -148,7 +148,7 @@ async def test_line_of_the_client_that_is_too_long_is_refused_and_the_next_one_a
     with anyio.fail_after(60):
         async with stdio_of({"up": faulty()}) as (process, _):
             client = stdio_client(process, "modern")
-            await process.stdin.send(b"x" * (5 * 1024 * 1024) + b"\n")
+            await process.stdin.send(b"x" * (33 << 20) + b"\n")
             refused = json.loads(await process.stdout.receive())
             answer = await client.call("do")
 
