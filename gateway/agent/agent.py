@@ -123,7 +123,9 @@ class Agent:
         )
         tools = offered.tools
         check_choice(choice, tools)
-        messages, offered = await with_suggestions(messages, offered, choice, digests, self._suggested_tools)
+        messages, offered = await with_suggestions(
+            messages, offered, digests, self._suggested_tools, may_call=choice.may_call
+        )
         check_size(messages, ready.facts.context)
         check_length(sum(digests.of(tool)[1] for tool in tools), ready.facts.context, "tools")
         messages, begun = (messages[:-1], begun_text(messages)) if continues else (messages, "")

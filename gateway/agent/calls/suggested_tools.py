@@ -11,7 +11,6 @@ from typing import Final
 import anyio.to_thread
 
 from gateway.agent.calls.request_tools import OfferedTools
-from gateway.agent.generate.choice import ToolChoice
 from gateway.context.memory import FOUND_TOOLS
 from gateway.context.memory.defined_tools import ToolDigests, found_in
 from gateway.engine.interface import Message
@@ -26,18 +25,18 @@ _SHARED: Final = 2
 
 
 async def with_suggestions(
-    messages: Sequence[Message], offered: OfferedTools, choice: ToolChoice, digests: ToolDigests, most: int
+    messages: Sequence[Message], offered: OfferedTools, digests: ToolDigests, most: int, *, may_call: bool
 ) -> tuple[Sequence[Message], OfferedTools]:
     """Return the messages, the last one with the names of the tools that it suggests, and the tools with a note of it.
 
     Args:
         offered: the request's tools. Where a tool of the client's searches, nothing is suggested: clients that bring
             one have models that use it.
-        choice: one that allows no call needs no suggestion.
         digests: those of the request's tools.
         most: how many tools one message may suggest.
+        may_call: whether the model may call any.
     """
-    searched = most and offered.deferred and offered.search is not None and choice.may_call
+    searched = most and offered.deferred and offered.search is not None and may_call
     if not searched or not messages or messages[-1]["role"] != "user":
         return messages, offered
     entries, words = [*offered.deferred.values()], str(messages[-1].get("content") or "")
