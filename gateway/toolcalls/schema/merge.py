@@ -105,7 +105,7 @@ class _Spread:
         self._steps += 1
         self._work.pay(parts)
         choice = next(((part, key) for part in parts for key in _choices(part) if (id(part), key) not in done), None)
-        if self._steps > _MAX_STEPS or self._found > MAX_ALTERNATIVES:
+        if self._steps > _MAX_STEPS or self._found >= MAX_ALTERNATIVES:
             raise TooMany
         if choice is None:
             self._work.pay(parts, joined=True)
