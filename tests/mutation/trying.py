@@ -25,7 +25,7 @@ import pytest
 
 from tests.mutation.learning import Learning
 from tests.mutation.operators import Mutant
-from tests.mutation.plugin import changed_function, import_anew, swap
+from tests.mutation.plugin import Unimportable, changed_function, import_anew, swap
 
 # Of tests that run on each event loop, one shows what a mutant does; a real engine takes seconds to start in each fork.
 _QUICK = ("-k", "not uvloop", "-m", "not engine and not tokenizers and not faults and not frameworks and not families")
@@ -79,10 +79,19 @@ def learn(modules: Sequence[str], tests: Sequence[str]) -> Known:
         if not out.exists():
             sys.exit(f"the tests can't be run on unchanged code:\n{said.read_text()[-4000:]}")
         told = json.loads(out.read_text())
+    _collected(tests)
+    # Pytest escapes the ids that a test gives to its cases once more when it collects them again, as each fork does.
+    named = _collected(tests)
+    quick = {test: taken for test, taken in told["seconds"].items() if taken <= _SLOW and test in named}
+    return Known(quick, told["lines"])
+
+
+def _collected(tests: Sequence[str]) -> set[str]:
+    """Import these tests, and give their names. Exits where that can't be done."""
     with contextlib.redirect_stdout(io.StringIO()) as words:
         if pytest.main([*_OPTIONS, "--collect-only", *tests]) != 0:
             sys.exit(f"the tests can't be imported:\n{words.getvalue()[-4000:]}")
-    return Known({test: taken for test, taken in told["seconds"].items() if taken <= _SLOW}, told["lines"])
+    return {*words.getvalue().splitlines()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,8 @@ def start(arguments: Sequence[str], seconds: float, *, plugin: Callable[[], obje
             os.dup2(there, number)
         made = plugin()
         status = int(pytest.main([*_OPTIONS, *arguments], [made] if made is not None else []))
+    except Unimportable:
+        status = int(pytest.ExitCode.TESTS_FAILED)
     finally:
         os._exit(status)
 

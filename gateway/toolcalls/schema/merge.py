@@ -105,7 +105,7 @@ class _Spread:
         self._steps += 1
         self._work.pay(parts)
         choice = next(((part, key) for part in parts for key in _choices(part) if (id(part), key) not in done), None)
-        if self._steps > _MAX_STEPS or self._found > MAX_ALTERNATIVES:
+        if self._steps > _MAX_STEPS or self._found >= MAX_ALTERNATIVES:
             raise TooMany
         if choice is None:
             self._work.pay(parts, joined=True)
@@ -209,11 +209,12 @@ def _join_objects(merged: dict[str, Any], parts: Parts) -> None:
 
 
 def _join_arrays(merged: dict[str, Any], parts: Parts) -> None:
+    # What one part says of all further items, another may say of single ones: the longest list leaves none out.
+    fixed = max((listed(part.get("prefixItems", part.get("items"))) for part in parts), key=len)
+    if fixed:
+        merged["prefixItems"] = fixed
     items: list[object] = []
     for part in parts:
-        fixed = part.get("prefixItems", part.get("items"))
-        if listed(fixed):
-            merged.setdefault("prefixItems", fixed)
         rest = part.get("additionalItems" if isinstance(part.get("items"), list) else "items")
         if rest is not None:
             items.append(rest)

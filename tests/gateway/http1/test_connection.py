@@ -2,13 +2,16 @@
 
 import asyncio
 import gzip
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import anyio.lowlevel
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http1.connection import Connection
+from gateway.http1.connection import Connection, header_lines
 from gateway.http1.origin import Origin
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer
 
@@ -165,6 +168,10 @@ def test_reader_that_lets_more_wait_than_its_bound_makes_the_server_wait() -> No
     assert (waits_at_the_bound, pipe.paused) == (False, True)
     assert len(asyncio.run(connection.chunk())) == 256 * 1024 + 1
     assert not pipe.paused
+    connection.data_received(b"x" * 256 * 1024)
+    waits_at_the_bound = pipe.paused
+    connection.data_received(b"x")
+    assert (waits_at_the_bound, pipe.paused) == (False, True)
 
 
 def test_headers_of_an_announcement_take_no_place_from_those_of_the_answer() -> None:
@@ -267,3 +274,183 @@ def test_body_is_read_up_to_the_bound_whether_its_length_is_told_or_not() -> Non
     for data in (told, chunked([b"ab", b"cd"])):
         assert [asyncio.run(read(data, bound)) for bound in (3, 4)] == [None, b"abcd"]
     assert asyncio.run(read(squeezed, 100, "gzip")) == b"abcd"
+
+
+@given(BODIES, PLACES)
+def test_reader_who_waits_gets_each_part_when_it_has_come(parts: list[bytes], places: list[int]) -> None:
+    async def read() -> tuple[int, bytes]:
+        connection, _ = asked()
+        for piece in cut(chunked(parts), places):
+            asyncio.get_running_loop().call_soon(connection.data_received, piece)
+        async with asyncio.timeout(20):
+            await connection.head()
+            status, body = connection.status, b""
+            while data := await connection.chunk():
+                body += data
+        return status, body
+
+    assert asyncio.run(read()) == (200, b"".join(parts))
+
+
+def test_reader_who_waits_is_told_at_once_why_nothing_more_comes() -> None:
+    async def told(end: Callable[[Connection], None], begun: bytes = b"") -> tuple[str, bool]:
+        connection, pipe = asked()
+        if begun:
+            connection.data_received(begun)
+        asyncio.get_running_loop().call_soon(end, connection)
+        async with asyncio.timeout(20):
+            try:
+                await connection.head()
+                await connection.read(10**6)
+            except (LinkLost, NoAnswer) as error:
+                return f"{type(error).__name__}: {error}", pipe.closed
+        return "", pipe.closed
+
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n"
+    lost = "LinkLost: the connection ended"
+    for end, begun, expected in (
+        (lambda it: it.fail("it was slow"), b"", ("LinkLost: it was slow", True)),
+        (lambda it: it.fail("it was slow"), head, ("LinkLost: it was slow", True)),
+        (lambda it: it.connection_lost(None), b"", (f"{lost} before it answered", False)),
+        (lambda it: it.connection_lost(None), head, (f"{lost} in the middle of its answer", False)),
+        (lambda it: it.connection_lost(OSError("cut")), head, (f"{lost} in the middle of its answer: cut", False)),
+        (lambda it: it.data_received(b"\0"), b"", ("NoAnswer: its answer is not valid HTTP/1.1", True)),
+        (
+            lambda it: it.data_received(b"HTTP/1.1 200 OK\r\na: " + b"x" * 65536),
+            b"",
+            ("NoAnswer: the head of its answer is over 65536 bytes", True),
+        ),
+        (
+            lambda it: it.data_received(b"1;" + b"x" * 524288),
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+            ("NoAnswer: the chunk headers or trailers of its answer are over 524288 bytes", True),
+        ),
+    ):
+        assert asyncio.run(told(end, begun)) == expected
+
+
+def test_first_reason_for_a_failure_is_the_one_told() -> None:
+    connection, _ = asked()
+    connection.fail("it was slow")
+    connection.connection_lost(None)
+
+    async def head() -> None:
+        await connection.head()
+
+    with pytest.raises(LinkLost, match=r"^it was slow$"):
+        asyncio.run(head())
+
+
+def test_reader_that_went_away_leaves_the_connection_to_the_next() -> None:
+    async def read() -> bytes | None:
+        connection, _ = asked()
+        first = asyncio.ensure_future(connection.head())
+        await anyio.lowlevel.checkpoint()
+        first.cancel()
+        await asyncio.wait([first])
+        connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx")
+        return await connection.read(9)
+
+    assert asyncio.run(read()) == b"x"
+
+
+def test_body_without_a_length_ends_with_its_connection_unless_that_broke() -> None:
+    async def read(error: Exception | None) -> bytes | None:
+        connection, _ = asked()
+        connection.data_received(b"HTTP/1.1 200 OK\r\n\r\nab")
+        connection.connection_lost(error)
+        return await connection.read(9)
+
+    assert asyncio.run(read(None)) == b"ab"
+    with pytest.raises(LinkLost, match="middle of its answer: cut"):
+        asyncio.run(read(OSError("cut")))
+
+
+def test_part_of_an_answer_is_there_for_a_reader_who_waits_before_the_rest_comes() -> None:
+    async def read() -> bytes:
+        connection, _ = asked()
+        connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n")
+        asyncio.get_running_loop().call_soon(connection.data_received, b"a")
+        async with asyncio.timeout(20):
+            return await connection.chunk()
+
+    assert asyncio.run(read()) == b"a"
+
+
+def test_head_whose_lines_end_with_a_line_feed_alone_is_read() -> None:
+    connection, _ = asked()
+    connection.data_received(b"HTTP/1.1 200 OK\ncontent-length: 1\n\nx")
+
+    assert (connection.status, asyncio.run(connection.read(9))) == (200, b"x")
+
+
+@pytest.mark.parametrize("data", [b"HTTP/1.1 408 Timeout\r\n\r\n", b"\r\n", b"\0"])
+def test_bytes_that_nobody_asked_for_end_the_connection(data: bytes) -> None:
+    connection, pipe = Connection(Origin(False, "a", 80), lambda write, data: write(data)), Pipe()
+    connection.connection_made(pipe)
+    assert (connection.complete, connection.usable) == (True, False)
+    connection.data_received(data)
+
+    assert pipe.closed
+
+
+def test_second_answer_ends_the_connection_and_changes_nothing_of_the_first() -> None:
+    answer = b"HTTP/1.1 %d X\r\ncontent-length: 1\r\n\r\n%s"
+    connection, pipe = asked()
+    connection.data_received(answer % (200, b"a") + answer % (500, b"b"))
+
+    assert (connection.status, asyncio.run(connection.read(9)), pipe.closed) == (200, b"a", True)
+
+
+def test_connection_whose_server_ends_it_is_not_used_again() -> None:
+    ended, pipe = asked()
+    ended.data_received(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+    kept, _ = asked()
+    kept.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+    unread, _ = asked()
+    unread.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx")
+
+    assert [each.usable for each in (ended, kept, unread)] == [False, True, False]
+    ended.close()
+    assert pipe.closed
+
+
+def test_request_in_the_middle_of_another_s_answer_has_a_state_of_its_own() -> None:
+    connection, _ = asked()
+    connection.data_received(b"HTTP/1.1 200 OK\r\na: b\r\ncontent-length: 0\r\n\r\n")
+    connection.send("GET", "/", b"", b"")
+
+    assert (connection.status, connection.headers, connection.complete, connection.usable) == (0, {}, False, False)
+    connection.data_received(b"HTTP/1.1 204 X\r\n\r\n")
+    assert (connection.status, connection.header("a"), connection.usable) == (204, "", True)
+
+
+def test_request_through_a_proxy_names_the_whole_address_and_signs_in_there() -> None:
+    connection = Connection(
+        Origin(False, "a", 80),
+        lambda write, data: write(data),
+        via=b"http://a",
+        with_headers=b"proxy-authorization: x\r\n",
+    )
+    pipe = Pipe()
+    connection.connection_made(pipe)
+    connection.send("GET", "/x", b"host: a\r\n", b"")
+
+    assert (connection.guarded, connection.transport) == (False, pipe)
+    assert pipe.written == b"GET http://a/x HTTP/1.1\r\nhost: a\r\nproxy-authorization: x\r\n\r\n"
+
+
+def test_cookies_are_told_apart_though_they_hold_commas() -> None:
+    connection, _ = asked()
+    connection.data_received(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1, 2\r\nset-cookie: b\r\nx: 1\r\nx: 2\r\n\r\n")
+
+    assert (connection.header("set-cookie"), connection.header("x")) == ("a=1, 2\nb", "1, 2")
+
+
+def test_value_of_a_header_can_not_begin_a_second_line() -> None:
+    assert header_lines({"a": "b", "c": "\udcff"}) == b"a: b\r\nc: \xff\r\n"
+    for bad in ("b\nc: d", "b\r", "b\0", "b\r\nc: d"):
+        with pytest.raises(NoAnswer, match="header 'x' contains a line break or a NUL, so nothing was sent"):
+            header_lines({"a": "b", "x": bad})
+    with pytest.raises(NoAnswer, match=r"header 'x\\n"):
+        header_lines({"x\n" + "y" * 200: "b"})

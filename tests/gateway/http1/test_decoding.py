@@ -1,6 +1,7 @@
 """Compressed bodies, as they come, and bounded whatever they become."""
 
 import gzip
+import random
 import sys
 import zlib
 
@@ -82,3 +83,17 @@ def test_missing_decoder_is_named_with_its_package(encoding, module, monkeypatch
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(NoAnswer, match=r"codec-leaf\[wire\]"):
         decoder_for(encoding)
+
+
+def test_body_may_grow_200_times_beyond_16_mib_and_to_that_in_any_case() -> None:
+    def grown(size: int, noise: int) -> int:
+        decoder, found = Inflater(), 0
+        decoder.feed(zlib.compress(random.Random(0).randbytes(noise) + bytes(size - noise)))
+        while data := decoder.take():
+            found += len(data)
+        return found
+
+    assert grown(16 << 20, 0) == 16 << 20
+    assert grown(17 << 20, (17 << 20) // 190) == 17 << 20
+    with pytest.raises(NoAnswer, match="more than 200 times"):
+        grown(17 << 20, (17 << 20) // 400)

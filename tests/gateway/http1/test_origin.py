@@ -1,5 +1,7 @@
 """What an origin is called, in a `Host` header and to a person."""
 
+from base64 import b64encode
+
 import pytest
 
 from gateway.http1.origin import Origin, read_url
@@ -44,3 +46,39 @@ def test_credentials_of_an_address_go_along_at_its_origin_only(reference: str, t
     assert ours.authorization is not None
     assert str(joined) == target
     assert joined.authorization == (ours.authorization if goes_along else None)
+
+
+@pytest.mark.parametrize(
+    ("url", "origin", "path"),
+    [
+        ("http://a.example", Origin(False, "a.example", 80), "/"),
+        ("https://a.example?q=a b", Origin(True, "a.example", 443), "/?q=a%20b"),
+        ("https://a.example:8443/a%20b/ü?", Origin(True, "a.example", 8443), "/a%20b/%C3%BC"),
+        ("http://[::1]:8000/x#y", Origin(False, "::1", 8000), "/x"),
+    ],
+)
+def test_address_is_read(url: str, origin: Origin, path: str) -> None:
+    address = read_url(url)
+
+    assert (address.origin, address.path, address.authorization) == (origin, path, None)
+
+
+@pytest.mark.parametrize(
+    ("url", "sent"), [("http://a:b%20c@x", "a:b c"), ("http://a@x", "a:"), ("http://:b@x", ":b"), ("http://@x", ":")]
+)
+def test_user_and_password_of_an_address_sign_in(url: str, sent: str) -> None:
+    assert read_url(url).authorization == f"Basic {b64encode(sent.encode()).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("ftp://a.example", "is not the URL of a server"),
+        ("http:///x", "is not the URL of a server"),
+        ("a.example", "is not the URL of a server"),
+        ("http://a..example", "contains an invalid host name"),
+    ],
+)
+def test_address_of_no_server_is_refused(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_url(url)

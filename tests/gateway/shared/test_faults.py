@@ -8,10 +8,10 @@ import pytest
 from redis.exceptions import ResponseError
 
 from gateway.observe.metrics import Metrics
-from gateway.shared import StoreBounds, StoreRecord
+from gateway.shared import SharedStatus, StoreBounds, StoreRecord
 from gateway.shared.redis_store import RedisStore
 from gateway.shared.scripts import Script
-from tests.gateway.shared.conftest import asked
+from tests.gateway.shared.conftest import asked, until_up
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import Direct, shared_in_memory
 
@@ -44,9 +44,9 @@ class Faulty:
 class Site:
     """A store over such a client, which is watched, and what is counted about it."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout: float = 5.0) -> None:
         self.client, self.metrics = Faulty(), Metrics()
-        self.store = RedisStore(self.client, 5.0, self.metrics.shared)
+        self.store = RedisStore(self.client, timeout, self.metrics.shared)
 
     async def run(self, script: Script) -> Any:
         return await self.store.run("memory", script, [], [])
@@ -120,7 +120,7 @@ async def test_large_question_that_comes_late_has_the_store_probed_before_the_ne
 
 
 async def test_large_question_that_comes_late_at_a_store_that_is_gone_ends_in_one_probe() -> None:
-    site = Site()
+    site = Site(timeout=600)
     async with site.store.running(nothing):
         site.client.says, site.client.is_there = fails(TimeoutError()), False
         await site.run(LARGE)
@@ -169,3 +169,91 @@ async def test_bytes_on_their_way_to_the_store_have_a_bound() -> None:
 
     assert dropped == 1
     assert asked(metrics, "memory", "dropped") == 1
+
+
+async def test_lease_is_given_by_a_store_only_that_has_answered_for_as_long_as_it_lasts() -> None:
+    client = Direct(Memory())
+    async with shared_in_memory(client) as shared:
+        never_away = await shared.acquire("ann", "a", 60.0)
+    client.is_there = False
+    async with shared_in_memory(client) as shared:
+        away = await shared.acquire("ann", "b", 60.0)
+        client.is_there = True
+        await until_up(shared)
+        # While it was away, a lease of another replica may have been lost with it.
+        long, short = await shared.acquire("ann", "b", 60.0), await shared.acquire("ann", "b", 0.0)
+
+    assert (never_away, away, long, short) == (True, None, False, True)
+
+
+async def test_replica_counts_itself_though_the_store_was_never_there() -> None:
+    client = Direct(Memory())
+    client.is_there = False
+    async with shared_in_memory(client) as shared:
+        assert shared.status == SharedStatus(False, "away", 1)
+
+
+async def test_replica_that_leaves_is_counted_no_more() -> None:
+    memory = Memory()
+    async with shared_in_memory(Direct(memory)) as first:
+        async with shared_in_memory(Direct(memory)) as second:
+            both = (first.status.replicas, second.status.replicas)
+        async with shared_in_memory(Direct(memory)) as third:
+            after = third.status.replicas
+
+    assert (both, after) == ((1, 2), 2)
+
+
+async def test_work_under_way_is_finished_before_the_store_is_left() -> None:
+    class Slow(Direct):
+        async def execute_command(self, *args: bytes | str | float) -> Any:
+            await anyio.sleep(0.05)
+            return await super().execute_command(*args)
+
+    done: list[object] = []
+
+    async def work() -> None:
+        await shared.find("memory", "ann", "1", BOUNDS)
+        done.append(asked(metrics, "memory", "nothing"))
+
+    metrics = Metrics()
+    async with shared_in_memory(Slow(Memory()), metrics=metrics) as shared:
+        shared.run_in_background(work())
+
+    assert done == [1]
+
+
+async def test_refusals_and_losses_are_logged_once_until_the_store_has_answered_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def told() -> int:
+        found = sum(line.levelname == "WARNING" for line in caplog.records)
+        caplog.clear()
+        return found
+
+    site = Site()
+    async with site.store.running(nothing):
+        told()
+        site.client.says = fails(ResponseError("no room"))
+        for _ in range(3):
+            await site.run(SMALL)
+        refused = told()
+        site.client.says = fails(ConnectionError("gone"))
+        for _ in range(3):
+            await site.run(SMALL)
+        lost = told()
+
+    assert (refused, lost) == (1, 1)
+
+
+async def test_sign_in_that_no_replica_made_is_not_there_and_counted() -> None:
+    metrics, client = Metrics(), Direct(Memory())
+    async with shared_in_memory(client, metrics=metrics) as shared:
+        await shared.newest("ann", "web", 2, b"second", 60.0)
+        (name, *_) = shared._keys.names("sign-in", "ann", "web")
+        found = await shared.newest("ann", "web", 1, b"first", 60.0)
+        await client.execute_command("HSET", name, "value", b"forged")
+        forged = await shared.newest("ann", "web", 1, b"first", 60.0)
+
+    assert (found, forged) == (b"second", b"")
+    assert asked(metrics, "sign-in", "unreadable") == 1

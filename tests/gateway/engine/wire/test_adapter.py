@@ -1,5 +1,6 @@
 """Which adapter speaks to an engine: told by the engine's own answers, or by the settings."""
 
+import re
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from starlette.routing import Route
 from uvicorn import Config, Server
 
 from gateway.config import EngineConfig
-from gateway.engine.wire.adapter import EngineAddress, connected
+from gateway.engine.wire.adapter import EngineAddress, connected, other_server, salt_of
 from gateway.engine.wire.engine_client import EngineClient
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.engine.wire.vllm_client import Vllm
@@ -89,3 +90,33 @@ async def test_engine_of_our_own_is_not_asked() -> None:
 async def test_engine_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(EngineUnavailable, match=r"127\.0\.0\.1:9"):
         await client("http://127.0.0.1:9")
+
+
+LISTED = (200, b'{"data": []}')
+PAGE = (200, b"\xef\xbb\xbf <!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(
+    ("root", "models", "words"),
+    [
+        ((200, b"Ollama is running"), LISTED, "Ollama answers at 'http://a': .*llama-server"),
+        ((200, b"<html>Codec-Gateway"), LISTED, "a codec-gateway answers at 'http://a': set"),
+        ((200, b"<title>Jupyter"), LISTED, "a Jupyter server answers at 'http://a': correct the port"),
+        ((404, b""), (401, b""), "answers 401 to /v1/models: set engine.api_key"),
+        ((404, b""), (403, b"{"), "answers 403 to /v1/models: set engine.api_key"),
+        ((404, b""), LISTED, "has OpenAI's API, but is neither"),
+        (PAGE, (404, b""), "a web application or a proxy answers at 'http://a'"),
+        ((404, b""), PAGE, "a web application or a proxy answers at 'http://a'"),
+        ((200, b"hello <html>"), (200, b'{"data": 7}'), "another service answers at 'http://a'"),
+        ((404, b""), (200, b"[" * 100_000), "another service answers at 'http://a'"),
+    ],
+)
+def test_other_server_is_named_with_what_to_do(root: tuple[int, bytes], models: tuple[int, bytes], words: str) -> None:
+    assert re.match(f".*{words}", other_server("http://a", root, models))
+
+
+def test_salt_names_nobody() -> None:
+    assert salt_of("key", "ada") == salt_of("key", "ada")
+    assert salt_of("key", "ada") != salt_of("other", "ada")
+    assert salt_of(None, "ada") != salt_of("key", "ada")
+    assert "ada" not in salt_of("key", "ada")

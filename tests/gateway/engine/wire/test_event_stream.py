@@ -385,6 +385,17 @@ async def test_engine_is_made_to_wait_for_a_reader_that_does_not_read():
     assert read >= sent - 1024 * 16
 
 
+async def test_answers_that_are_being_read_are_known_and_can_be_given_up():
+    reading: set[StreamedAnswer] = set()
+    connection, transport = asked()
+    with StreamedAnswer(connection, 20, reading) as answer:
+        assert (reading, answer.lost) == ({answer}, False)
+        answer.give_up("the engine is gone")
+        with pytest.raises(StreamSilent, match="the engine is gone"):
+            await answer.headed()
+    assert (reading, answer.lost, transport.aborted) == (set(), True, True)
+
+
 async def test_answer_that_is_given_up_ends_its_connection():
     connection, transport = asked()
     with pytest.raises(TimeoutError), anyio.fail_after(0), StreamedAnswer(connection, 20) as answer:

@@ -97,6 +97,15 @@ def test_a_message_without_a_gap_is_taken_as_it_is(model_map: TokenMap) -> None:
     assert IdRepair(model_map).feed([74], "Z", 1).ids == (74,)
 
 
+def test_ids_stay_where_the_text_shows_that_none_was_lost(model_map: TokenMap) -> None:
+    (whole,) = model_map.encode("he")
+    apart = [*model_map.encode("h"), *model_map.encode("e")]
+    repaired = IdRepair(model_map).feed(apart, "he", 3)
+
+    assert whole not in apart
+    assert (repaired.ids, repaired.found, repaired.missed) == (tuple(apart), 0, 1)
+
+
 def test_text_that_no_split_gives_is_spelled_by_the_tokenizer_and_counted_as_missed(model_map: TokenMap) -> None:
     repaired = IdRepair(model_map).feed([74], "abcZ", 3)
 

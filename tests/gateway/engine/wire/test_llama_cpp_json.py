@@ -13,6 +13,7 @@ from gateway.engine.wire.llama_cpp_json import (
     slot_of,
     tops_of,
 )
+from gateway.toolcalls.formats.format import CallTrigger
 
 IDLE = {"id": 0, "is_processing": False}
 
@@ -64,6 +65,19 @@ def test_each_wish_of_a_request_is_asked_for() -> None:
     assert (body["n_probs"], body["grammar"]) == (1, "root ::= x")
     assert not {"top_p", "min_p", "grammar_lazy"} & body.keys()
     assert completion_body(GenerateRequest((1,), None, 3, logprobs=True, top_logprobs=5))["n_probs"] == 5
+
+
+def test_call_begins_the_grammar_by_its_token_and_its_text_stays_in_the_stream() -> None:
+    triggers = (CallTrigger("<tool_call>", 7), CallTrigger("<call>", 9))
+    body = completion_body(GenerateRequest((1,), None, 3, grammar="root ::= x", triggers=triggers))
+
+    assert body["grammar_lazy"] is True
+    # A number that llama.cpp does not know would crash its server.
+    assert body["grammar_triggers"] == [
+        {"type": 0, "value": "<tool_call>", "token": 7},
+        {"type": 0, "value": "<call>", "token": 9},
+    ]
+    assert body["preserved_tokens"] == ["<tool_call>", "<call>"]
 
 
 def test_probabilities_belong_to_the_last_ids_of_a_message_and_to_no_other_id() -> None:

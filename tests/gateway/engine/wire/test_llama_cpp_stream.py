@@ -57,6 +57,27 @@ def test_ids_come_over_several_reads_and_the_end_knows_the_last_of_them():
     assert (end.reason, end.ended_by) == ("stop", c)
 
 
+def test_end_knows_its_id_without_a_map_and_where_the_last_message_brings_it():
+    a, b, c = ids_of("one two three")
+    last = line({**LAST, "content": TINY.decode([c]), "tokens": [c], "stop_type": "eos"})
+    for token_map in (TINY, None):
+        stream = CompletionStream("http://engine", token_map, GenerateRequest(range(10), None, 64, gather=True))
+        ids, end = stream.feed([event(a, 1), event(b, 2), last])
+        assert ids == Generated((a, b, c))
+        assert isinstance(end, GenerationEnd)
+        assert (end.ended_by, end.missed, end.repaired) == (c, 0, 0)
+
+
+def test_ids_that_the_stream_lost_are_found_in_its_last_message_too():
+    ids = TINY.encode("é")
+    last = line({**LAST, "content": "é", "tokens": [ids[-1]], "tokens_predicted": 2})
+    generated, end = fed([last], gather=True)
+
+    assert generated == Generated(tuple(ids))
+    assert isinstance(end, GenerationEnd)
+    assert (end.repaired, end.missed) == (1, 0)
+
+
 @pytest.mark.parametrize("gather", [True, False])
 @pytest.mark.parametrize(
     ("fault", "words"),

@@ -164,10 +164,3 @@ async def test_words_of_others_are_text_in_the_template(ready: ReadyEngine) -> N
 
     assert prompt.ids.count(end) == 2
     assert said in ready.token_map.decode(prompt.ids)
-
-
-def test_salt_names_nobody() -> None:
-    assert salt_of("key", "ada") == salt_of("key", "ada")
-    assert salt_of("key", "ada") != salt_of("other", "ada")
-    assert salt_of(None, "ada") != salt_of("key", "ada")
-    assert "ada" not in salt_of("key", "ada")

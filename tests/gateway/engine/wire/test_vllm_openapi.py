@@ -69,6 +69,32 @@ def test_generations_are_asked_for_as_the_document_says(request_: GenerateReques
     assert named <= fields_of("CompletionRequest")
 
 
+def test_generation_without_wishes_asks_for_ids_their_count_and_nothing_else() -> None:
+    request = GenerateRequest([1, 2], None, 3)
+    common = {"model": "m", "stream": True, "stream_options": {"include_usage": True}}
+
+    assert ids_body(request, "m") == {**common, "token_ids": [1, 2], "sampling_params": {"max_tokens": 3}}
+    assert completion_body(request, "m") == {**common, "prompt": [1, 2], "return_token_ids": True, "max_tokens": 3}
+
+
+@pytest.mark.parametrize("tops", [0, 2])
+def test_probabilities_are_asked_for_with_as_many_alternatives_as_are_wanted(tops: int) -> None:
+    request = GenerateRequest([1], None, 3, logprobs=True, top_logprobs=tops)
+
+    assert ids_body(request, "m")["sampling_params"]["logprobs"] == tops
+    by_completions = completion_body(request, "m")
+    assert (by_completions["logprobs"], by_completions["return_tokens_as_token_ids"]) == (tops, True)
+
+
+def test_generation_that_is_to_find_nothing_has_a_salt_of_its_own() -> None:
+    def salt(**more: Any) -> str | None:
+        return ids_body(GenerateRequest([1], None, 3, **more), "m").get("cache_salt")
+
+    assert (salt(), salt(salt="s")) == (None, "s")
+    alone = [salt(salt="s", reuse=False) for _ in range(2)]
+    assert len({*alone, "s", None}) == 4
+
+
 def test_top_p_of_zero_asks_for_the_likeliest_token_in_a_way_that_vllm_takes() -> None:
     for body in (ids_body, completion_body):
         asked = body(replace(PLAIN, sampling=Sampling(top_p=0)), "m")

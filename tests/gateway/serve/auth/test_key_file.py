@@ -117,14 +117,18 @@ def test_last_key_revoked_lets_nobody_in(path: Path) -> None:
     assert KeyRing(path).in_use
 
 
-def test_file_that_is_removed_lets_nobody_in(path: Path) -> None:
+def test_file_that_is_removed_lets_nobody_in_and_the_log_says_so_once(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     KeyFile(path).add(record("a"))
     ring = KeyRing(path)
 
     path.unlink()
 
     assert not held(ring, "a")
+    assert not held(ring, "a")
     assert ring.in_use
+    assert [line.levelname for line in caplog.records if "the key file is gone" in line.getMessage()] == ["WARNING"]
 
 
 @pytest.mark.parametrize("spoil", ["not TOML", "too open"])

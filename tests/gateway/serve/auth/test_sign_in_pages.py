@@ -135,6 +135,23 @@ async def test_sign_ins_count_as_requests_of_the_key(accounts, app, file):
     assert "too many requests came from you" in pages[-1].text
 
 
+async def test_form_has_room_for_an_access_token_and_not_for_much_more(app):
+    async with browser(app()) as http:
+        pages = [await show_key(http, "x" * length) for length in (16 * 1024, 65 * 1024)]
+
+    assert [page.status_code for page in pages] == [401, 400]
+
+
+async def test_sign_in_takes_no_place_of_a_request_once_it_is_over(app, file):
+    key = "codec_eve" + "e" * 40
+    file.add(KeyRecord("eve", digest_of(key), datetime.now(UTC), concurrency=1))
+    async with browser(app()) as http:
+        pages = [await show_key(http, key) for _ in range(3)]
+        call = await http.post("/v1/models", headers={"authorization": f"Bearer {key}"})
+
+    assert [page.status_code for page in (*pages, call)] == [200] * 4
+
+
 async def test_operators_token_signs_nobody_in(accounts, app):
     async with browser(app()) as http:
         page = await show_key(http, TOKEN)

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.errors import ConfigError
@@ -152,6 +152,17 @@ async def test_refusal_quotes_the_host_escaped_and_cut() -> None:
     response = await get(HostGuard(endpoint()), [(b"host", b"e" * 500 + b"\x9b")])
 
     assert response.json()["error"]["message"].count("e" * 101) == 0
+
+
+async def test_start_and_end_of_the_server_pass_without_a_host() -> None:
+    seen: list[str] = []
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        seen.append(scope["type"])
+
+    await HostGuard(app)({"type": "lifespan"}, None, None)
+
+    assert seen == ["lifespan"]
 
 
 def test_no_token_is_asked_on_loopback(state: Path) -> None:

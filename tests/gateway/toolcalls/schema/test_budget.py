@@ -87,6 +87,14 @@ def test_sizes_are_those_of_all_values(value: object, most: int) -> None:
     assert characters_of(value, 10**9) == len(every) + sum(map(len, texts))
 
 
+def test_value_is_larger_than_its_values_less_one() -> None:
+    value = {"a": [1, {"b": None}], "c": "text"}
+
+    assert [is_larger(value, most) for most in (0, 1, 5, 6, 7)] == [True, True, True, False, False]
+    assert not is_larger(7, 1)
+    assert [is_larger(list(range(10_000)), most) for most in (10_000, 10_001)] == [True, False]
+
+
 @pytest.mark.parametrize("pattern", [WIDE, f"(?i){WIDE}", "(a+)+$"])
 def test_no_expression_of_a_schema_is_ever_compiled(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[object] = []

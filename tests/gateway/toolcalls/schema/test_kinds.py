@@ -88,3 +88,57 @@ def test_alternatives_around_a_value_are_looked_at_up_to_16() -> None:
     # The schema around them is one itself.
     assert KindsInside(with_last("null", 15)).at(["a"]) == {"null"}
     assert KindsInside(with_last("null", 16)).at(["a"]) == ALL
+
+
+def chain(steps: int) -> dict[str, Any]:
+    """A chain of so many references, the last to a schema of texts."""
+    return {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(steps)} | {f"d{steps}": {"type": "string"}}
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(0, STRING), (14, STRING), (15, ALL), (40, ALL)])
+def test_references_are_followed_through_15_levels(steps: int, expected: frozenset[str]) -> None:
+    assert kinds_of({"$ref": "#/$defs/d0"}, {"$defs": chain(steps)}) == expected
+
+
+def test_types_are_told_16_levels_inside() -> None:
+    inside = KindsInside({"type": "object", "additionalProperties": {"$ref": "#"}})
+
+    assert [inside.at(["b"] * levels) for levels in (0, 1, 16)] == [{"object"}] * 3
+    assert inside.at(["b"] * 17) == ALL
+
+
+@pytest.mark.parametrize(
+    ("schema", "kinds"),
+    [
+        ({"enum": ["a", 1, 1.5, True, None, [], {}]}, ALL),
+        ({"enum": ["a", None]}, {"string", "null"}),
+        ({"enum": []}, ALL),
+        ({"enum": "a"}, ALL),
+        ({"const": 1}, {"integer"}),
+        ({"const": None}, {"null"}),
+        ({"type": "string", "const": 1}, STRING),
+        ({"properties": {}}, {"object"}),
+        ({"minLength": 1}, STRING),
+        ({"type": "string", "nullable": True}, {"string", "null"}),
+        ({"type": "string", "nullable": "yes"}, STRING),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}], "allOf": [{"type": "string"}]}, STRING),
+        ({"allOf": [{"type": "string"}, {"type": ["string", "null"]}]}, STRING),
+        ({"oneOf": [{"type": "string"}, {"const": 1}]}, {"string", "integer"}),
+        ({"anyOf": []}, ALL),
+        ({"$ref": "#/$defs/text", "type": ["string", "null"]}, STRING),
+        ({"$ref": "#/$defs/loop"}, STRING),
+        ({"$ref": 7}, ALL),
+        (True, ALL),
+        (7, ALL),
+    ],
+)
+def test_types_that_a_schema_allows(schema: Any, kinds: set[str]) -> None:
+    loop = {"type": "string", "anyOf": [{"$ref": "#/$defs/loop"}, {"type": "integer"}]}
+
+    assert kinds_of(schema, {"$defs": {"text": {"type": "string"}, "loop": loop}}) == frozenset(kinds)
+
+
+def test_items_with_places_are_of_any_type() -> None:
+    inside = KindsInside({"prefixItems": [{"type": "null"}], "items": {"type": "integer"}})
+
+    assert inside.at([0]) == inside.at([1]) == ALL

@@ -1,0 +1,211 @@
+"""The client of an engine at its worst: away, silent, too busy, cut off, without an end; no engine is needed."""
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+import anyio
+import pytest
+
+from bench.processes import free_port
+from gateway.engine.interface import Activity, Engine, Generated, GenerateRequest, GenerationEnd, GenerationEvent
+from gateway.engine.wire.llama_cpp_client import LlamaCpp
+from gateway.engine.wire.vllm_client import Vllm
+from gateway.errors import EngineRefused, EngineUnavailable
+from tests.gateway.engine.engines import listening
+
+pytestmark = pytest.mark.anyio
+
+PROMPT = [1, 520, 198]
+
+
+async def collect(engine: Engine, request: GenerateRequest) -> tuple[list[int], GenerationEnd]:
+    ids: list[int] = []
+    end: GenerationEvent | None = None
+    async with engine.generate(request) as events:
+        async for event in events:
+            if isinstance(event, Generated):
+                ids += event.ids
+            end = event
+    assert isinstance(end, GenerationEnd)
+    return ids, end
+
+
+async def test_an_engine_that_is_not_there_is_unavailable() -> None:
+    port = free_port()
+    client = LlamaCpp(f"http://127.0.0.1:{port}")
+    with pytest.raises(EngineUnavailable, match=str(port)):
+        await client.facts()
+    assert not await client.healthy(60.0)
+    await client.aclose()
+
+
+@pytest.mark.parametrize("generates", [True, False])
+async def test_engine_that_is_too_busy_for_a_look_is_up_while_it_generates(*, generates: bool) -> None:
+    looked, done = anyio.Event(), anyio.Event()
+
+    async def serve(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            asked = b""
+            with suppress(anyio.EndOfStream):
+                asked = await stream.receive()
+            if asked.startswith(b"GET /health"):
+                looked.set()
+                await done.wait()
+                return
+            await stream.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+            await looked.wait()
+            if generates:
+                await stream.send(b'data: {"content":"a","tokens":[1],"stop":false,"tokens_predicted":1}\n\n')
+            await done.wait()
+
+    async def generate() -> None:
+        with suppress(EngineUnavailable):
+            await collect(client, GenerateRequest([1], None, 4))
+
+    async with listening(serve) as url, anyio.create_task_group() as tasks:
+        client = LlamaCpp(url)
+        tasks.start_soon(generate)
+        assert await client.healthy(2.0 if generates else 0.1) == generates
+        done.set()
+        await client.aclose()
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "words"),
+    [
+        (b'data: {"content":"a","tokens":[1],"stop":false,"tokens_predicted":1}\n\n', EngineUnavailable, "middle of"),
+        (b"data: not json\n\n", EngineRefused, "not JSON"),
+        (b'data: {"error":{"code":500,"message":"out of memory"}}\n\n', EngineRefused, "out of memory"),
+        (b"data: " + b"x" * (2 << 20) + b"\n\n", EngineRefused, "bytes"),
+    ],
+)
+async def test_a_stream_that_goes_wrong_is_an_error_and_never_an_end(
+    body: bytes, error: type[Exception], words: str
+) -> None:
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + body)
+
+    async with listening(answer) as url:
+        client = LlamaCpp(url)
+        with pytest.raises(error, match=words):
+            await collect(client, GenerateRequest(PROMPT, 0, 4))
+        await client.aclose()
+
+
+@pytest.mark.parametrize("make", [LlamaCpp, partial(Vllm, at_once=2)])
+async def test_trace_context_of_a_generation_is_in_its_headers(make: Callable[[str], LlamaCpp | Vllm]) -> None:
+    heard: list[bytes] = []
+
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            heard.append(await stream.receive())
+            await stream.send(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+
+    async with listening(answer) as url:
+        client = make(url)
+        for trace in ({}, {"traceparent": "00-1-2-01"}):
+            with suppress(EngineRefused, EngineUnavailable):
+                await collect(client, GenerateRequest(PROMPT, None, 4, trace=trace))
+        await client.aclose()
+
+    assert [b"traceparent: 00-1-2-01\r\n" in each for each in heard] == [False, True]
+
+
+async def test_engine_whose_client_was_closed_in_the_meantime_is_unavailable() -> None:
+    client = LlamaCpp("http://127.0.0.1:9")
+    await client.aclose()
+
+    with pytest.raises(EngineUnavailable, match="try again"):
+        await client.tokenize("x", specials=False)
+    with pytest.raises(EngineUnavailable, match="try again"):
+        await collect(client, GenerateRequest(PROMPT, 0, 1))
+
+
+def told(token: int, number: int) -> bytes:
+    message = {"content": "a", "tokens": [token], "stop": False, "tokens_predicted": number}
+    data = b"data: " + json.dumps(message).encode() + b"\n\n"
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+@pytest.mark.parametrize("stuck", ["goes on for ever", "falls silent"])
+async def test_stream_without_an_end_is_ended_at_max_tokens(stuck: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.engine.wire.engine_client._ACCOUNT_TIME", 0.05)
+    left = anyio.Event()
+
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            with suppress(anyio.BrokenResourceError, anyio.EndOfStream):
+                await stream.receive()
+                head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+                await stream.send(head + b"".join(told(n, n) for n in range(1, 5)))
+                while stuck == "goes on for ever":
+                    await stream.send(told(7, 7))
+                await stream.receive()
+            left.set()
+
+    async with listening(answer) as url:
+        client = LlamaCpp(url)
+        with anyio.fail_after(60):
+            ids, end = await collect(client, GenerateRequest(PROMPT, None, 4))
+            # The engine is told by the connection's end.
+            await left.wait()
+        await client.aclose()
+
+    assert ids == [1, 2, 3, 4]
+    assert (end.reason, end.reported) == ("length", False)
+
+
+async def test_all_that_is_asked_of_an_engine_can_be_ended_at_once() -> None:
+    asked = [anyio.Event(), anyio.Event()]
+
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                await stream.receive()
+                next(each for each in asked if not each.is_set()).set()
+                await stream.receive()
+
+    told: list[str] = []
+    async with listening(answer) as url, anyio.create_task_group() as tasks:
+        client = LlamaCpp(url)
+
+        async def ask(question: Callable[[], Awaitable[object]]) -> None:
+            with pytest.raises(EngineUnavailable) as error:
+                await question()
+            told.append(error.value.message)
+
+        tasks.start_soon(ask, lambda: client.tokenize("x", specials=False))
+        tasks.start_soon(ask, lambda: collect(client, GenerateRequest(PROMPT, None, 4)))
+        with anyio.fail_after(60):
+            for each in asked:
+                await each.wait()
+        client.end_all("its loop is stuck")
+    await client.aclose()
+
+    assert ["its loop is stuck" in each for each in told] == [True, True]
+
+
+async def test_activity_is_what_the_engine_says_that_it_is_at_work_on() -> None:
+    slot = {
+        "id": 0,
+        "id_task": 3,
+        "is_processing": True,
+        "n_prompt_tokens_processed": 5,
+        "next_token": {"n_decoded": 2},
+    }
+    body = json.dumps([slot]).encode()
+
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+
+    async with listening(answer) as url:
+        client = LlamaCpp(url)
+        assert await client.activity() == Activity(((0, 3, 5, 2),), prefills=False)
+        await client.aclose()

@@ -1,0 +1,50 @@
+"""What is learned of tests before mutants are tried."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CASES = """
+import pytest
+
+@pytest.mark.parametrize("n", [1, 2], ids=["plain", "\u00e9"])
+def test_given(n):
+    assert n
+
+@pytest.mark.parametrize("n", ["\u00e9"])
+def test_made(n):
+    assert n
+"""
+
+
+LOST = """
+import sys
+from gateway.escape import escape_text
+
+def test_first():
+    sys.settrace(None)
+
+def test_second():
+    assert escape_text("a", 9) == "a"
+"""
+
+
+def told(folder: Path, source: str, show: str) -> str:
+    (folder / "test_cases.py").write_text(source, encoding="utf-8")
+    learn = "known = learn(['gateway/escape.py'], sys.argv[1:])"
+    code = f"import sys\nfrom tests.mutation.trying import learn\n{learn}\n{show}"
+    command = [sys.executable, "-c", code, str(folder)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_ids_that_pytest_escapes_anew_at_each_collection_are_left_out(tmp_path: Path) -> None:
+    names = told(tmp_path, CASES, "print(*known.seconds)").split()
+
+    assert [name.partition("::")[2] for name in names] == ["test_given[plain]", r"test_made[\xe9]"]
+
+
+def test_lines_are_noted_though_a_test_before_took_the_tracer_away(tmp_path: Path) -> None:
+    show = "print(*{test for tests in known.lines['gateway/escape.py'].values() for test in tests if test})"
+
+    assert told(tmp_path, LOST, show).split()[0].endswith("::test_second")
