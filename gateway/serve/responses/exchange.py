@@ -127,6 +127,8 @@ class ResponseExchange:
         )
         add_tools(self._tools, self._items.tools_in(ADDITIONAL_TOOLS))
         add_found(self._tools, self._items.tools_in(FOUND))
+        if (summary := self._items.summary) is not None:
+            add_found(self._tools, summary.tools, summary.found)
         if asked.gateway_tools == "none" and self._tools.servers is not None:
             raise RequestInvalid(
                 "gateway_tools: 'none' excludes the gateway's servers, but tools name some: leave out one of the two",

@@ -12,7 +12,16 @@ from gateway.context.history.client_messages import MOST_MESSAGES, checked_call,
 from gateway.context.history.contents import LeftOut
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
-from gateway.serve.responses.items import REFERENCE, SUMMARY, Item, NewName, clean_item, unpacked_summary, user_message
+from gateway.serve.responses.items import (
+    REFERENCE,
+    SUMMARY,
+    Item,
+    NewName,
+    Summary,
+    clean_item,
+    unpacked_summary,
+    user_message,
+)
 from gateway.serve.responses.response_form import NotStored
 from gateway.serve.responses.response_request import ResponsesRequest
 from gateway.serve.responses.response_store import Stored, StoredResponse
@@ -84,6 +93,12 @@ class Gathered:
     def tools_in(self, kind: str) -> list[dict[str, Any]]:
         """The tools that its items of a type add to those of the request."""
         return [tool for _, item in self.placed if item["type"] == kind for tool in item["tools"]]
+
+    @property
+    def summary(self) -> Summary | None:
+        """The summary that stands for all that precedes it; None: there is none, or none that can be read."""
+        packed = (item["encrypted_content"] for _, item in reversed(self.placed) if item["type"] == SUMMARY)
+        return next(filter(None, map(unpacked_summary, packed)), None)
 
     @property
     def placed(self) -> list[tuple[str, Item]]:

@@ -254,6 +254,7 @@ _MARK: Final = "codec1.summary."
 
 
 _Words = Annotated[list[str], Field(max_length=10_000, fail_fast=True)]
+_NO_TOOLS: Final = list[Item]()
 
 
 class Summary(NamedTuple):
@@ -264,6 +265,8 @@ class Summary(NamedTuple):
     """Names of tools that are defined behind it."""
     system: _Words
     """Words of the system's that stand in front of it."""
+    tools: Annotated[list[Item], Field(max_length=10_000, fail_fast=True)] = _NO_TOOLS
+    """Definitions that other items brought, which a client may drop: the model has read them."""
 
 
 _SUMMARY: Final = TypeAdapter(Summary)

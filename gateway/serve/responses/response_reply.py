@@ -177,7 +177,9 @@ class ResponseReply:
             return []
         given = self._head["instructions"]
         system = [words for words in event.system if words != given]
-        packed = packed_summary(Summary(event.text, [*event.found], system))
+        # A client may drop the items that brought these.
+        brought = self._tools.found(self._tools.read_in_items(event.found))
+        packed = packed_summary(Summary(event.text, [*event.found], system, brought))
         return self._new(SummaryWriter(len(self._written), packed)).whole()
 
     def _say(self, kind: Literal["message", "thought"], text: str) -> list[ResponseEvent]:

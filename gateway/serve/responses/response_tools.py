@@ -139,6 +139,8 @@ class RequestTools:
     ignored: list[str] = field(default_factory=list[str])
     hidden: set[str] = field(default_factory=set[str])
     """The model's names of the client's tools that are deferred (`defer_loading`)."""
+    brought: set[str] = field(default_factory=set[str])
+    """The model's names of the client's tools that only items of the input define."""
     search: SearchTool | None = None
     """The request's search for tools, if the gateway runs it; one that the client runs is a tool of the client's."""
     definitions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -168,6 +170,10 @@ class RequestTools:
             *shown.pop(None, []),
             *({"type": "namespace", "name": name, "description": "", "tools": tools} for name, tools in shown.items()),
         ]
+
+    def read_in_items(self, found: Sequence[str]) -> list[str]:
+        """Names of tools that only items define and that the model has read. `found`: deferred ones that were found."""
+        return [each for each in self.client if each in self.brought and (each in found or each not in self.hidden)]
 
     @cached_property
     def _by_name(self) -> Mapping[str, ToolEntry]:
@@ -332,13 +338,16 @@ def names_of(given: Sequence[Mapping[str, Any]]) -> list[str]:
     return names
 
 
-def add_found(tools: RequestTools, given: Sequence[Mapping[str, Any]]) -> None:
-    """Add the tools of `tool_search_output` items: they are defined behind the item that holds them."""
+def add_found(tools: RequestTools, given: Sequence[Mapping[str, Any]], names: Container[str] | None = None) -> None:
+    """Add the tools of `tool_search_output` items: they are defined behind the item that holds them.
+
+    `names`: those of them that were found; None: all.
+    """
     before = set(tools.client)
     # Clients send all outputs of a conversation, and searches find the same tools again and again.
     distinct = {json.dumps(tool, sort_keys=True): tool for tool in given}
     add_tools(tools, [*distinct.values()])
-    tools.hidden |= tools.client.keys() - before
+    tools.hidden |= {name for name in tools.client.keys() - before if names is None or name in names}
 
 
 def add_tools(tools: RequestTools, given: Sequence[Mapping[str, Any]]) -> None:
@@ -361,6 +370,7 @@ def add_tools(tools: RequestTools, given: Sequence[Mapping[str, Any]]) -> None:
             # The same item may stand in the history more than once.
             if spec.name not in tools.client and len(tools.specs) < MOST_TOOLS:
                 tools.add(spec, alone.client[spec.name], "tools")
+                tools.brought.add(spec.name)
                 tools.definitions |= {spec.name: alone.definitions[spec.name]}
         tools.ignored += alone.ignored
 

@@ -171,7 +171,7 @@ class TranscriptReader:
             return
         self._end_answer()
         self._before, self._searched, self._asked = None, None, {}
-        left = after_summary(self._read.messages, *summary)
+        left = after_summary(self._read.messages, summary.text, summary.found, summary.system)
         self._read.messages[:] = left
         self._places = [where] * len(left)
 

@@ -197,3 +197,65 @@ async def test_call_that_waits_for_an_approval_is_not_summed_up(stage):
     approval = {"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": True}
     third = await stage.ask("A list.", "It is 42.", input=[approval], previous_response_id=first["id"], **asked)
     assert third["status"] == "completed"
+
+
+WEATHER: Json = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "Tells whether it rains",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    "strict": False,
+    "defer_loading": True,
+}
+HOSTED: Json = {"type": "tool_search"}
+BY_CLIENT: Json = {"type": "tool_search", "execution": "client", "description": "Finds tools", "parameters": {}}
+
+
+def call(name: str, **arguments: Any) -> str:
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+async def talk_with_found_tool(stage: Any, way: str) -> tuple[list[Json], list[Json]]:
+    """A conversation in which the model has read the definition of a tool, and the tools of its requests."""
+    if way in ("search", "guess"):
+        tools = [HOSTED, WEATHER]
+        found = call("tool_search", query="rains") if way == "search" else call("get_weather")
+        first = await stage.ask(found, "Found it.", tools=tools, input=[RULE, ASK])
+        return [RULE, ASK, *first["output"]], tools
+    if way == "additional tools":
+        item = {"type": "additional_tools", "role": "developer", "tools": [{**WEATHER, "defer_loading": False}]}
+        return [RULE, item, ASK, DID], []
+    search = {"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"query": "rain"}}
+    output = {"type": "tool_search_output", "call_id": "c", "execution": "client", "tools": [WEATHER]}
+    if way == "namespace":
+        output["tools"] = [{"type": "namespace", "name": "sky", "description": "Of the sky", "tools": [WEATHER]}]
+    return [RULE, ASK, search, output, DID], [BY_CLIENT]
+
+
+WAYS = ["search", "guess", "client search", "namespace", "additional tools"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_tool_that_was_found_can_be_called_behind_a_summary_that_comes_alone(stage, way):
+    talk, tools = await talk_with_found_tool(stage, way)
+    summed = await stage.ask("A list.", tools=tools, input=[*talk, {"type": "compaction_trigger"}])
+    name = "sky__get_weather" if way == "namespace" else "get_weather"
+    again = await stage.ask(call(name, city="Bern"), tools=tools, input=[*summed["output"], NOW])
+
+    assert stage.engine.prompts[-1].count("Tells whether it rains") == 1
+    assert [item["type"] for item in again["output"]] == ["function_call"]
+    assert again["output"][0].get("namespace") == ("sky" if way == "namespace" else None)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_tool_that_was_found_can_be_called_after_two_stored_summaries(stage, way):
+    talk, tools = await talk_with_found_tool(stage, way)
+    asked = {"tools": tools, "context_management": at(600)}
+    first = await stage.ask("A list.", "Words.", input=[*talk, NOW], **asked)
+    more = {"role": "user", "content": f"Go on. {LONG}"}
+    second = await stage.ask("Words.", input=[more], previous_response_id=first["id"], tools=tools)
+    name = "sky__get_weather" if way == "namespace" else "get_weather"
+    third = await stage.ask("Two.", call(name), input=[NOW], previous_response_id=second["id"], **asked)
+
+    assert [item["type"] for item in third["output"]] == ["compaction", "function_call"]
+    assert stage.engine.prompts[-1].count("Tells whether it rains") == 1
