@@ -8,6 +8,7 @@ those show the summary (`Compacted`), and read it when it is sent back (`context
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from gateway.agent.agent import Agent
@@ -15,6 +16,7 @@ from gateway.agent.events import AgentEvent, Compacted, Emit, Finished
 from gateway.agent.generate.choice import FREE, ToolChoice
 from gateway.agent.turn import AnswerOptions
 from gateway.context.compose.conversation import Conversation
+from gateway.context.compose.later_tools import names_found
 from gateway.context.history.summaries import (
     INSTRUCTION,
     after_summary,
@@ -157,13 +159,19 @@ class CompactableAnswer:
         behind = words_behind(self._messages[until:]) or last_words(self._messages, min(_QUOTED, context // _SUMMARY))
         return Compacted(
             summary_text(summary, behind) if summary else "",
-            tuple(name for name in conversation.defined.newest if name in conversation.asked.deferred),
+            _found(conversation, self._messages[until:]),
             tuple(str(each["content"]) for each in self._messages if each["role"] == "system"),
             finished.prompt_ids,
             finished.cached_ids,
             finished.completion_ids,
             ends=bool(summary) and self._asked is not None and self._asked.ends,
         )
+
+
+def _found(conversation: Conversation, behind: Sequence[Message]) -> tuple[str, ...]:
+    """The tools that the model has found, and those that the messages behind the summarized part have found."""
+    names = chain(conversation.defined.newest, *map(names_found, behind))
+    return tuple(name for name in dict.fromkeys(names) if name in conversation.asked.deferred)
 
 
 def _whole(text: str, finished: Finished, most: int) -> str:

@@ -45,7 +45,7 @@ def completed(
     seen: set[str] = set()
     for place in range(known, len(messages)) if deferred else ():
         # Each once, since clients repeat references and a definition may be large.
-        names = [name for name in dict.fromkeys(_names_in(messages[place])) if name in deferred and name not in seen]
+        names = [name for name in dict.fromkeys(names_found(messages[place])) if name in deferred and name not in seen]
         seen.update(names)
         defined = defined.having([deferred[name].spec for name in names], place, *more) if names else defined
     if not known:
@@ -59,7 +59,7 @@ def completed(
     return defined if place is None else defined.having([*tools, *found_before], place, *more)
 
 
-def _names_in(message: Message) -> list[str]:
+def names_found(message: Message) -> list[str]:
     """Return the names of the tools that a message found, or one of those that stand for it."""
     return [name for each in (message, *(message.get(RETOLD) or ())) for name in found_in(each)]
 

@@ -1,5 +1,6 @@
 """Compaction with the client of Anthropic's API: at a threshold, on demand, and what is sent back."""
 
+import json
 from typing import Any
 
 import pytest
@@ -331,3 +332,64 @@ async def test_summary_in_other_words_than_ours_is_joined_with_what_follows(site
 
     assert site.engine.prompts[-1].count("<|im_start|>user") == 1
     assert "They spoke of words." in site.engine.prompts[-1]
+
+
+SCHEMA = {"type": "object", "properties": {}}
+RAIN = {"name": "get_rain", "description": "Tells of rain", "input_schema": SCHEMA, "defer_loading": True}
+LOOK = {"name": "look_up", "description": "Looks for tools", "input_schema": SCHEMA}
+SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+
+
+def written(name: str, **arguments: object) -> str:
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+async def talk_with_found_tool(site: Any, way: str) -> tuple[list[Any], list[Any]]:
+    """A conversation in which the model has read the definition of a tool, and the tools of its requests."""
+    question = {"role": "user", "content": f"Rain? {LONG}"}
+    tools: list[Any] = [LOOK, RAIN] if way in ("reference", "addition") else [SEARCH, RAIN]
+    if way == "addition":
+        block = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "get_rain"}}
+        return [question, {"role": "system", "content": [block]}, TALK[1]], tools
+    if way == "reference":
+        call = {"type": "tool_use", "id": "toolu_1", "name": "look_up", "input": {}}
+        found = [{"type": "tool_reference", "tool_name": "get_rain"}]
+        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": found}
+        talk = [question, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+        return [*talk, TALK[1]], tools
+    site.says(written(SEARCH["name"], query="rain") if way == "search" else written("get_rain"), "Found it.")
+    message = await answered(site, **BODY, tools=tools, messages=[question])
+    return [question, {"role": "assistant", "content": [block.model_dump() for block in message.content]}], tools
+
+
+@pytest.mark.parametrize("way", ["search", "guess", "reference", "addition"])
+async def test_tool_that_was_found_can_be_called_behind_a_summary_on_demand(site, way) -> None:
+    talk, tools = await talk_with_found_tool(site, way)
+    site.says("A list.")
+    body = {"compaction": {"type": "summarize"}}
+    summed = await answered(site, **BODY, tools=tools, messages=talk, extra_body=body)
+    head = {"role": "assistant", "content": [summed.content[0].model_dump()]}
+    site.says(written("get_rain"))
+    message = await answered(site, **BODY, tools=tools, messages=[head, TALK[2]])
+
+    assert site.engine.prompts[-1].count("Tells of rain") == 1
+    assert [(block.type, block.name) for block in message.content] == [("tool_use", "get_rain")]
+
+
+async def test_tool_that_a_result_found_which_no_longer_fits_is_defined_behind_the_summary(small_site) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "look_up", "input": {}}
+    found = [{"type": "tool_reference", "tool_name": "get_rain"}, {"type": "text", "text": "z " * 900}]
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": found}
+    talk = [
+        *TALK[:2],
+        {"role": "user", "content": "Will it rain?"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    async with small_site(context=3400) as site:
+        asked = {**BODY, "max_tokens": 100, "tools": [LOOK, RAIN], "context_management": edit(150_000)}
+        site.says("A list.", written("get_rain"))
+        message = await answered(site, **asked, messages=talk)
+
+    assert [block.type for block in message.content] == ["compaction", "tool_use"]
+    assert [each.tool.name for each in message.content[0].tool_changes] == ["get_rain"]
