@@ -157,14 +157,17 @@ class CompactableAnswer:
         if not summary and now:
             raise EngineRefused("the model wrote no summary of the conversation: ask again", 502)
         behind = words_behind(self._messages[until:]) or last_words(self._messages, min(_QUOTED, context // _SUMMARY))
+        text = summary_text(summary, behind, conversation.readable_results) if summary else ""
+        if text:
+            self._agent.recall.sum_up(conversation, text)
         return Compacted(
-            summary_text(summary, behind) if summary else "",
+            text,
             _found(conversation, self._messages[until:]),
             tuple(str(each["content"]) for each in self._messages if each["role"] == "system"),
             finished.prompt_ids,
             finished.cached_ids,
             finished.completion_ids,
-            ends=bool(summary) and self._asked is not None and self._asked.ends,
+            ends=bool(text) and self._asked is not None and self._asked.ends,
         )
 
 

@@ -63,6 +63,14 @@ class Spliced:
     """Seconds it took to tokenize contents and to splice them: part of the time to the next token."""
 
 
+def readable(results: Sequence[KeptResult], asked: Asked) -> tuple[KeptResult, ...]:
+    """Return the results that are still kept, if nothing but the gateway's own tools has the names of their readers."""
+    names = {tool.name for tool in asked.tools} | asked.deferred.keys()
+    if not asked.result_tools or any(tool.name in names for tool in asked.result_tools):
+        return ()
+    return tuple(each for each in results if each.content is not None)
+
+
 @dataclass(slots=True)
 class Conversation:
     """One conversation while its next answer is made."""
@@ -112,6 +120,11 @@ class Conversation:
             return self.asked.tools
         found = dict.fromkeys(each.name for each in self.defined.entries if each.name in deferred)
         return (*self.asked.tools, *(deferred[name].spec for name in found))
+
+    @property
+    def readable_results(self) -> tuple[KeptResult, ...]:
+        """Those of its results that are still kept, if the model may read on in them."""
+        return readable(self.results, self.asked)
 
     def has(self, name: str) -> bool:
         """Whether a tool is one of the request's whose definitions the model has read."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gateway.config import LimitsConfig
 from gateway.context.compose.asked import Asked
 from gateway.context.compose.context import Context
-from gateway.context.compose.conversation import Continuation, Conversation
+from gateway.context.compose.conversation import Continuation, Conversation, readable
 from gateway.context.compose.definitions import DefinitionCache
 from gateway.context.compose.finished import answer_of, record_of
 from gateway.context.compose.later_tools import completed, with_definitions, with_texts
@@ -27,10 +27,12 @@ from gateway.context.compose.observer import Observer
 from gateway.context.compose.prompt import Composer
 from gateway.context.memory import (
     NO_TOOLS,
+    SUMMARY,
     AnswerRecord,
     ConversationMemory,
     DefinedTools,
     History,
+    KeptResult,
     Miss,
     Misses,
     Recalled,
@@ -135,19 +137,37 @@ class Recall:
             miss = Miss("tools_changed", recalled.last.held) if replaced else _refused(recalled)
         else:
             found, miss = None, self._miss(asked, history) if history.answers else None
-        composer, context, continuation = found or await self._begun(composer, history, miss)
+        inherited = () if found else self._inherited(asked, history)
+        composer, context, continuation = found or await self._begun(composer, history, miss, inherited)
         held = 0 if continuation.before is None else continuation.before.held
-        results = () if continuation.before is None else continuation.before.results
+        results = inherited if continuation.before is None else continuation.before.results
         return Conversation(asked, Stay(ready), context, continuation, composer.defined, results, observer, held=held)
 
     async def _begun(
-        self, composer: Composer, history: History, miss: Miss | None
+        self, composer: Composer, history: History, miss: Miss | None, inherited: Sequence[KeptResult]
     ) -> tuple[Composer, Context, Continuation]:
         asked = composer.asked
         defined = completed(NO_TOOLS, history.messages, 0, asked)
+        if inherited:
+            defined = defined.having(asked.result_tools, _place_of_summary(history.messages), asked.digests)
         composer = replace(composer, defined=await with_texts(defined, composer.ready))
         messages = with_definitions(history.messages, composer.defined)
         return composer, await composer.begin(messages), Continuation(history, miss=miss)
+
+    def _inherited(self, asked: Asked, history: History) -> Sequence[KeptResult]:
+        """The results of the conversation that the history's summary stands for."""
+        place = _place_of_summary(history.messages)
+        if place < 0:
+            return ()
+        node = self._memory.summed_up(asked.principal.name, history.messages[place][SUMMARY])
+        return () if node is None or not readable(node.results, asked) else node.results
+
+    def sum_up(self, conversation: Conversation, text: str) -> None:
+        """Note that a text stands for a conversation, so that its results are found behind it."""
+        history, results = conversation.continuation.history, conversation.results
+        digest = history.with_answer(conversation.lived.shown) if history is not None and results else b""
+        if (node := self._memory.same(digest, conversation.answer_id)) is not None:
+            self._memory.sum_up(node, text)
 
     async def _continued(
         self, composer: Composer, history: History, recalled: Recalled
@@ -272,8 +292,12 @@ def _are_replaced(tools: DefinedTools, asked: Asked, ready: ReadyEngine) -> bool
         # A client that sends no tools for once, as agents do that sum a conversation up, will send them again.
         return False
     found = (asked.deferred[name].spec for name in tools.newest if name in asked.deferred)
-    stale = tools.stale(asked.digests.all_of((*asked.tools, *found)))
+    stale = tools.stale(asked.digests.all_of((*asked.result_tools, *asked.tools, *found)))
     return stale * _STALE > ready.facts.context * _CHARACTERS
+
+
+def _place_of_summary(messages: Sequence[Message]) -> int:
+    return next((place for place, message in enumerate(messages) if SUMMARY in message), -1)
 
 
 def _own_tools(asked: Asked) -> list[ToolSpec]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from gateway.context.history.contents import LeftOut, found_tools, text_of_content
-from gateway.context.memory import FOUND_TOOLS
+from gateway.context.memory import FOUND_TOOLS, SUMMARY
 from gateway.context.memory import RETOLD as RETOLD
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text
@@ -71,6 +71,7 @@ def checked_message(message: object, where: str, left_out: LeftOut | None = None
     # Clients may not set these keys; only the code that assembles a message from a client's pieces does.
     fields.pop(RETOLD, None)
     fields.pop(FOUND_TOOLS, None)
+    fields.pop(SUMMARY, None)
     role = fields.get("role")
     if role not in ROLES:
         raise RequestInvalid(

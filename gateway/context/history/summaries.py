@@ -7,11 +7,19 @@ the user's last words, so that what an API sends back needs nothing of what it r
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.context.memory import FOUND_TOOLS
+from gateway.config.overrides import RESULT_TOOLS
+from gateway.context.memory import FOUND_TOOLS, SUMMARY, KeptResult
 from gateway.engine.interface import Message
 
 _HEAD: Final = "The earlier part of this conversation was replaced by this summary of it:"
 _LAST: Final = "The user's last message was:"
+_READ, _SEARCH = RESULT_TOOLS
+_KEPT: Final = (
+    "These results were too long to show and are still kept whole. Read on in one by its handle with "
+    f"{_READ}, or find words in it with {_SEARCH}:"
+)
+_MOST_KEPT: Final = 16
+_LONGEST_SHAPE: Final = 120
 
 INSTRUCTION: Final = (
     "Stop here and write a summary of this conversation. It will replace the conversation, so that you can go on "
@@ -22,9 +30,29 @@ INSTRUCTION: Final = (
 """What the model is told, unless the client has words of its own."""
 
 
-def summary_text(summary: str, behind: str) -> str:
-    """Return the text of the message that stands for the earlier part. `behind`: what is quoted behind the summary."""
-    return _joined(_HEAD, summary, behind)
+def summary_text(summary: str, behind: str, kept: Sequence[KeptResult] = ()) -> str:
+    """Return the text of the message that stands for the earlier part.
+
+    Args:
+        summary: the model's own words.
+        behind: what is quoted behind the summary.
+        kept: results in which the model can still read on, the latest last.
+    """
+    return _joined(_HEAD, summary, _named(kept), behind)
+
+
+def _named(kept: Sequence[KeptResult]) -> str:
+    if not kept:
+        return ""
+    lines = [f"- {each.handle}: {each.tokens:,} tokens of {each.tool}; {_short(each.shape)}" for each in kept]
+    # A call with another handle is answered with all of them.
+    left = len(lines) - _MOST_KEPT
+    more = [f"- {left} older ones: a call with the handle 'list' names them"] if left > 0 else []
+    return "\n".join((_KEPT, *lines[-_MOST_KEPT:], *more))
+
+
+def _short(shape: str) -> str:
+    return shape if len(shape) <= _LONGEST_SHAPE else f"{shape[:_LONGEST_SHAPE]}..."
 
 
 def last_words(messages: Sequence[Message], most: int) -> str:
@@ -95,7 +123,7 @@ def after_summary(
     names: dict[str, Any] = {FOUND_TOOLS: tuple(found)} if found else {}
     # Whoever wrote it: by its beginning the message is known.
     told = text if text.startswith(_HEAD) else _joined(_HEAD, text)
-    return [*left, {"role": "user", "content": told, **names}]
+    return [*left, {"role": "user", "content": told, SUMMARY: told, **names}]
 
 
 def add_message(messages: list[dict[str, Any]], message: dict[str, Any]) -> bool:

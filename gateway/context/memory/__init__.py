@@ -6,7 +6,7 @@ from gateway.context.memory.kept_result import KeptResult
 from gateway.context.memory.lived import Lived, LivedAnswer, LivedTurn
 from gateway.context.memory.misses import Miss, Misses
 from gateway.context.memory.record import AnswerRecord, CallRecord, GenerationRecord
-from gateway.context.memory.remembered import Remembered
+from gateway.context.memory.remembered import SUMMARY, Remembered
 from gateway.context.memory.request_figures import RequestFigures
 from gateway.context.memory.store import ConversationMemory, Recalled, Turn, recalled
 
@@ -16,6 +16,7 @@ __all__ = [
     "FOUND_TOOLS",
     "NO_TOOLS",
     "RETOLD",
+    "SUMMARY",
     "AnswerRecord",
     "Call",
     "CallRecord",

@@ -11,13 +11,15 @@ from gateway.context.memory.lived import Lived
 from gateway.context.memory.record import AnswerRecord
 from gateway.context.memory.request_figures import RequestFigures
 
+SUMMARY: Final = "summary"
+"""Key of a message that stands for an earlier part of its conversation: the text that the gateway wrote for it."""
 NO_ENGINE: Final = -1
 """`Remembered.engine` where the engine was another process's."""
 
 
 @dataclass(slots=True, eq=False)
 class Remembered:
-    """One answer, and the conversation up to it. Only its place in the tree and its record may change."""
+    """One answer, and the conversation up to it. Only its place in the tree, its record and its summary may change."""
 
     owner: str
     before: "Remembered | None"
@@ -58,6 +60,8 @@ class Remembered:
     it."""
     record: AnswerRecord | None = None
     """How it was made; None where nobody was watching."""
+    summary: bytes = b""
+    """Digest of the text that stands for the conversation up to it; b"" where it was not summed up."""
     followers: int = field(default=0, repr=False)
     size: int = 0
 

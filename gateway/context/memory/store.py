@@ -15,7 +15,7 @@ from math import inf
 from sys import getsizeof
 from typing import Any, Final
 
-from gateway.context.memory.history import History, ordered_results, retold
+from gateway.context.memory.history import History, ordered_results, retold, root_digest
 from gateway.context.memory.lived import Lived
 from gateway.context.memory.remembered import Remembered
 from gateway.engine.interface import Message
@@ -58,6 +58,8 @@ class ConversationMemory:
         self._share = int(most * share)
         self._found: dict[bytes, list[Remembered]] = {}
         """By digest, the newest first."""
+        self._summed_up: dict[bytes, Remembered] = {}
+        """By digest of the summary, the answer up to which it stands for the conversation."""
         self._last: dict[str, OrderedDict[int, Remembered]] = {}
         """By owner, the answers that nothing follows; the least recently used first."""
         self._sizes: Counter[str] = Counter()
@@ -100,6 +102,18 @@ class ConversationMemory:
     def same(self, digest: bytes, answer_id: str) -> Remembered | None:
         """The remembered answer with this id; None where it is not remembered."""
         return next((each for each in self._found.get(digest, ()) if each.answer_id == answer_id), None)
+
+    def sum_up(self, node: Remembered, text: str) -> None:
+        """Note that a text stands for the conversation up to an answer."""
+        node.summary = _summary_digest(node.owner, text)
+        self._summed_up[node.summary] = node
+
+    def summed_up(self, owner: str, text: str) -> Remembered | None:
+        """The answer up to which a text stands for its conversation; None where none is remembered."""
+        node = self._summed_up.get(_summary_digest(owner, text))
+        if node is not None:
+            self._touch(node)
+        return node
 
     def conversations(self, most: int) -> list[Remembered]:
         """Answers that nothing follows, the latest first: at most `most`, chosen from those that were used last."""
@@ -152,6 +166,8 @@ class ConversationMemory:
         self.changes += 1
         self._found.setdefault(node.digest, []).insert(0, node)
         self._sizes[node.owner] += node.size
+        if node.summary:
+            self._summed_up[node.summary] = node
         if node.before is not None:
             node.before.followers += 1
             self._leaves(node.owner).pop(id(node.before), None)
@@ -180,6 +196,8 @@ class ConversationMemory:
         alike.remove(node)
         if not alike:
             del self._found[node.digest]
+        if self._summed_up.get(node.summary) is node:
+            del self._summed_up[node.summary]
         if (before := node.before) is not None:
             before.followers -= 1
             if not before.followers:
@@ -198,6 +216,10 @@ class ConversationMemory:
 
     def _leaves(self, owner: str) -> OrderedDict[int, Remembered]:
         return self._last.setdefault(owner, OrderedDict())
+
+
+def _summary_digest(owner: str, text: str) -> bytes:
+    return root_digest(b"", owner, text)
 
 
 def _is_echoed(
