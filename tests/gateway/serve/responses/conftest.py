@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.agent import Agent, CallRunner
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.context.result_store import ResultStore
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.left_behind import shared_prefix
 from gateway.engine.pool.pool import EnginePool
@@ -104,8 +105,8 @@ async def at_rest(number: int) -> bool:
 class Route:
     """The route to it."""
 
-    def __init__(self, engine: ScriptedEngine) -> None:
-        facts = EngineFacts("scripted", None, HERMES, True, len(TINY), 4000, 1, ())
+    def __init__(self, engine: ScriptedEngine, context: int) -> None:
+        facts = EngineFacts("scripted", None, HERMES, True, len(TINY), context, 1, ())
         template = ChatTemplate(cast("Any", engine), facts, TINY)
         slots = SlotTable(1, at_rest=at_rest)
         tool_format = choose_format(HERMES, supports_tools=True)
@@ -178,7 +179,9 @@ def read_events(text: str) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def open_stage(*, says: str = "It is 42.", replicas: Replicas = ALONE, **limits: Any) -> AsyncGenerator[Stage]:
+async def open_stage(
+    *, says: str = "It is 42.", replicas: Replicas = ALONE, context: int = 4000, **limits: Any
+) -> AsyncGenerator[Stage]:
     bounds = LimitsConfig(**limits)
     engine, metrics = ScriptedEngine(), Metrics()
     block = json.dumps([{"type": "text", "text": says}])
@@ -190,8 +193,8 @@ async def open_stage(*, says: str = "It is 42.", replicas: Replicas = ALONE, **l
         {TINY.map_id: TINY}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens"))
     )
     async with Proxy(config, metrics) as proxy:
-        route = EnginePool({"engine": Route(engine)})
-        agent = Agent(route, CallRunner(proxy, tokens, bounds), bounds, metrics)
+        route = EnginePool({"engine": Route(engine, context)})
+        agent = Agent(route, CallRunner(proxy, tokens, bounds, results=ResultStore(bounds, metrics)), bounds, metrics)
         app = Starlette(routes=ResponsesEndpoint(agent, bounds, metrics, replicas).routes())
 
         async def as_somebody(scope: Scope, receive: Receive, send: Send) -> None:

@@ -259,3 +259,26 @@ async def test_tool_that_was_found_can_be_called_after_two_stored_summaries(stag
 
     assert [item["type"] for item in third["output"]] == ["compaction", "function_call"]
     assert stage.engine.prompts[-1].count("Tells whether it rains") == 1
+
+
+@pytest.mark.parametrize("way", ["trigger", "threshold", "endpoint"])
+async def test_handle_of_a_large_result_can_be_read_behind_a_summary(responses_stage, way):
+    says = "\n".join(f"{n}: nothing" for n in range(2000))
+    async with responses_stage(says=says, context=60_000, result_tokens=4000) as stage:
+        first = await stage.ask(call("up__say"), "It is long.", input=[ASK])
+        (handle,) = {each["kept"]["handle"] for each in first["codec"]["tool_results"]}
+        if way == "endpoint":
+            stage.engine.texts = ["A list."]
+            body = {"model": "any", "previous_response_id": first["id"]}
+            summed = (await stage.http.post("/v1/responses/compact", json=body)).json()
+        elif way == "trigger":
+            summed = await stage.ask("A list.", input=[ASK, *first["output"], {"type": "compaction_trigger"}])
+        else:
+            asked = {"input": [ASK, *first["output"], NOW], "context_management": at(1000)}
+            summed = await stage.ask("A list.", "Words.", **asked)
+        read = call("codec_read_result", handle=handle, lines="1501")
+        last = await stage.ask(read, "It is so.", input=[*summed["output"], NOW])
+        other = await stage.ask(read, "It is so.", input=[ASK])
+
+    assert last["codec"]["tool_results"][0]["text"].startswith("1500: nothing")
+    assert other["codec"]["tool_results"][0]["is_error"]
