@@ -12,6 +12,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
+from codec_console.context_changes import words_of
 from codec_console.kept_row import KeptRow
 from codec_console.listing import date_of
 from codec_console.render import PreparedText, lines
@@ -94,6 +95,11 @@ class AnswerRow:
     now: PreparedText | None
     """The text before and after the client changed it; None where no change is known, or text may not be shown."""
     turns: Sequence[TurnRow]
+
+    @property
+    def context_changes(self) -> list[str]:
+        """What was deferred, loaded, cleared and compacted."""
+        return [] if self.told.figures is None else [*map(words_of, self.told.figures.changes)]
 
 
 Kept = KeptRow[AnswerRow]

@@ -11,6 +11,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from codec_console.context_changes import words_of
 from codec_console.render import PreparedText
 from codec_console.visit import Page, Visit, unless_shown
 from gateway.config.masking import mask_text
@@ -51,6 +52,11 @@ class Row:
     advice: str | None
     change: Change | None
     """None where nothing was changed, or where text may not be shown."""
+
+    @property
+    def context_changes(self) -> list[str]:
+        """What was deferred, loaded, cleared and compacted."""
+        return [*map(words_of, self.figures.changes)]
 
     @property
     def cached_percent(self) -> str:

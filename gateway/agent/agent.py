@@ -33,6 +33,7 @@ from gateway.context.history.template_messages import (
     with_tool_names,
     without_volatile,
 )
+from gateway.context.memory import ContextChange
 from gateway.context.memory.defined_tools import ToolDigests
 from gateway.engine.interface import Message
 from gateway.engine.pool.members import home_key
@@ -97,6 +98,7 @@ class Agent:
         options: Mapping[str, object] = NO_OPTIONS,
         continues: bool = False,
         model: str | None = None,
+        changes: Sequence[ContextChange] = (),
     ) -> Conversation:
         """The conversation that `messages` (see `context/history/client_messages.py`) begin, as prompt ids.
 
@@ -105,6 +107,7 @@ class Agent:
         `options`: variables for the chat template; those that it does not use are left out.
         `continues`: the answer continues the last message, which is the model's own; this is not remembered.
         `model`: the model that is asked for, where there are several.
+        `changes`: what was taken out of the messages.
 
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, `ModelUnknown`, and `ContextExceeded` when the
         conversation does not fit.
@@ -166,6 +169,7 @@ class Agent:
             return await made_with(ready)
 
         conversation = await self._pool.open(ready, home, begun_with)
+        conversation.changes = tuple(changes)
         if begun:
             conversation.begin_turn(begun)
         if conversation.room <= 0:

@@ -27,6 +27,7 @@ from gateway.context.history.summaries import (
     words_behind,
 )
 from gateway.context.history.template_messages import tool_definitions
+from gateway.context.memory import ContextChange
 from gateway.engine.interface import Message
 from gateway.errors import ContextExceeded, EngineRefused
 from gateway.toolcalls.stream.output_events import Content
@@ -120,7 +121,8 @@ class CompactableAnswer:
     async def _begin_summary(self, until: int) -> None:
         words = "" if self._asked is None else self._asked.instructions.strip()
         messages = with_instruction(self._messages[:until], words or INSTRUCTION)
-        self.conversation = await self._begin(messages, FREE)
+        conversation = self.conversation = await self._begin(messages, FREE)
+        conversation.changes += (ContextChange("summed_up", len(conversation.ids)),)
         self._until = until
 
     async def answer(self, options: AnswerOptions, emit: Emit) -> Finished:
@@ -138,6 +140,8 @@ class CompactableAnswer:
             if summary.text:
                 self._messages = after_summary(self._messages, summary.text, summary.found)
             self.conversation = await self._begin(self._messages, self._choice)
+            if summary.text:
+                self.conversation.changes += (ContextChange("compacted", summary.prompt_ids, summary.completion_ids),)
         return await self._agent.answer(self.conversation, options, emit)
 
     async def _summary(self, until: int, options: AnswerOptions) -> Compacted:

@@ -5,13 +5,14 @@ The only place that does: `codec`, the console, `codec-gateway why` and `/status
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from gateway.agent.events import GenerationFinished
 from gateway.context.compose.conversation import Conversation
-from gateway.context.memory import Miss, Remembered, RequestFigures
+from gateway.context.memory import ContextChange, Miss, Remembered, RequestFigures
 from gateway.context.memory.remembered import NO_ENGINE
 from gateway.observe.exposition import LossReason
+from gateway.proxy.costs import BYTES_A_TOKEN
 
 _CHECKPOINT: Final = 8
 
@@ -47,7 +48,28 @@ def reuse_of(conversation: Conversation, cached: int, in_slot: int) -> Reuse:
     return Reuse(before.held, _engine_reason(conversation, before, in_slot))
 
 
-def figures_of(generations: Sequence[GenerationFinished], reuse: Reuse) -> RequestFigures | None:
+def changes_of(conversation: Conversation) -> tuple[ContextChange, ...]:
+    """Return what was deferred, loaded, cleared and compacted for an answer. Tokens of definitions are estimated."""
+    asked, defined, before = conversation.asked, conversation.defined, conversation.continuation.before
+    if not asked.deferred:
+        return conversation.changes
+    changes: list[ContextChange] = []
+    if before is None:
+        left = [each.spec for name, each in asked.deferred.items() if name not in defined.newest]
+        changes.append(_definitions("deferred", [asked.digests.of(tool)[1] for tool in left]))
+    known = 0 if before is None else len(before.tools.entries)
+    loaded = [each.size for each in defined.entries[known:] if each.name in asked.deferred]
+    changes.append(_definitions("loaded", loaded))
+    return (*(each for each in changes if each.count), *conversation.changes)
+
+
+def _definitions(kind: Literal["deferred", "loaded"], sizes: Sequence[int]) -> ContextChange:
+    return ContextChange(kind, sum(sizes) // BYTES_A_TOKEN, len(sizes))
+
+
+def figures_of(
+    generations: Sequence[GenerationFinished], reuse: Reuse, changes: tuple[ContextChange, ...] = ()
+) -> RequestFigures | None:
     """Return the figures of a request; None where the engine reported none. `reuse`: of the first generation."""
     first = generations[0] if generations else None
     if first is None or first.timings is None:
@@ -68,6 +90,7 @@ def figures_of(generations: Sequence[GenerationFinished], reuse: Reuse) -> Reque
         reason=reuse.reason,
         recall_miss=reuse.recall_miss,
         tokens_per_second=steps / seconds if steps and seconds > 0 else None,
+        changes=changes,
     )
 
 

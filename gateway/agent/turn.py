@@ -17,7 +17,7 @@ from gateway.agent.calls.runner import CallRunner, FinishedCall, RunningCalls
 from gateway.agent.calls.splices import fitted, parts_of, spans_of_result
 from gateway.agent.calls.tool_finder import ToolFinder
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
-from gateway.agent.figures import Reuse, figures_of, reuse_of
+from gateway.agent.figures import Reuse, changes_of, figures_of, reuse_of
 from gateway.agent.generate.choice import FREE, Hold, ToolChoice, hold_for
 from gateway.agent.generate.generation import Generation, GenerationResult
 from gateway.agent.generate.generation_options import GenerationOptions
@@ -142,7 +142,7 @@ class Answer:
     @property
     def figures(self) -> RequestFigures | None:
         """The figures of the generations that have finished."""
-        return figures_of(self._generations, self._reuse)
+        return figures_of(self._generations, self._reuse, changes_of(self._conversation))
 
     async def _generate(self, calls: RunningCalls | None) -> GenerationResult:
         """Generate once. `calls` runs each of our calls as soon as it is closed; None: none is run yet."""

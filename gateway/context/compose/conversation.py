@@ -13,7 +13,17 @@ from gateway.context.compose.asked import Asked
 from gateway.context.compose.begun_turn import begun_ids
 from gateway.context.compose.context import Context
 from gateway.context.compose.observer import Observer
-from gateway.context.memory import ANSWER, NO_TOOLS, DefinedTools, History, KeptResult, LivedAnswer, Miss, Remembered
+from gateway.context.memory import (
+    ANSWER,
+    NO_TOOLS,
+    ContextChange,
+    DefinedTools,
+    History,
+    KeptResult,
+    LivedAnswer,
+    Miss,
+    Remembered,
+)
 from gateway.engine.pool.stay import Stay
 from gateway.engine.rendering.scaffold import Scaffold
 from gateway.engine.slots.slot import Hints
@@ -86,6 +96,8 @@ class Conversation:
     """Results of its calls that were kept, since they were too large for the model."""
     observer: Observer | None = None
     """Records how its answer is made; None: nobody looks at it."""
+    changes: tuple[ContextChange, ...] = ()
+    """What was taken out of its messages."""
     answer_id: str = field(default_factory=lambda: secrets.token_hex(12))
     """The answer's name, for its client and in trajectories."""
     lived: LivedAnswer = field(default_factory=LivedAnswer)

@@ -154,7 +154,7 @@ class Recall:
         messages = with_definitions(history.messages, composer.defined)
         return composer, await composer.begin(messages), Continuation(history, miss=miss)
 
-    def _inherited(self, asked: Asked, history: History) -> Sequence[KeptResult]:
+    def _inherited(self, asked: Asked, history: History) -> tuple[KeptResult, ...]:
         """The results of the conversation that the history's summary stands for."""
         place = _place_of_summary(history.messages)
         if place < 0:

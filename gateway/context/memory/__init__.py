@@ -7,7 +7,7 @@ from gateway.context.memory.lived import Lived, LivedAnswer, LivedTurn
 from gateway.context.memory.misses import Miss, Misses
 from gateway.context.memory.record import AnswerRecord, CallRecord, GenerationRecord
 from gateway.context.memory.remembered import SUMMARY, Remembered
-from gateway.context.memory.request_figures import RequestFigures
+from gateway.context.memory.request_figures import ContextChange, RequestFigures
 from gateway.context.memory.store import ConversationMemory, Recalled, Turn, recalled
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "AnswerRecord",
     "Call",
     "CallRecord",
+    "ContextChange",
     "ConversationMemory",
     "DefinedTools",
     "GenerationRecord",

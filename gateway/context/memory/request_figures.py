@@ -5,9 +5,21 @@ They are made in `gateway/agent/figures.py`. Pure data.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from gateway.context.memory.misses import Miss
 from gateway.observe.exposition import LossReason
+
+
+@dataclass(frozen=True, slots=True)
+class ContextChange:
+    """What kept the context of a request small, or made it larger."""
+
+    kind: Literal["deferred", "loaded", "cleared", "summed_up", "compacted"]
+    tokens: int
+    """Of the definitions that were deferred or loaded, or of what was taken out; of the prompt that was summed up."""
+    count: int = 0
+    """How many tools or results; of `compacted`, the tokens of the summary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +42,8 @@ class RequestFigures:
     """Details where no earlier answer was recalled, such as what the client changed."""
     tokens_per_second: float | None = None
     """How fast its answer was generated; None where the engine did not say."""
+    changes: tuple[ContextChange, ...] = ()
+    """What was deferred, loaded, cleared and compacted."""
 
     @property
     def processed(self) -> int:

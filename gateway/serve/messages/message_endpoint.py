@@ -19,6 +19,7 @@ from gateway.agent.compaction import CompactableAnswer
 from gateway.agent.events import Emit, Finished
 from gateway.config import LimitsConfig
 from gateway.context.history.cleared_results import ClearedHistory
+from gateway.context.memory import ContextChange
 from gateway.engine.interface import Message
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.start.ready_engine import ReadyEngine
@@ -75,7 +76,7 @@ class MessagesEndpoint:
     async def _open(
         self, request: Request, asked: PromptFields, messages: Sequence[Message], choice: ToolChoice
     ) -> Conversation:
-        principal = principal_of(request.scope)
+        principal, edited = principal_of(request.scope), asked.edited
         asked.sorted_tools.check_servers(self._agent.offers.servers(principal))
         return await self._agent.open(
             messages,
@@ -85,8 +86,9 @@ class MessagesEndpoint:
             gateway_tools=asked.gateway_scope(),
             principal=principal,
             options=asked.template_options,
-            continues=asked.continues and messages is asked.edited.messages,
+            continues=asked.continues and messages is edited.messages,
             model=asked.model,
+            changes=[ContextChange("cleared", edited.tokens, edited.uses)] if edited.uses else (),
         )
 
     def _answered(

@@ -13,7 +13,7 @@ from gateway.agent.events import Compacted, ToolFinished
 from gateway.agent.results.result_reader import READ, SEARCH
 from gateway.context.history.client_messages import checked_messages
 from gateway.context.history.summaries import add_message, after_summary, summary_text
-from gateway.context.memory import SUMMARY, KeptResult
+from gateway.context.memory import SUMMARY, ContextChange, KeptResult
 from gateway.engine.interface import Message
 from gateway.proxy.caller import Principal
 from gateway.toolcalls.stream.output_events import Content
@@ -140,6 +140,18 @@ async def test_new_large_result_behind_a_summary_does_not_define_the_tools_again
 
     assert again.kept.handle == handle
     assert told(stage).count("Read on in a result") == 1
+
+
+async def test_figures_say_what_was_summed_up_and_what_took_its_place(open_stage):
+    async with open_stage("It is so.", "A list.", "Yes.", context=60_000) as stage:
+        first = await answered(stage, QUESTION)
+        await answered(stage, [*QUESTION, first, MORE], Compaction(threshold=1))
+        conversations = stage.agent.recall.conversations(9)
+        asked = prompts(stage)
+
+    changes = {each.shown.content: each.figures.changes for each in conversations if each.figures is not None}
+    assert changes["A list."] == (ContextChange("summed_up", len(asked[1])),)
+    assert changes["Yes."] == (ContextChange("compacted", len(asked[1]), len(TINY.encode("A list."))),)
 
 
 @pytest.mark.parametrize("principal", ["a", "b"])

@@ -344,3 +344,16 @@ async def test_discoveries_of_a_long_conversation_lose_no_held_id(open_stage):
     for before, text, after in zip(every, said, every[1:], strict=False):
         assert begins(after, [*before, *TINY.encode(text, specials=True)])
     assert all(shown(stage)[-1].count(f'"name": "{name}", "description"') == 1 for name in wanted)
+
+
+async def test_figures_say_what_was_deferred_and_what_each_request_loaded(open_stage):
+    async with open_stage(written(SEARCH, query="wall"), "Yes.", "So.", written("sing"), "La.", context=9000) as stage:
+        first = await answered(stage, QUESTION)
+        talk = [*QUESTION, first, MORE]
+        second = await answered(stage, talk)
+        await answered(stage, [*talk, second, MORE])
+        (last,) = stage.agent.recall.conversations(9)
+
+    told = [[(each.kind, each.count) for each in node.figures.changes] for node in last.chain() if node.figures]
+    assert told == [[("deferred", 1), ("loaded", 1)], [], [("loaded", 1)]]
+    assert all(each.tokens > 10 for node in last.chain() if node.figures for each in node.figures.changes)

@@ -105,8 +105,9 @@ class Route:
 class Site:
     """A running endpoint, and clients of it."""
 
-    def __init__(self, engine: Engine, route: Route, http: httpx2.AsyncClient, app: Starlette) -> None:
+    def __init__(self, engine: Engine, route: Route, http: httpx2.AsyncClient, app: Starlette, agent: Agent) -> None:
         self.engine = engine
+        self.agent = agent
         self.route = route
         self.http = http
         self.app = app
@@ -151,7 +152,7 @@ async def running(context: int = 4000) -> AsyncGenerator[Site]:
         )
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            yield Site(engine, route, http, app)
+            yield Site(engine, route, http, app, agent)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.context.history.cleared_results import CLEARED
+from gateway.context.memory import ContextChange
 
 pytestmark = pytest.mark.anyio
 
@@ -40,6 +41,15 @@ async def test_old_results_are_taken_out_and_the_answer_says_how_many(site) -> N
     (edit,) = message.context_management.applied_edits
     assert (edit.type, edit.cleared_tool_uses) == ("clear_tool_uses_20250919", 3)
     assert edit.cleared_input_tokens > 100
+
+
+async def test_figures_of_the_request_say_what_was_taken_out(site) -> None:
+    site.says("Done.")
+    message = await site.client.beta.messages.create(**BODY, messages=looked(5), context_management=clearing(**USES))
+    figures = site.agent.recall.conversations(1)[0].figures
+
+    (edit,) = message.context_management.applied_edits
+    assert figures.changes == (ContextChange("cleared", edit.cleared_input_tokens, edit.cleared_tool_uses),)
 
 
 async def test_what_was_taken_out_stays_out_so_that_the_next_prompt_continues_this_one(site) -> None:
