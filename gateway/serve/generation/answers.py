@@ -2,7 +2,8 @@
 
 Turns a run of the agent and a reply (which knows the API's shape) into an HTTP response. When a client disconnects, its
 generation is cancelled. Errors before the first event are HTTP errors; after it, an error event ends the stream, so
-that no answer is cut silently. Where the API has a ping event, a silent stream sends it. It knows no endpoint.
+that no answer is cut silently. Where the API has an event for it, a silent stream shows that it is alive. It knows no
+endpoint.
 """
 
 from asyncio import CancelledError
@@ -57,6 +58,10 @@ class Reply(Protocol):
         """Chunks that end a stream after an error, and say why."""
         ...
 
+    def ping(self) -> list[Chunk] | None:
+        """Chunks that show that a silent stream is alive; []: none has a place now. None: the API has none."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ApiForm:
@@ -68,8 +73,6 @@ class ApiForm:
     """Whether each event of a stream also has an `event:` line with its chunk's `type`."""
     last: bytes = b""
     """Bytes that end a stream, after all chunks."""
-    ping: Chunk | None = None
-    """Event that a silent stream sends to show that it is alive; None where the API has none."""
     write: Callable[[Chunk], bytes] = _json
     """Returns the JSON of a whole answer."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -101,6 +104,8 @@ class ApiForm:
 
 Outcome = Literal["ok", "client_error", "engine_error", "cancelled"]
 
+_COMMENT: Final = b": still at work\n\n"
+"""What readers of server-sent events skip, and what keeps a connection open in proxies."""
 _SILENCE: Final = 5.0
 """Seconds between checks for silence: if nothing was sent since the last check, a ping is sent, where the API has one.
 
@@ -217,18 +222,19 @@ class StreamedAnswer(Response):
         async def show(event: AgentEvent) -> None:
             chunks = self._opened.reply.feed(event)
             if chunks:
-                await self._send(send, chunks)
+                await self._send(send, self._form.events(chunks))
 
         async def open_and_ping() -> None:
             # The engine is working already: prepare the beginning of the stream before its first ids arrive.
-            _ = self._opened
-            ping = self._form.ping
-            while ping is not None:
+            reply = self._opened.reply
+            while True:
                 await anyio.sleep(self._silence)
                 if not self._said:
+                    if (chunks := reply.ping()) is None:
+                        return
                     # The end of the answer cancels this task, but must not do so between the head and the first events.
                     with anyio.CancelScope(shield=True):
-                        await self._send(send, [ping])
+                        await self._send(send, self._form.events(chunks) or _COMMENT)
                 self._said = False
 
         failure = await self._answering.run(scope, receive, show, beside=open_and_ping)
@@ -245,7 +251,7 @@ class StreamedAnswer(Response):
         reply = self._new_reply()
         return _Opened(reply, self._form.events(reply.begin()))
 
-    async def _send(self, send: Send, chunks: list[Chunk]) -> None:
+    async def _send(self, send: Send, body: bytes) -> None:
         # While a client does not read, a ping must not overtake the head. This runs once per token: the lock is nearly
         # always free, and then taken without a checkpoint.
         try:
@@ -254,7 +260,6 @@ class StreamedAnswer(Response):
             await self._sending.acquire()
         try:
             self._said = True
-            body = self._form.events(chunks)
             if not self._begun:
                 await send({"type": "http.response.start", "status": 200, "headers": self._form.stream_headers})
                 self._begun = True

@@ -23,7 +23,6 @@ def form_of(request_id: str) -> ApiForm:
     return ApiForm(
         refuse=partial(refused, request_id),
         names_events=True,
-        ping={"type": "ping"},
         write=written,
         headers={REQUEST_ID: request_id},
     )

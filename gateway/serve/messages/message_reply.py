@@ -210,6 +210,10 @@ class MessagesReply:
         """The event that ends a stream after an error."""
         return [refused(self._request_id, error)[1]]
 
+    def ping(self) -> list[Chunk]:
+        """The API's own event for it."""
+        return [{"type": "ping"}]
+
     def _message(self, content: list[Chunk], reason: str | None, stop: str | None, usage: Chunk) -> Chunk:
         return {
             "id": self._id,

@@ -47,6 +47,9 @@ class OpenAiReply:
         """The chunk that ends a stream after an error."""
         return [error_answer(error)[1]]
 
+    def ping(self) -> None:
+        """These streams have no event for it."""
+
 
 def openai_form() -> ApiForm:
     """Return the form of one answer, with a new request id."""

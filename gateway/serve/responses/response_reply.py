@@ -127,6 +127,15 @@ class ResponseReply:
         response = {**self._now("failed"), "error": failure, "codec": self._account.codec()}
         return self._numbered([{"type": "response.failed", "response": response}])
 
+    def ping(self) -> list[ResponseEvent]:
+        """The response as it is. None within an item: clients take its output for all there is, and lose the rest.
+
+        OpenAI's own server sends an event of the type `keepalive`, at which clients that know only typed events end.
+        """
+        if not all(each.done for each in self._written):
+            return []
+        return self._numbered([{"type": "response.in_progress", "response": self._now("in_progress")}])
+
     def _begin(self, lists: Sequence[str], made: Sequence[MadeCall]) -> list[ResponseEvent]:
         response = self._now("in_progress")
         events: list[ResponseEvent] = [
@@ -288,7 +297,7 @@ class CompactedReply:
         """`reply`: the reply that shows the summary."""
         self._reply = reply
         self._questions = questions
-        self.begin, self.feed, self.fail = reply.begin, reply.feed, reply.fail
+        self.begin, self.feed, self.fail, self.ping = reply.begin, reply.feed, reply.fail, reply.ping
 
     def completion(self) -> ResponseEvent:
         """The whole answer."""

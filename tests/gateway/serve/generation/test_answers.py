@@ -15,6 +15,10 @@ from gateway.toolcalls.stream.output_events import Content
 class _Reply:
     """A reply that shows what it was told."""
 
+    def __init__(self, *pings: list[dict[str, Any]]) -> None:
+        """`pings`: what it says in silence, before it says no more."""
+        self.pings = list(pings)
+
     def begin(self) -> list[dict[str, Any]]:
         return [{"begins": True}]
 
@@ -26,6 +30,9 @@ class _Reply:
 
     def fail(self, error: Exception) -> list[dict[str, Any]]:
         return [{"fails": str(error)}]
+
+    def ping(self) -> list[dict[str, Any]] | None:
+        return self.pings.pop(0) if self.pings else None
 
 
 class _Run:
@@ -121,3 +128,26 @@ async def test_stop_before_a_stream_has_begun_for_a_client_that_does_not_read_is
 
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     assert sent[0]["status"] == 503
+
+
+async def test_silent_stream_says_what_its_api_has_for_that_or_a_comment() -> None:
+    over = anyio.Event()
+    sent: list[bytes] = []
+
+    async def make(emit: Emit) -> None:
+        await over.wait()
+        await emit(Content("Hello"))
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("body", b""))
+        if sent[-1].startswith(b":"):
+            over.set()
+
+    form = ApiForm(lambda error: (500, {"fails": str(error)}))
+    new_reply = lambda: _Reply([{"lives": True}], [])  # noqa: E731
+    answer = StreamedAnswer(Answering(make, lambda outcome: None), new_reply, form, silence=0.001)
+    with anyio.fail_after(20):
+        await answer({"type": "http"}, anyio.sleep_forever, send)
+
+    begins, says = b'data: {"begins":true}\n\ndata: {"lives":true}\n\n', b'data: {"says":"Hello"}\n\n'
+    assert sent == [b"", begins, b": still at work\n\n", says, b""]

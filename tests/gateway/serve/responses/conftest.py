@@ -57,6 +57,9 @@ class ScriptedEngine:
         self.breaks_after: int | None = None
         self.holds: anyio.Event | None = None
         """Set: the engine has written its first id and waits for ever."""
+        self.gate = anyio.Event()
+        """Nothing is written before it is set."""
+        self.gate.set()
 
     async def apply_template(self, messages: Sequence[Any], tools: Sequence[Any] = ()) -> str:
         def shown(message: Any) -> str:
@@ -77,6 +80,7 @@ class ScriptedEngine:
         prompt, most = list(request.prompt), request.max_tokens
         cached = shared_prefix(self.held, prompt)
         ids = [*TINY.encode(self.texts.pop(0), specials=True), END]
+        await self.gate.wait()
         for number, token_id in enumerate(ids[:most]):
             if number == self.breaks_after:
                 raise EngineUnavailable("the engine broke off")

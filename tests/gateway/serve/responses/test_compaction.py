@@ -5,10 +5,14 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+import anyio
 import pytest
 from openai.types.responses import ResponseCompactionItem
 
+from gateway.serve.generation.answers import StreamedAnswer
 from gateway.serve.responses.items import Summary, packed_summary, unpacked_summary
+
+from .conftest import read_events
 
 pytestmark = pytest.mark.anyio
 
@@ -282,3 +286,32 @@ async def test_handle_of_a_large_result_can_be_read_behind_a_summary(responses_s
 
     assert last["codec"]["tool_results"][0]["text"].startswith("1500: nothing")
     assert other["codec"]["tool_results"][0]["is_error"]
+
+
+async def test_stream_says_that_it_lives_while_a_summary_is_written(stage, monkeypatch):
+    monkeypatch.setattr(StreamedAnswer.__init__, "__defaults__", (0.001,))
+    stage.engine.gate, stage.engine.texts = anyio.Event(), ["A list.", "Words."]
+    body = json.dumps({"model": "any", "stream": True, "input": TALK, "context_management": at(1000)}).encode()
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+    sent: list[str] = []
+
+    async def receive() -> Json:
+        if waiting:
+            return waiting.pop()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def send(message: Json) -> None:
+        sent.append(message.get("body", b"").decode())
+        if "".join(sent).count("event: response.in_progress") == 3:
+            stage.engine.gate.set()
+
+    headers = [(b"content-type", b"application/json"), (b"host", b"localhost")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/responses", "query_string": b"", "headers": headers}
+    with anyio.fail_after(20):
+        await stage.app(scope, receive, send)
+
+    events = [event["type"] for event in read_events("".join(sent))]
+    assert events[:4] == ["response.created", *["response.in_progress"] * 3]
+    assert events.count("response.created") == events.count("response.completed") == 1
+    assert "response.compaction.compacting" in events

@@ -245,3 +245,20 @@ def test_renamed_tool_has_its_new_name_in_items() -> None:
     assert found.origin("remove") == ("up", "remove")
     assert found.public("up", "remove") == "remove"
     assert found.public("up", "erase") is None
+
+
+def test_sign_of_life_repeats_the_response_where_every_item_is_complete() -> None:
+    """Clients take the response of this event for all there is: an item that is being written would be lost."""
+    told = reply()
+    told.feed(Content("Hello"))
+    within = told.ping()
+    told.feed(CallStarted(0, "c", "up__say"))
+    call = told.ping()
+    told.feed(CallClosed(0, "c", "up__say", "{}", ()))
+    told.feed(ToolFinished("c", "up__say", "{}", "It is.", "shim", 0, 3, is_error=False, seconds=0.1))
+    (whole,) = told.ping()
+
+    assert (within, call) == ([], [])
+    EVENT.validate_python(whole, strict=True)
+    assert whole["type"] == "response.in_progress"
+    assert [item["type"] for item in whole["response"]["output"]] == ["message", "mcp_call"]
