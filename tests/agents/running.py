@@ -55,7 +55,7 @@ def do_task(agent: Agent, model: Path, log: Path | None = None) -> Done:
         folder, home = root / "work", root / "home"
         folder.mkdir()
         home.mkdir()
-        script = Script(agent.begin(folder), agent.mark, agent.step)
+        script = Script(agent.begin(folder), agent.mark, agent.step, agent.instead)
         servers = {"clock": {"command": sys.executable, "args": [str(_CLOCK), str(folder / "calls")]}}
         with scripted_engine(model, TEMPLATE, open_map(model), script) as engine:
             settings = f'[engine]\nkind = "url"\nurl = "{engine.url}"\n\n[tokens]\nmap = "{model}"\n'

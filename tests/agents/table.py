@@ -6,13 +6,14 @@ from typing import Any, Final
 from bench.record import on_lines
 from tests.agents.agents import CODING, HERE
 from tests.agents.command_lines import COMMAND_LINES
+from tests.agents.compacting import COMPACTING
 from tests.agents.frameworks import FRAMEWORKS
 from tests.agents.mcp_agents import LIBRARIES
 from tests.agents.running import Done
 from tests.agents.task import Agent
 from tests.agents.tool_search import SEARCHING
 
-AGENTS: Final[dict[str, Agent]] = {**CODING, **SEARCHING, **FRAMEWORKS, **LIBRARIES, **COMMAND_LINES}
+AGENTS: Final[dict[str, Agent]] = {**CODING, **SEARCHING, **COMPACTING, **FRAMEWORKS, **LIBRARIES, **COMMAND_LINES}
 FILE: Final = HERE / "results.json"
 PAGE: Final = HERE.parents[1] / "docs" / "agents" / "README.md"
 _BEGIN: Final = "<!-- measured: agents -->\n"
