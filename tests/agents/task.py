@@ -55,16 +55,16 @@ class Script:
     """What a prompt of the task has, where the first turn has no call."""
     step: str = _TURN
     """What a prompt has once more for each turn that was said."""
-    instead: Sequence[tuple[str, str]] = ()
-    """Texts of prompts that are no steps of the task, and what is said behind the first that a prompt has."""
+    instead: Sequence[tuple[str, Turn]] = ()
+    """Expressions for prompts that are no steps of the task, and what is said behind those; the first that fits."""
 
     def __call__(self, prompt: str) -> str:
         """Say the next turn, behind the last one that again; a title to whoever has not the tool of the first call."""
         if not self.is_task(prompt):
             return _TITLE
-        for mark, words in self.instead:
-            if mark in prompt:
-                return words
+        for expression, turn in self.instead:
+            if re.search(expression, prompt, re.DOTALL):
+                return turn.text
         said = prompt.count(self.step) - (self.step == _TURN)
         text = self.turns[min(said, len(self.turns) - 1)].text
         return _ANY.sub(lambda found: re.findall(rf'"name": "[^"]*{found[1]}"', prompt)[0], text)
@@ -108,7 +108,7 @@ class Agent:
     mark: str = ""
     """As in `Script`; so is `step`."""
     step: str = _TURN
-    instead: Sequence[tuple[str, str]] = ()
+    instead: Sequence[tuple[str, Turn]] = ()
     """As in `Script`."""
     continues: bool = True
     """Whether each of its requests carries on the one before."""

@@ -13,8 +13,8 @@ from tests.agents.agents import CODING
 from tests.agents.task import Agent, Call, Started, Turn, greeting
 
 _SERVER: Final = Path(__file__).parents[1] / "e2e" / "servers" / "greetings.py"
-_NAME: Final = "greetings"
-_LATER, _EARLIER = "greet_in_welsh", "greet_in_basque"
+SERVER_NAME: Final = "greetings"
+LATER, _EARLIER = "greet_in_welsh", "greet_in_basque"
 """The tools that are found: one that stands last in its server's list, then one that stands before it."""
 _MEND: Final = "sed -i s/helo/hello/ greet.py"
 
@@ -22,10 +22,10 @@ _MEND: Final = "sed -i s/helo/hello/ greet.py"
 def _claude(url: str) -> Started:
     started = CODING["claude_code"].start(url)
     program, *_ = started.command
-    servers = {_NAME: {"command": sys.executable, "args": [str(_SERVER)]}}
+    servers = {SERVER_NAME: {"command": sys.executable, "args": [str(_SERVER)]}}
     command = [
         *(program, "-p", "Mend the greeting.", "--mcp-config", "mcp.json", "--strict-mcp-config"),
-        *("--tools", "Bash,ToolSearch", "--allowedTools", "Bash", "ToolSearch", f"mcp__{_NAME}"),
+        *("--tools", "Bash,ToolSearch", "--allowedTools", "Bash", "ToolSearch", f"mcp__{SERVER_NAME}"),
     ]
     env = {**started.env, "ENABLE_TOOL_SEARCH": "true", "MCP_CONNECTION_NONBLOCKING": "false"}
     return Started(command, env, {"mcp.json": json.dumps({"mcpServers": servers})})
@@ -35,17 +35,21 @@ def _codex(url: str) -> Started:
     started = CODING["codex"].start(url)
     (path, settings), *_ = started.files.items()
     # Codex has a search for tools with models that its catalogue says can use one.
-    server = f"[mcp_servers.{_NAME}]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps([str(_SERVER)])}\n"
+    server = (
+        f"[mcp_servers.{SERVER_NAME}]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps([str(_SERVER)])}\n"
+    )
     server += 'required = true\ndefault_tools_approval_mode = "approve"\n'
     return replace(started, files={path: f"{settings.replace('local', 'gpt-5.5', 1)}\n{server}"})
 
 
 def _claude_turns() -> list[Turn]:
     return [
-        Turn("I look for it.", (Call("ToolSearch", {"query": f"select:mcp__{_NAME}__{_LATER}", "max_results": 5}),)),
-        Turn("", (Call(f"mcp__{_NAME}__{_LATER}", {"polite": True}),)),
+        Turn(
+            "I look for it.", (Call("ToolSearch", {"query": f"select:mcp__{SERVER_NAME}__{LATER}", "max_results": 5}),)
+        ),
+        Turn("", (Call(f"mcp__{SERVER_NAME}__{LATER}", {"polite": True}),)),
         Turn("And another.", (Call("ToolSearch", {"query": "greeting in Basque", "max_results": 1}),)),
-        Turn("", (Call(f"mcp__{_NAME}__{_EARLIER}", {"polite": False}),)),
+        Turn("", (Call(f"mcp__{SERVER_NAME}__{_EARLIER}", {"polite": False}),)),
         Turn("", (Call("Bash", {"command": _MEND, "description": "Mend it"}),)),
         Turn("It says hello now."),
     ]
@@ -54,7 +58,7 @@ def _claude_turns() -> list[Turn]:
 def _codex_turns() -> list[Turn]:
     return [
         Turn("I look for it.", (Call("tool_search", {"query": "greeting in Welsh", "limit": 1}),)),
-        Turn("", (Call(f"*{_LATER}", {"polite": True}),)),
+        Turn("", (Call(f"*{LATER}", {"polite": True}),)),
         Turn("And another.", (Call("tool_search", {"query": "greeting in Basque", "limit": 1}),)),
         Turn("", (Call(f"*{_EARLIER}", {"polite": False}),)),
         Turn("", (Call("exec_command", {"cmd": _MEND}),)),
@@ -68,7 +72,7 @@ def _searching(name: str, turns: list[Turn]) -> Agent:
         return turns
 
     agent, start = CODING[name], {"claude_code": _claude, "codex": _codex}[name]
-    results = (f"{_LATER}: ok", f"{_EARLIER}: ok")
+    results = (f"{LATER}: ok", f"{_EARLIER}: ok")
     return replace(
         agent, words=f"{agent.words}, tool search", start=start, begin=begin, requests=len(turns), results=results
     )
