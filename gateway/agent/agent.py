@@ -169,7 +169,7 @@ class Agent:
             return await made_with(ready)
 
         conversation = await self._pool.open(ready, home, begun_with)
-        conversation.changes = tuple(changes)
+        conversation.note_changes(*changes)
         if begun:
             conversation.begin_turn(begun)
         if conversation.room <= 0:

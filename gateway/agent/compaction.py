@@ -122,7 +122,7 @@ class CompactableAnswer:
         words = "" if self._asked is None else self._asked.instructions.strip()
         messages = with_instruction(self._messages[:until], words or INSTRUCTION)
         conversation = self.conversation = await self._begin(messages, FREE)
-        conversation.changes += (ContextChange("summed_up", len(conversation.ids)),)
+        conversation.note_changes(ContextChange("summed_up", len(conversation.ids)))
         self._until = until
 
     async def answer(self, options: AnswerOptions, emit: Emit) -> Finished:
@@ -141,7 +141,8 @@ class CompactableAnswer:
                 self._messages = after_summary(self._messages, summary.text, summary.found)
             self.conversation = await self._begin(self._messages, self._choice)
             if summary.text:
-                self.conversation.changes += (ContextChange("compacted", summary.prompt_ids, summary.completion_ids),)
+                replaced = ContextChange("compacted", summary.prompt_ids, summary.completion_ids)
+                self.conversation.note_changes(replaced)
         return await self._agent.answer(self.conversation, options, emit)
 
     async def _summary(self, until: int, options: AnswerOptions) -> Compacted:

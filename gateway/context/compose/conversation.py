@@ -170,6 +170,10 @@ class Conversation:
             )
         self.context.begin_turn(begun)
 
+    def note_changes(self, *changes: ContextChange) -> None:
+        """Note what was taken out of its messages."""
+        self.changes += changes
+
     def define(self, tools: Sequence[ToolSpec]) -> None:
         """Note that a result of its answer defines tools."""
         if tools:
