@@ -1,5 +1,6 @@
 """The endpoint of Anthropic's API over an engine that writes what a test says, and that API's package as its client."""
 
+import json
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from starlette.applications import Starlette
 
 from gateway.agent import Agent, CallRunner
 from gateway.config import GatewayConfig, UpstreamConfig
+from gateway.context.result_store import ResultStore
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate
@@ -130,18 +132,16 @@ class Site:
 
 
 @asynccontextmanager
-async def running(context: int = 4000) -> AsyncGenerator[Site]:
-    config = GatewayConfig(
-        upstreams=(UpstreamConfig("up", sys.executable, (str(SAYS), '[{"type": "text", "text": "It is late."}]')),)
-    )
+async def running(context: int = 4000, says: str = "It is late.") -> AsyncGenerator[Site]:
+    block = json.dumps([{"type": "text", "text": says}])
+    config = GatewayConfig(upstreams=(UpstreamConfig("up", sys.executable, (str(SAYS), block)),))
     metrics, engine = Metrics(), Engine()
     route = Route(engine, context)
     given = EnginePool({"engine": route})
     tokens = ResultTokens({}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens")))
     async with Proxy(config, metrics) as proxy:
-        agent = Agent(
-            *(given, CallRunner(proxy, tokens, config.limits), config.limits, metrics), volatile=config.engine.volatile
-        )
+        calls = CallRunner(proxy, tokens, config.limits, results=ResultStore(config.limits, metrics))
+        agent = Agent(given, calls, config.limits, metrics, volatile=config.engine.volatile)
         frames = FrameResponder(WireOffer.of(config.wire), metrics.wire, None)
         messages = MessagesEndpoint(agent, given, config.limits, metrics)
         openai = ChatEndpoint(agent, config.limits, metrics, frames)

@@ -393,3 +393,39 @@ async def test_tool_that_a_result_found_which_no_longer_fits_is_defined_behind_t
 
     assert [block.type for block in message.content] == ["compaction", "tool_use"]
     assert [each.tool.name for each in message.content[0].tool_changes] == ["get_rain"]
+
+
+async def test_summary_right_behind_a_search_continues_what_is_held(site) -> None:
+    """The definitions that were just found do not change the prompt before them (coder/coder #29436)."""
+    asked = {**BODY, "tools": [LOOK, RAIN], "context_management": edit(1000)}
+    talk: list[Any] = [{"role": "user", "content": f"Rain? {LONG}"}]
+    site.says(written("look_up"), "It was about rain.", written("get_rain"))
+    first = await answered(site, **asked, messages=talk)
+    found = [{"type": "tool_reference", "tool_name": "get_rain"}]
+    result = {"type": "tool_result", "tool_use_id": first.content[0].id, "content": found}
+    talk += [{"role": "assistant", "content": [first.content[0].model_dump()]}, {"role": "user", "content": [result]}]
+    second = await answered(site, **asked, messages=talk)
+
+    before, summing, after = site.engine.prompts
+    assert summing.startswith(before)
+    assert summing.count("Tells of rain") == after.count("Tells of rain") == 1
+    assert [block.type for block in second.content] == ["compaction", "tool_use"]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_handle_of_a_large_result_can_be_read_behind_a_block(small_site, keeps) -> None:
+    says = "\n".join(f"{n}: nothing" for n in range(2000))
+    question: list[Any] = [{"role": "user", "content": "Look."}]
+    async with small_site(context=60_000, says=says) as site:
+        site.says(written("say"), "It is long.")
+        first = await answered(site, **BODY, messages=question)
+        (handle,) = [each["kept"]["handle"] for each in first.codec["tool_results"]]
+        talk = [*question, {"role": "assistant", "content": first.content[0].text}]
+        site.says("A list.")
+        summed = await answered(site, **BODY, messages=talk, extra_body={"compaction": {"type": "summarize"}})
+        head = {"role": "assistant", "content": [summed.content[0].model_dump()]}
+        site.says(written("codec_read_result", handle=handle, lines="1501"), "So it is.")
+        last = await answered(site, **BODY, messages=[*(talk if keeps else ()), head, TALK[2]])
+
+    assert f"- {handle}: " in summed.content[0].content
+    assert last.codec["tool_results"][0]["text"].startswith("1500: nothing")

@@ -315,3 +315,26 @@ async def test_stream_says_that_it_lives_while_a_summary_is_written(stage, monke
     assert events[:4] == ["response.created", *["response.in_progress"] * 3]
     assert events.count("response.created") == events.count("response.completed") == 1
     assert "response.compaction.compacting" in events
+
+
+async def test_tool_that_comes_again_in_every_way_is_one_tool(stage):
+    """Agents that send a tool twice after a compaction got an error (anthropics/claude-code #12836)."""
+    talk, tools = await talk_with_found_tool(stage, "client search")
+    summed = await stage.ask("A list.", tools=tools, input=[*talk, {"type": "compaction_trigger"}])
+    more = {"type": "additional_tools", "role": "developer", "tools": [WEATHER]}
+    asked = {"tools": [*tools, WEATHER], "input": [*talk, more, *summed["output"], NOW]}
+    answer = await stage.ask(call("get_weather"), **asked)
+
+    assert [item["type"] for item in answer["output"]] == ["function_call"]
+    assert stage.engine.prompts[-1].count("Tells whether it rains") == 1
+
+
+async def test_forged_definitions_in_a_summary_cost_nothing_else(stage):
+    """They are checked as those of a request; a summary is its client's word."""
+    odd = [{"type": "function"}, {"type": "namespace", "tools": 3}, {"type": "function", "name": 7}, {}]
+    item = {"type": "compaction", "encrypted_content": packed_summary(Summary("Hello", ["gone"], [], odd))}
+    answer = await stage.ask("Words.", input=[item, NOW], tools=[BY_CLIENT])
+
+    assert answer["status"] == "completed"
+    old = urlsafe_b64encode(b'["Hello", [], []]').decode()
+    assert unpacked_summary(f"codec1.summary.{old}") == Summary("Hello", [], [])
