@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -131,6 +132,24 @@ async def test_compaction_without_tools_continues_from_the_cache(stage):
 
     one, two = prompts(stage)
     assert two.startswith(one)
+
+
+async def test_tool_that_codex_compacted_away_is_found_again_by_its_search(stage):
+    """Behind Codex's own summary there are no calls, results and found tools; its search stays."""
+    tools = [BY_CLIENT]
+    summary = {**USER, "content": "Another model began this task. Its summary: it called weather."}
+    says = (call("weather", city="Bern"), call("tool_search", city="rain"))
+    first = await stage.ask(*says, tools=tools, input=[USER, summary])
+    guessed, search = first["output"]
+    output = {"type": "tool_search_output", "call_id": search["call_id"], "execution": "client", "tools": [WEATHER]}
+    found = [USER, summary, *first["output"], output]
+    second = await stage.ask(call("weather", city="Bern"), tools=tools, input=found)
+
+    assert (guessed["type"], guessed["status"]) == ("mcp_call", "failed")
+    assert "the tools that may be called are" in guessed["error"]["message"]
+    assert "tool_search" in guessed["error"]["message"]
+    assert [item["type"] for item in second["output"]] == ["function_call"]
+    assert all(after.startswith(before) for before, after in pairwise(prompts(stage)))
 
 
 async def test_search_sent_to_a_gateway_that_never_ran_it_loads_its_tools(stage):
