@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.context.history.client_messages import checked_messages
 from gateway.context.history.template_messages import check_size, tool_definitions, with_preamble
-from gateway.errors import RequestInvalid
+from gateway.errors import ContextExceeded, RequestInvalid
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.schema.spec import ToolSpec
 
@@ -150,10 +150,12 @@ def test_definitions_have_the_shape_that_templates_expect():
     ]
 
 
-def test_messages_have_at_most_64_characters_for_each_id_of_the_context() -> None:
-    check_size([{"role": "user", "content": "x" * 400}, {"role": "user", "content": "x" * 240}], 10)
-    with pytest.raises(RequestInvalid, match="641 characters"):
-        check_size([{"role": "user", "content": "x" * 641}], 10)
+def test_messages_have_at_most_16_characters_for_each_token_of_the_context() -> None:
+    check_size([{"role": "user", "content": "x" * 100}, {"role": "user", "content": "x" * 60}], 10)
+    with pytest.raises(ContextExceeded, match="161 characters") as refused:
+        check_size([{"role": "user", "content": "x" * 161}], 10)
+
+    assert (refused.value.tokens, refused.value.context) == (40, 10)
 
 
 @pytest.mark.parametrize("call_id", [{"a": 1}, 7.5, ["c1"]])
