@@ -85,6 +85,8 @@ class ToolFinished:
     """Names of the tools that it found, for a search of tools."""
     kept: KeptFigures | None = None
     """What was kept of it; None: the model got all of it, or the rest was cut off."""
+    saved: int = 0
+    """Tokens by which its compact form is shorter."""
 
     @property
     def text(self) -> str:

@@ -32,6 +32,7 @@ SessionPolicy = Literal["auto", "shared", "per_client"]
 PrefixPolicy = Literal["auto", "always", "never"]
 PinPolicy = Literal["off", "warn", "block"]
 WantedIds = Literal["any", "map", "packed"]
+ResultForm = Literal["as_sent", "minified", "table"]
 TransportName = Literal["stdio", "http", "bolt-on"]
 
 
@@ -146,12 +147,14 @@ class UpstreamConfig:
     """What happens when a tool's definition is not the one first seen."""
     ids: WantedIds = "any"
     """What a call for a client that reads ids tells the tool: nothing, the map, or also that ids may be packed."""
+    results: ResultForm = "as_sent"
+    """How a model on /v1 reads its results that are JSON."""
     client_sessions: int | None = None
     """Sessions besides the main one, for clients that have their own; None: 64 if each is a process, else 1,000."""
 
     def runs_like(self, other: "UpstreamConfig") -> bool:
         """Whether a server that runs with this configuration need not be started again for the other one."""
-        return replace(self, overrides=other.overrides) == other
+        return replace(self, overrides=other.overrides, results=other.results) == other
 
     @property
     def is_per_user(self) -> bool:

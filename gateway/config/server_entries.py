@@ -35,6 +35,7 @@ _PLAIN: Final = (
     "breaker_pause",
     "pin",
     "ids",
+    "results",
 )
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHOWN: Final = 128

@@ -5,7 +5,15 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from gateway.config.access import ConnectionsConfig, OAuthSection
-from gateway.config.model import EraChoice, PinPolicy, ServeConfig, SessionPolicy, UpstreamConfig, WantedIds
+from gateway.config.model import (
+    EraChoice,
+    PinPolicy,
+    ResultForm,
+    ServeConfig,
+    SessionPolicy,
+    UpstreamConfig,
+    WantedIds,
+)
 from gateway.config.overrides import OverrideSection
 from gateway.config.section import Count, CountOrZero, Port, Seconds, Section
 
@@ -227,6 +235,13 @@ class UpstreamSection(Section):
         "that a leaf of several models sends ids of this one only; `packed`: also that ids may be "
         "packed, which takes fewer bytes on an uncompressed connection and more CPU. `map` and "
         "`packed` are for leaves: another gateway refuses a map that it does not hold.",
+    )
+    results: ResultForm = Field(
+        default=_UPSTREAM.results,
+        description="How a model on `/v1` reads results that are JSON. `as_sent`: as the tool wrote them; `minified`: "
+        "without the blanks between values; `table`: also with each list of three or more objects of equal keys as "
+        '`{"columns": [...], "rows": [[...]]}`. All values stay; numbers stay as they were written. Results with token '
+        "ids of their own and errors are not touched. `codec.tool_results[].saved_tokens` says what it saved.",
     )
     client_sessions: Count | None = Field(
         default=_UPSTREAM.client_sessions,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
-from gateway.config.model import GatewayConfig, ViewConfig
+from gateway.config.model import GatewayConfig, ResultForm, ViewConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
 from gateway.protocol.headers import Annotation
@@ -328,6 +328,11 @@ class Proxy:
     def names_of(self, entry: ToolEntry) -> tuple[str, ...]:
         """All names of a tool by which the operator may mean it."""
         return self._catalog.naming.names(entry.server, entry.tool)
+
+    def result_form(self, server: str) -> ResultForm:
+        """How a model reads the results of a server, by the settings in force now."""
+        found: list[ResultForm] = [each.results for each in self.config.upstreams if each.name == server]
+        return found[0] if found else "as_sent"
 
     def server_of(self, tool: str, view: str | None = None) -> str | None:
         """The server that owns a tool, by the tool's public name, or its name in a view; None: no owner is known."""

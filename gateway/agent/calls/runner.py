@@ -21,6 +21,7 @@ from gateway.agent.calls.offers import ToolOffers
 from gateway.agent.calls.result_limit import cut, least_tokens, shorten
 from gateway.agent.calls.tool_finder import FoundTools, ToolFinder
 from gateway.agent.events import KeptFigures, Source, ToolFinished
+from gateway.agent.results.compact_form import compacted
 from gateway.agent.results.result_reader import SPECS, Kept, ResultReader
 from gateway.agent.results.shown_ids import Selection
 from gateway.config import LimitsConfig
@@ -192,7 +193,7 @@ class CallRunner:
         """Turn an answer into ids, at most `most`. `reader`: keeps what is more than that; None: it is cut."""
         began = time.perf_counter()
         call, outcome = answered.call, answered.outcome
-        server, kept, whole, is_error = None, None, True, False
+        server, kept, whole, is_error, saved = None, None, True, False, 0
         selection = outcome if isinstance(outcome, Selection) else None
         if isinstance(outcome, Selection):
             pieces = outcome.pieces(most, token_map)
@@ -203,7 +204,8 @@ class CallRunner:
             source, text, is_error = "gateway", outcome, True
             server = self.ledger.server_of(call.name)
         else:
-            result, server = outcome.result, outcome.server or None
+            server = outcome.server or None
+            result, saved = await self._compacted(outcome.result, server, token_map)
             # What finds tools says by itself what was left out.
             keeper = reader if answered.found is None else None
             pieces, source, whole, kept = await self._fitted(call.name, result, token_map, most, keeper)
@@ -220,10 +222,20 @@ class CallRunner:
             seconds=answered.seconds,
             found=answered.found.names if answered.found is not None else (),
             kept=None if kept is None else KeptFigures(kept.result.handle, kept.result.tokens, kept.shown),
+            saved=saved,
         )
         # A definition that was cut counts as not read.
         new = answered.found.new if answered.found is not None and whole else ()
         return FinishedCall(pieces, finished, time.perf_counter() - began, server, new, kept, selection)
+
+    async def _compacted(
+        self, result: Mapping[str, Any], server: str | None, token_map: TokenMap
+    ) -> tuple[Mapping[str, Any], int]:
+        """A result in the form that the operator wants of this server, and the tokens that this saves."""
+        form = "as_sent" if server is None else self._proxy.result_form(server)
+        if form == "as_sent" or result.get("isError"):
+            return result, 0
+        return await anyio.to_thread.run_sync(compacted, result, form, token_map)
 
     async def _fitted(
         self, tool: str, result: Mapping[str, Any], token_map: TokenMap, most: int, reader: ResultReader | None

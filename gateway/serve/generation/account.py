@@ -108,6 +108,7 @@ def _tool_result(event: ToolFinished) -> dict[str, Any]:
         "is_error": event.is_error,
         "seconds": round(event.seconds, 6),
         **({} if kept is None else {"kept": {"handle": kept.handle, "tokens": kept.tokens, "shown": kept.shown}}),
+        **({"saved_tokens": event.saved} if event.saved else {}),
     }
 
 

@@ -147,7 +147,7 @@ async def call_runner(
     `names`: `overrides`, `safe_names`, and `timeout`, the server's own.
     """
     blocks = json.dumps([{"type": "text", "text": text} for text in texts])
-    own: dict[str, Any] = {key: names.pop(key) for key in ("overrides", "timeout") if key in names}
+    own: dict[str, Any] = {key: names.pop(key) for key in ("overrides", "results", "timeout") if key in names}
     # An argument of a command has at most 128 KiB.
     file = tempfile.NamedTemporaryFile("w", suffix=".json") if len(blocks) > 100_000 else None  # noqa: SIM115
     if file is not None:

@@ -1,0 +1,104 @@
+"""Compact forms of a JSON text: without blanks, or also with each list of equal objects as a table.
+
+A model reads every quote, key and indent of a result as tokens. Turns a JSON text into a shorter one with the same
+values: numbers are copied as they are written, and a table is JSON too, `{"columns": [...], "rows": [[...], ...]}`. A
+text that is no JSON, or would not get shorter, stays as it is. Pure.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn, cast
+
+from gateway.config.model import ResultForm
+from gateway.proxy.result_tokens import content_of, is_legacy, is_text
+from leaf_sdk.vocab import TokenMap
+
+_MOST: Final = 4 * 1024 * 1024
+"""Characters of a text that is read; a longer one stays as it is."""
+_LEAST_ROWS: Final = 3
+
+
+class _Number(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+def compacted(result: Mapping[str, Any], form: ResultForm, token_map: TokenMap) -> tuple[Mapping[str, Any], int]:
+    """Return a result with its texts in this form, and the tokens that this saves. A text with ids stays as it is."""
+    saved, blocks, content = 0, list[Any](), content_of(result)
+    if any(map(is_legacy, content)):
+        return result, 0
+    for block in content:
+        if is_text(block) and "_meta" not in block:
+            text = compact(block["text"], form)
+            saved += len(token_map.encode(block["text"])) - len(token_map.encode(text)) if text != block["text"] else 0
+            blocks.append({**block, "text": text})
+        else:
+            blocks.append(block)
+    return ({**result, "content": blocks}, saved) if saved > 0 else (result, 0)
+
+
+def compact(text: str, form: ResultForm) -> str:
+    """Return the text in this form, if it is a JSON object or list and gets shorter."""
+    if form == "as_sent" or len(text) > _MOST or not text.lstrip().startswith(("{", "[")):
+        return text
+    try:
+        value: object = json.loads(
+            text,
+            parse_int=_Number,
+            parse_float=_Number,
+            parse_constant=_refuse,
+            object_pairs_hook=_object,
+        )
+        shorter = _written(value, tables=form == "table")
+        # A text may spell half of a surrogate pair, which can't be written out.
+        shorter.encode()
+    except (ValueError, RecursionError):
+        return text
+    return shorter if len(shorter) < len(text) else text
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a key stands in it twice")
+    return members
+
+
+def _written(value: object, *, tables: bool) -> str:
+    if isinstance(value, _Number):
+        return value
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value).items()
+        return "{" + ",".join(f"{_text(key)}:{_written(each, tables=tables)}" for key, each in members) + "}"
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        columns = _columns(items) if tables else ()
+        return _table(columns, cast("list[Mapping[str, object]]", items)) if columns else _list(items, tables=tables)
+    return _text(value)
+
+
+def _columns(items: list[object]) -> Sequence[str]:
+    """The keys of a list's objects; () if they are not all equal, or too few."""
+    first = items[0] if len(items) >= _LEAST_ROWS else None
+    keys = cast("dict[str, object]", first).keys() if isinstance(first, dict) else ()
+    equal = keys and all(isinstance(each, dict) and cast("dict[str, Any]", each).keys() == keys for each in items)
+    return [*keys] if equal else ()
+
+
+def _table(columns: Sequence[str], items: Sequence[Mapping[str, object]]) -> str:
+    rows = (_list([each[key] for key in columns], tables=True) for each in items)
+    return f'{{"columns":{_list(columns, tables=False)},"rows":[{",".join(rows)}]}}'
+
+
+def _list(items: Sequence[object], *, tables: bool) -> str:
+    return "[" + ",".join(_written(each, tables=tables) for each in items) + "]"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,101 @@
+"""Compact forms of results: shorter, with the same values."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.agent.events import ToolFinished
+from gateway.agent.results.compact_form import compact, compacted
+from leaf_sdk.leaf.contract import CODEC_META_KEY
+from leaf_sdk.testing import tiny_map
+from tests.gateway.agent.test_memory import QUESTION, SAY, answered, prompts
+
+TINY = tiny_map()
+ROWS = [{"id": n, "name": f"Ann {n}", "tags": ["a"]} for n in range(4)]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.text(), inner)
+        | st.lists(st.fixed_dictionaries({"a": inner, "b": inner}), min_size=2)
+    ),
+)
+
+
+def expanded(value: object) -> object:
+    """A value with its tables as lists of objects."""
+    if isinstance(value, list):
+        return [expanded(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"columns", "rows"}:
+        return [dict(zip(value["columns"], map(expanded, row), strict=True)) for row in value["rows"]]
+    return {key: expanded(each) for key, each in value.items()}
+
+
+@given(JSON, st.sampled_from([None, 1, 4]))
+def test_every_value_is_kept(value: object, indent: int | None) -> None:
+    text = json.dumps(value, indent=indent)
+
+    assert json.loads(compact(text, "minified")) == value
+    assert expanded(json.loads(compact(text, "table"))) == value
+    assert compact(text, "as_sent") == text
+
+
+def test_table_names_each_key_once() -> None:
+    text = compact(json.dumps({"total": 4, "items": ROWS}, indent=2), "table")
+
+    assert text.count('"name"') == 1
+    assert '[2,"Ann 2",["a"]]' in text
+    assert compact(json.dumps(ROWS, indent=2), "minified").count('"name"') == 4
+
+
+@pytest.mark.parametrize("number", ["1.50e3", "1E400", "-0.0", "123456789012345678901234567890.10"])
+def test_numbers_stay_as_they_were_written(number: str) -> None:
+    assert compact(f"[ {number} ]", "minified") == f"[{number}]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ann has [1, 2].",
+        '{"a": 1',
+        '{"a": 1, "a": 2}',
+        "[NaN,   1]",
+        '["\\ud800",   1]',
+        "[" * 100_000 + "]" * 100_000,
+        '{"a":1}',
+        '   "text"   ',
+        "",
+    ],
+)
+@pytest.mark.parametrize("form", ["minified", "table"])
+def test_text_that_is_no_json_or_would_not_get_shorter_stays_as_it_is(text: str, form: Any) -> None:
+    assert compact(text, form) == text
+
+
+def test_text_with_ids_of_its_own_stays_as_it_is() -> None:
+    written = {"type": "text", "text": json.dumps(ROWS, indent=4)}
+    shipped = {**written, "_meta": {CODEC_META_KEY: {"map_id": TINY.map_id, "ids": [1]}}}
+    result, saved = compacted({"content": [shipped, written]}, "table", TINY)
+
+    assert result["content"][0] == shipped
+    assert saved == len(TINY.encode(written["text"])) - len(TINY.encode(result["content"][1]["text"])) > 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("form", "shorter"), [("as_sent", False), ("table", True)])
+async def test_model_reads_the_form_that_the_operator_wants_and_the_answer_says_what_it_saved(
+    open_stage: Any, form: str, shorter: bool
+) -> None:
+    text = json.dumps(ROWS, indent=4)
+    async with open_stage(SAY, "Done.", says=text, context=9000, result_tokens=4000, names={"results": form}) as stage:
+        await answered(stage, QUESTION)
+
+    (told,) = stage.of(ToolFinished)
+    assert (told.saved > 0) is shorter
+    assert (told.text == text) is not shorter
+    assert told.text in TINY.decode(prompts(stage)[-1])
