@@ -10,6 +10,7 @@ from gateway.cli.checkup import check_up
 from gateway.config.model import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.config.overrides import ToolOverride
 from gateway.errors import UnknownTool
+from gateway.proxy.caller import Principal
 from tests.gateway.proxy.transport.over_http.raw_server import Asked, RawServer, Reply, raw_server
 
 pytestmark = pytest.mark.anyio
@@ -30,10 +31,14 @@ RESULTS = {
 
 
 @asynccontextmanager
-async def serving() -> AsyncGenerator[RawServer]:
+async def serving(*, calls: bool = True) -> AsyncGenerator[RawServer]:
+    """`calls`: whether a call is answered."""
+
     async def answer(asked: Asked, reply: Reply) -> None:
         method = asked.message.get("method") if asked.method == "POST" else None
-        if method in RESULTS:
+        if method == "tools/call" and not calls:
+            await reply.whole(500)
+        elif method in RESULTS:
             await reply.result(asked, RESULTS[method])
         else:
             await reply.whole(405 if method is None else 202)
@@ -61,6 +66,25 @@ async def test_default_that_the_operator_set_is_in_the_header_that_the_tool_asks
 
     (call,) = [each for each in server.asked if each.message.get("method") == "tools/call"]
     assert (call.message["params"]["arguments"], call.headers["Mcp-Param-A"]) == ({"a": "ours"}, "ours")
+
+
+async def test_header_of_the_client_and_the_one_that_the_tool_asks_for_arrive_together(proxy_of, client):
+    ann = client(modern=True, principal=Principal("ann", headers={"x-user": "ann"}))
+    async with serving() as server:
+        async with proxy_of(UpstreamConfig("web", url=server.url, client_headers=("x-user",))) as proxy:
+            await proxy.handle("tools/call", {"name": "web__good", "arguments": {"a": "x"}}, ann)
+
+    (call,) = [each for each in server.asked if each.message.get("method") == "tools/call"]
+    assert (call.headers["x-user"], call.headers["Mcp-Param-A"]) == ("ann", "x")
+
+
+@pytest.mark.parametrize(("failures", "state"), [(2, "open"), (3, "closed")])
+async def test_each_answer_that_is_none_is_a_failure_while_the_connection_lasts(proxy_of, failures, state):
+    async with serving(calls=False) as server:
+        async with proxy_of(UpstreamConfig("web", url=server.url, breaker_failures=failures)) as proxy:
+            for _ in range(2):
+                await proxy.call("web__good", {"a": "x"})
+            assert proxy.statuses()[0].breaker == state
 
 
 async def test_report_and_checkup_name_the_tool_and_the_reason():
