@@ -426,13 +426,6 @@ async def test_gateway_that_stops_opens_none_again_and_leaves_no_session(account
     assert len(accounts.sessions) == accounts.methods.count("DELETE") == 1
 
 
-async def test_gateway_stops_though_it_still_looks_for_idle_users(accounts, proxy_of):
-    with anyio.fail_after(30):
-        async with proxy_of(accounts.config()) as proxy:
-            await accounts.sign_in("key:a", "ann")
-            assert await call(proxy, ANN) == "ann "
-
-
 async def test_server_at_which_only_users_sign_in_is_reported_down_once(accounts, proxy_of, soon, caplog):
     async with proxy_of(accounts.config()) as proxy:
         await soon(lambda: accounts.methods.count("initialize") >= 4)
