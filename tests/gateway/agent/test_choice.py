@@ -208,3 +208,15 @@ async def test_tool_whose_grammar_an_engine_could_not_follow_may_be_called_with_
     }
     assert hold.loose == frozenset({"paint"})
     assert (told.kind, "'paint'" in told.message) == ("loose", True)
+
+
+async def test_calls_besides_a_form_are_several_unless_the_client_wants_one_at_a_time(open_stage):
+    form = AnswerForm.of_schema({"const": "the answer"}, "form")
+    allow_several = {}
+    for parallel in (None, True, False):
+        async with open_stage('"the answer"') as stage:
+            await answered(stage, ToolChoice(), form=form, parallel=parallel)
+        (asked,) = stage.engine.asked
+        allow_several[parallel] = "item-1 ::=" in asked.grammar
+
+    assert allow_several == {None: True, True: True, False: False}

@@ -7,12 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from gateway.agent import AnswerOptions
 from gateway.agent.calls.repeats import NOTE
 from gateway.agent.events import IdsSpliced, ToolFinished
 from gateway.agent.generate.choice import ToolChoice
-from gateway.agent.results.result_reader import READ, SEARCH, ResultReader
+from gateway.agent.results.result_reader import READ, SEARCH, SPECS, ResultReader
 from gateway.config import LimitsConfig
 from gateway.context.result_store import ResultStore
 from gateway.engine.interface import Message
@@ -458,3 +459,10 @@ async def test_what_is_kept_beside_the_ids_counts_too(open_stage):
         assert await reader.keep("up__say", pieces, 4000, TINY) is None
 
     assert conversation.results == ()
+
+
+@pytest.mark.parametrize(("offset", "is_valid"), [(0, True), (-1, False)])
+def test_result_can_be_read_and_searched_from_its_first_token(offset, is_valid):
+    asked = {"handle": "r1", "offset": offset}
+    for spec, more in zip(SPECS, ({}, {"text": "x"}), strict=True):
+        assert Draft202012Validator(spec.parameters).is_valid({**asked, **more}) is is_valid

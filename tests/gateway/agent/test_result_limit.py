@@ -1,7 +1,12 @@
 """A result that is too long is cut before anybody tokenizes it, and a block that was cut has no ids any more."""
 
-from gateway.agent.calls.result_limit import shorten
+import pytest
 
+from gateway.agent.calls.result_limit import cut, shorten
+from gateway.proxy.result_tokens import IdPiece
+from leaf_sdk.testing import tiny_map
+
+TINY = tiny_map()
 LEAF = {"ai.codec/ids": [1, 2, 3]}
 
 
@@ -25,3 +30,17 @@ def test_a_block_that_is_cut_loses_the_ids_that_spell_the_whole_of_it() -> None:
 def test_a_result_that_fits_is_left_as_it_is() -> None:
     result = {"content": [block("short")]}
     assert shorten(result, 4) is result
+
+
+@pytest.mark.parametrize(("length", "shortened", "whole"), [(100, False, True), (101, False, False), (60, True, False)])
+def test_ids_are_cut_and_end_in_a_note_only_where_some_are_missing(
+    length: int, *, shortened: bool, whole: bool
+) -> None:
+    pieces = (IdPiece(tuple(TINY.encode("a" * length)), "shim"),)
+
+    shown, is_whole = cut(pieces, 100, TINY, shortened=shortened)
+
+    assert is_whole is whole
+    text = TINY.decode([token for piece in shown for token in piece.ids])
+    assert (shown == pieces) is whole
+    assert text.endswith("\n[cut: only the first 100 tokens are shown]") is not whole

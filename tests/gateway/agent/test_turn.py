@@ -8,6 +8,7 @@ import pytest
 
 from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, ToolFinished
+from gateway.agent.figures import changes_of
 from gateway.agent.generate.choice import hold_for
 from gateway.engine.interface import Generated, GenerationEnd, Timings
 from gateway.errors import ContextExceeded, EngineUnavailable, RequestInvalid
@@ -667,3 +668,28 @@ async def test_ids_of_reasoning_are_counted_up_to_its_last_word(open_stage, wrot
         finished = await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
 
     assert finished.reasoning_ids == len(TINY.encode(counted, specials=True))
+
+
+@pytest.mark.parametrize(("asked", "sent"), [(None, (False, 0)), (0, (True, 0)), (3, (True, 3))])
+async def test_engine_is_asked_for_as_many_probabilities_as_the_client_wants(open_stage, asked, sent):
+    async with open_stage("It is 42.") as stage:
+        conversation = await stage.agent.open(QUESTION)
+        await stage.agent.answer(conversation, AnswerOptions(logprobs=asked), stage.listen)
+
+    assert [(request.logprobs, request.top_logprobs) for request in stage.engine.asked] == [sent]
+
+
+async def test_result_that_has_room_is_spliced_whole(open_stage):
+    says = "forty two, " * 20
+    async with open_stage(SAY, "Done.", says=says) as stage:
+        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+
+    assert says.strip() in TINY.decode(stage.engine.asked[-1].prompt)
+
+
+async def test_answer_for_which_nothing_was_deferred_reports_no_change(open_stage):
+    async with open_stage("It is 42.") as stage:
+        conversation = await stage.agent.open(QUESTION)
+        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+
+    assert changes_of(conversation) == ()

@@ -300,6 +300,14 @@ async def test_no_refusal_and_no_mistake_of_a_client_opens_the_breaker(obeying, 
         assert proxy.statuses()[0].breaker == "closed"
 
 
+async def test_error_of_a_server_is_an_answer_and_ends_a_row_of_failures(obeying, proxy_of):
+    async with proxy_of(obeying(breaker_failures=2, breaker_pause=1000.0)) as proxy:
+        for order in ({"hold": True}, {"error": [-1, "no"]}, {"hold": True}):
+            with suppress(RpcError):
+                await proxy.call("up__do", order, timeout=0.1 if "hold" in order else None)
+        assert proxy.statuses()[0].breaker == "closed"
+
+
 async def test_result_over_the_limit_opens_no_breaker(upstream, proxy_of):
     huge = replace(upstream("huge"), breaker_failures=1)
     async with proxy_of(huge, result_bytes=1000) as proxy:
@@ -347,3 +355,9 @@ async def test_cancelled_call_is_told_the_server_and_counted_as_what_it_is(
     labels = {"server": "up", "outcome": "cancelled"}
     assert metrics.registry.get_sample_value("codec_tool_calls_total", labels) == 1
     assert metrics.registry.get_sample_value("codec_tool_calls_total", {**labels, "outcome": "ok"}) is None
+
+
+async def test_each_time_that_a_server_goes_down_is_logged(upstream, proxy_of, soon, caplog):
+    async with proxy_of(upstream("dies_at_start")) as proxy:
+        del proxy
+        await soon(lambda: [record.msg["event"] for record in caplog.records].count("upstream is down") >= 3)

@@ -411,7 +411,7 @@ async def test_number_of_open_upstreams_is_bounded_and_idle_ones_end(accounts, p
         for principal in (ANN, BOB, cat):
             await accounts.sign_in(principal.owner, principal.name, config)
             assert await call(proxy, principal) == f"{principal.name} "
-        assert proxy.statuses()[0].sessions <= 2
+        assert proxy.statuses()[0].sessions == 2
 
 
 async def test_gateway_that_stops_opens_none_again_and_leaves_no_session(accounts, proxy_of):
@@ -424,6 +424,14 @@ async def test_gateway_that_stops_opens_none_again_and_leaves_no_session(account
 
     assert "is stopping" in late
     assert len(accounts.sessions) == accounts.methods.count("DELETE") == 1
+
+
+async def test_server_at_which_only_users_sign_in_is_reported_down_once(accounts, proxy_of, soon, caplog):
+    async with proxy_of(accounts.config()) as proxy:
+        await soon(lambda: accounts.methods.count("initialize") >= 4)
+        del proxy
+
+    assert [record.msg["event"] for record in caplog.records].count("upstream is down") == 1
 
 
 async def test_server_whose_settings_change_keeps_the_sign_ins(accounts, proxy_of):

@@ -98,6 +98,26 @@ async def test_client_ends_no_subscription_but_its_own(obeying, proxy_of, client
         assert "resources/unsubscribe x:1" not in noted()
 
 
+async def test_client_with_a_session_of_its_own_subscribes_there(obeying, proxy_of, client, call, noted):
+    offer = {"resources": ["x:1"], "capabilities": {"resources": {"subscribe": True}}}
+    one = client(elicitation={})
+    async with proxy_of(obeying("up", offer)) as proxy:
+        await call(proxy, one)
+        for _ in range(2):
+            await proxy.handle("resources/subscribe", {"uri": "x:1"}, one)
+        assert noted().count("resources/subscribe x:1") == 2
+        await proxy.handle("resources/unsubscribe", {"uri": "x:1"}, one)
+        assert noted().count("resources/unsubscribe x:1") == 1
+
+
+async def test_server_hears_that_the_handshake_is_over_before_any_call(obeying, proxy_of, client, call, noted):
+    async with proxy_of(obeying()) as proxy:
+        await call(proxy, client())
+
+    heard = [line for line in noted() if line.startswith(("initialize", "notifications/initialized", "call"))]
+    assert [line.split()[0] for line in heard] == ["initialize", "notifications/initialized", "call"]
+
+
 async def test_client_that_is_gone_is_watched_for_no_longer(obeying, proxy_of, client, until_noted):
     offer = {"resources": ["x:1"], "capabilities": {"resources": {"subscribe": True}}}
     one = client()

@@ -117,6 +117,13 @@ async def test_first_list_waits_for_a_server_that_starts_since_many_clients_list
     assert listed == ["late__echo"]
 
 
+async def test_list_waits_no_longer_than_its_own_limit_for_a_server_that_starts(starting):
+    async with starting(list_wait=0.01, start_timeout=600.0) as site:
+        with anyio.fail_after(30):
+            assert names(await site.proxy.handle("tools/list", {}, NOBODY)) == []
+        await site.let()
+
+
 async def test_call_of_a_tool_that_is_listed_does_not_wait_for_servers_that_start(starting, upstream):
     async with starting(upstream("echo", name="quick"), list_wait=3.0) as site:
         await site.proxy.handle("tools/list", {}, NOBODY)

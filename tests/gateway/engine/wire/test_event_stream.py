@@ -409,3 +409,77 @@ async def test_answer_that_is_read_to_its_end_leaves_its_connection():
     with StreamedAnswer(connection, 20) as answer:
         assert await all_lines(answer) == [b"data: 1"]
     assert not transport.aborted
+
+
+async def held_answer(stream: SocketStream) -> None:
+    """One line of an answer, and the rest never."""
+    await stream.send(HEAD + chunk(b"data: 1\n"))
+    await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize(("end", "losses"), [(b"0\r\n\r\n", 0), (b"", 1)])
+async def test_connection_is_lost_only_by_an_answer_that_breaks_off(end: bytes, losses: int):
+    async def handle(stream: SocketStream) -> None:
+        await stream.send(HEAD + chunk(b"data: 1\n") + end)
+
+    lost: list[None] = []
+    async with answering(handle) as url:
+        pool = Connections(
+            url, {}, idle_timeout=20, admit=anybody, on_loss=lambda: lost.append(None), keep_streams=True
+        )
+        with suppress(LinkLost):
+            async with pool.streamed("POST", "/completion", b"{}") as answer:
+                await all_lines(answer)
+        pool.close()
+
+    assert len(lost) == losses
+
+
+@pytest.mark.parametrize(("keeps", "made"), [(False, 2), (True, 1)])
+async def test_next_connection_is_made_early_only_where_the_engine_ends_this_one(*, keeps: bool, made: int):
+    admitted = 0
+
+    async def count(connection: Connection, *, doubted: bool) -> None:
+        nonlocal admitted
+        admitted += 1
+
+    async with answering(held_answer) as url:
+        pool = Connections(url, {}, idle_timeout=20, admit=count, on_loss=lambda: None, keep_streams=keeps)
+        async with pool.streamed("POST", "/completion", b"{}"):
+            with anyio.fail_after(20):
+                while admitted < made:
+                    await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
+        pool.close()
+
+    assert admitted == made
+
+
+async def test_engine_whose_connections_are_all_in_use_is_well_without_a_question():
+    async with answering(held_answer) as url:
+        pool = Connections(url, {}, idle_timeout=20, admit=anybody, on_loss=lambda: None, keep_streams=True)
+        async with pool.streamed("POST", "/a", b"{}"), pool.streamed("POST", "/b", b"{}"):
+            with anyio.fail_after(20):
+                assert await pool.refresh("/health") is True
+        pool.close()
+
+
+async def test_connection_that_is_not_admitted_is_closed():
+    ended = anyio.Event()
+
+    async def refuse(connection: Connection, *, doubted: bool) -> None:
+        raise NoAnswer("another engine")
+
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            with suppress(anyio.EndOfStream):
+                await stream.receive()
+            ended.set()
+
+    async with listening(serve) as url:
+        pool = Connections(url, {}, idle_timeout=20, admit=refuse, on_loss=lambda: None)
+        with pytest.raises(NoAnswer, match="another engine"):
+            await pool.ask("GET", "/props")
+        with anyio.fail_after(20):
+            await ended.wait()
+        pool.close()
