@@ -1,10 +1,11 @@
-"""How often a real model calls the right tool of 120: deferred, with and without suggestions, and all that fit defined.
+"""How often a real model calls the right tool of 120 deferred ones, with and without suggestions.
 
 `python -m bench.tool_search.single_calls MODEL.gguf` asks each of the thirty tasks in `tasks.json` once, each in a new
 conversation at temperature 0, and writes `results/single_calls.json`. The tasks were written before they were tried. A
 task succeeds if the answer has one call, of the right tool, with the arguments that the task says. The definitions of
-all 120 tools take about 45,000 tokens, more than the model's context; those of the 97 that are not Notion's fit, and no
-task needs one of Notion's.
+all 120 tools take about 45,000 tokens, more than the context of the models that were tried; those of the 97 that are
+not Notion's fit, and no task needs one of Notion's. `--arm "97 in the prompt"` asks with these; the first answer takes
+a core most of an hour.
 """
 
 import argparse
@@ -58,6 +59,9 @@ ARMS: Final[Mapping[str, Arm]] = {
     "deferred, none suggested": Arm(deferred=True, suggested=0, context=12_288),
     "97 in the prompt": Arm(deferred=False, suggested=0, context=32_768, without=("mcp__notion__",)),
 }
+
+
+_USUAL: Final = [name for name, arm in ARMS.items() if arm.deferred]
 
 
 def tasks() -> list[Task]:
@@ -155,7 +159,7 @@ def main() -> None:
     options = parser.parse_args()
     results = {
         name: measure(options.model, ARMS[name], options.threads, tasks()[: options.tasks])
-        for name in options.arm or ARMS
+        for name in options.arm or _USUAL
     }
     for name, each in results.items():
         print(name, {key: value for key, value in each.items() if key != "answers"})
