@@ -18,7 +18,7 @@ from anyio.to_thread import run_sync
 from gateway.agent.results.json_path import select
 from gateway.agent.results.search import LONG_LINE, find
 from gateway.agent.results.shape import shape_of
-from gateway.agent.results.shown_ids import Beginning, Selection
+from gateway.agent.results.shown_ids import ResultBeginning, Selection
 from gateway.agent.results.spelled_ids import SpelledIds
 from gateway.config.overrides import RESULT_TOOLS
 from gateway.context.compose.conversation import Conversation
@@ -77,7 +77,7 @@ class Kept:
     """A result that was kept, and what the model sees of it."""
 
     result: KeptResult
-    beginning: Beginning
+    beginning: ResultBeginning
     pieces: tuple[IdPiece, ...]
     shown: int
     """How many of its ids are in the pieces."""
@@ -126,7 +126,7 @@ class ResultReader:
         digest = blake2b(ids, digest_size=_DIGEST).digest()
         known = next((each for each in conversation.results if each.digest == digest), None)
         result = known or await self._named(tool, pieces, ids, digest, token_map)
-        beginning = Beginning(result, tuple(ids[:most]), tuple(token_map.encode(definitions)))
+        beginning = ResultBeginning(result, tuple(ids[:most]), tuple(token_map.encode(definitions)))
         if not beginning.fits(most, token_map) or not self.can_keep(tokens, result.bytes_beside):
             return None
         if known is None:

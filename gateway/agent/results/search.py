@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from gateway.agent.results.spelled_ids import Part, SpelledIds
+from gateway.agent.results.spelled_ids import SpelledIds, SpelledPart
 
 MOST_HITS: Final = 1000
 """Places that are counted."""
@@ -33,7 +33,7 @@ _AROUND: Final = 200
 class Found:
     """The places where something is found."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[SpelledPart, ...]
     """The first of them."""
     count: int
     is_whole: bool
@@ -72,7 +72,7 @@ def _find(spelled: SpelledIds, words: str, offset: int, *, is_regex: bool) -> Fo
     is_split = False
     # The steps for words alone are few, however many they are.
     price, left = expression.programsize * is_regex, 2 * _MOST_STEPS
-    parts: list[Part] = []
+    parts: list[SpelledPart] = []
     count = seen = 0
     for start, end in _windows(text, at, overlap):
         is_split = is_split or (is_regex and end < len(text) and text[end - 1 : end] != b"\n")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal
 
-from gateway.agent.results.spelled_ids import Part, fitting
+from gateway.agent.results.spelled_ids import SpelledPart, fitting
 from gateway.config.overrides import RESULT_TOOLS
 from gateway.context.memory import KeptResult
 from gateway.proxy.result_tokens import IdPiece
@@ -28,7 +28,7 @@ _LEAST: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class ResultBeginning:
     """The beginning of a kept result."""
 
     result: KeptResult
@@ -74,7 +74,7 @@ class Selection:
     result: KeptResult
     ids: "array[int]"
     """All ids of the result."""
-    parts: tuple[Part, ...]
+    parts: tuple[SpelledPart, ...]
     count: int
     """How many places there are; those that are not in `parts` were only counted."""
     by: Literal["offset", "lines", "path", "search"]
@@ -114,13 +114,13 @@ class Selection:
         notes = (self._note(self.parts[-1], shown, end) for shown in (0, count) for end in (0, tokens - 1, tokens))
         return max(len(token_map.encode(note)) for note in notes) + _DIGITS
 
-    def _label(self, part: Part, number: int) -> str:
+    def _label(self, part: SpelledPart, number: int) -> str:
         if self.by not in ("path", "search"):
             return ""
         place = f"line {part.line}, offset {part.first}" if self.by == "search" else part.label
         return f"{_NEXT if number else ''}[{place}] "
 
-    def _note(self, last: Part, shown: int, end: int) -> str:
+    def _note(self, last: SpelledPart, shown: int, end: int) -> str:
         """What is said behind the places. `last`: the last of the `shown` ones; `end`: where it ends here."""
         result, handle = self.result, self.result.handle
         whole = end >= last.last

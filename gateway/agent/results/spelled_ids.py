@@ -19,7 +19,7 @@ _NEAR: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SpelledPart:
     """Some consecutive ids: from `first` up to, but not including, `last`."""
 
     first: int
@@ -38,10 +38,10 @@ class SpelledIds:
         self.text = b"".join(pieces)
         self._ends = array("Q", accumulate(map(len, pieces)))
 
-    def part(self, start: int, end: int, label: str = "") -> Part:
+    def part(self, start: int, end: int, label: str = "") -> SpelledPart:
         """Return the ids that hold the bytes from `start` to `end`, which are at least one."""
         first, last = self._holding(start, end)
-        return Part(first, last, self.line_at(self.byte_of(first)), label)
+        return SpelledPart(first, last, self.line_at(self.byte_of(first)), label)
 
     def byte_of(self, n: int) -> int:
         """Where the bytes of the id number `n` begin."""

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from gateway.engine.wire.event_stream import StreamedAnswer, StreamSilent
+from gateway.engine.wire.event_stream import EngineAnswer, StreamSilent
 from gateway.errors import GatewayError
 from gateway.http1.connection import KEPT_TIME, Connection, header_lines
 from gateway.http1.faults import LinkLost, NoAnswer
@@ -75,7 +75,7 @@ class Connections:
         self._on_loss = on_loss
         self._keep_streams = keep_streams
         self._kept: list[Connection] = []
-        self._reading: set[StreamedAnswer] = set()
+        self._reading: set[EngineAnswer] = set()
         self._room = anyio.Semaphore(_SPARE, fast_acquire=True)
         self._losses = self._settled = 0
         self._settling = anyio.Lock()
@@ -104,7 +104,7 @@ class Connections:
     @asynccontextmanager
     async def streamed(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = _NONE
-    ) -> AsyncGenerator[StreamedAnswer]:
+    ) -> AsyncGenerator[EngineAnswer]:
         """Send a request and wait for the head of its answer. Leaving before the end of the answer ends the connection.
 
         `headers`: those of this request, in addition to those of all.
@@ -201,7 +201,7 @@ class Connections:
 
     async def _send(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str] = _NONE
-    ) -> tuple[Connection, StreamedAnswer]:
+    ) -> tuple[Connection, EngineAnswer]:
         kept = self._take()
         if kept is None and self._next is not None:
             # One is being made; a second one would not be ready any sooner.
@@ -218,8 +218,8 @@ class Connections:
 
     async def _sent(
         self, connection: Connection, method: str, path: str, body: bytes, headers: Mapping[str, str] = _NONE
-    ) -> StreamedAnswer:
-        with StreamedAnswer(connection, self._idle, self._reading) as answer:
+    ) -> EngineAnswer:
+        with EngineAnswer(connection, self._idle, self._reading) as answer:
             lines = self._lines + header_lines(headers) if headers else self._lines
             connection.send(method, self._prefix + path, lines, body)
             await answer.headed()
@@ -305,7 +305,7 @@ class Connections:
         return connection
 
 
-async def _whole(answer: StreamedAnswer) -> tuple[int, bytes]:
+async def _whole(answer: EngineAnswer) -> tuple[int, bytes]:
     with answer:
         body = await answer.whole(_BODY)
     return answer.status, body

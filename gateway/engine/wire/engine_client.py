@@ -30,7 +30,7 @@ from gateway.engine.interface import (
 )
 from gateway.engine.wire.connections import Connections
 from gateway.engine.wire.engine_answers import EVENT_FIELDS, Ask, EventReader, error_of_answer
-from gateway.engine.wire.event_stream import MAX_LINE, LineOverLimit, StreamedAnswer, StreamSilent
+from gateway.engine.wire.event_stream import MAX_LINE, EngineAnswer, LineOverLimit, StreamSilent
 from gateway.errors import EngineRefused, EngineUnavailable, GatewayError
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer
@@ -181,9 +181,7 @@ class EngineClient(Engine, ABC):
                 finally:
                     await events.aclose()
 
-    async def _events(
-        self, answer: StreamedAnswer, stream: EventReader, asked: float
-    ) -> AsyncGenerator[GenerationEvent]:
+    async def _events(self, answer: EngineAnswer, stream: EventReader, asked: float) -> AsyncGenerator[GenerationEvent]:
         begun = heard = monotonic()
         first: float | None = None
         while lines := await (self._last_lines(answer) if stream.is_full else answer.lines()):
@@ -243,7 +241,7 @@ class EngineClient(Engine, ABC):
         """Whether a generation waits for the engine, or has waited in vain."""
         return self._running > 0 or self._unanswered
 
-    async def _last_lines(self, answer: StreamedAnswer) -> list[bytes]:
+    async def _last_lines(self, answer: EngineAnswer) -> list[bytes]:
         """The lines after the whole answer; none if the engine does not end it, or breaks off."""
         # What is only an account of the answer must not cost it.
         with suppress(TimeoutError, LinkLost, NoAnswer, StreamSilent, LineOverLimit):

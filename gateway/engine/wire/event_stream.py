@@ -30,15 +30,13 @@ class LineOverLimit(Exception):
     """A line is longer than `MAX_LINE`."""
 
 
-class StreamedAnswer:
+class EngineAnswer:
     """The answer to the last request sent on a connection. Use it as a context while it is read."""
 
-    def __init__(
-        self, connection: Connection, idle_timeout: float, reading: "set[StreamedAnswer] | None" = None
-    ) -> None:
+    def __init__(self, connection: Connection, idle_timeout: float, reading: "set[EngineAnswer] | None" = None) -> None:
         """`reading`: the answers that are being read, this one too while it is."""
         self._connection = connection
-        self._reading: set[StreamedAnswer] = set() if reading is None else reading
+        self._reading: set[EngineAnswer] = set() if reading is None else reading
         self._loop = asyncio.get_running_loop()
         self._idle = idle_timeout
         self._waits = False

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.results.search import Found, find
-from gateway.agent.results.shown_ids import Beginning, Selection
+from gateway.agent.results.shown_ids import ResultBeginning, Selection
 from gateway.agent.results.spelled_ids import SpelledIds, fitting
 from gateway.context.memory import KeptResult
 from leaf_sdk.testing import tiny_map
@@ -78,7 +78,7 @@ def test_beginning_has_no_more_ids_than_may_be_shown_and_counts_its_own(text, mo
     ids = TINY.encode(text)
     if len(ids) <= most:
         return
-    pieces, shown = Beginning(kept(ids, leaf=leaf), tuple(ids[:most]), ()).pieces(most, TINY)
+    pieces, shown = ResultBeginning(kept(ids, leaf=leaf), tuple(ids[:most]), ()).pieces(most, TINY)
     found = [token_id for piece in pieces for token_id in piece.ids]
     assert len(found) <= most
     assert found[:shown] == ids[:shown]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bench.processes import free_port
 from gateway.engine.wire.connections import Connections
-from gateway.engine.wire.event_stream import MAX_LINE, LineOverLimit, StreamedAnswer, StreamSilent
+from gateway.engine.wire.event_stream import MAX_LINE, EngineAnswer, LineOverLimit, StreamSilent
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin
@@ -44,7 +44,7 @@ async def answering(handle: Callable[[SocketStream], Awaitable[None]]) -> AsyncG
         yield url
 
 
-async def all_lines(answer: StreamedAnswer) -> list[bytes]:
+async def all_lines(answer: EngineAnswer) -> list[bytes]:
     lines: list[bytes] = []
     while more := await answer.lines():
         lines += more
@@ -62,7 +62,7 @@ def connections(url: str, headers: dict[str, str] | None = None, *, idle: float 
 @asynccontextmanager
 async def posted(
     url: str, *, idle: float = 20.0, headers: dict[str, str] | None = None
-) -> AsyncGenerator[StreamedAnswer]:
+) -> AsyncGenerator[EngineAnswer]:
     pool = connections(url, headers, idle=idle)
     try:
         async with pool.streamed("POST", "/completion", b"{}") as answer:
@@ -117,7 +117,7 @@ async def test_lines_are_the_same_however_the_bytes_are_cut(texts, cuts, sizes):
     marks = sorted({0, len(sent), *(cut for cut in cuts if cut < len(sent))})
     for begin, end in pairwise(marks):
         connection.data_received(sent[begin:end])
-    with StreamedAnswer(connection, 20) as answer:
+    with EngineAnswer(connection, 20) as answer:
         assert answer.status == 200
         assert await all_lines(answer) == texts
 
@@ -190,7 +190,7 @@ def asked() -> tuple[Connection, Unplugged]:
 async def test_silence_is_given_up_once_somebody_waits():
     connection, transport = asked()
     connection.data_received(HEAD + chunk(b"data: 1\n"))
-    with StreamedAnswer(connection, 0.01) as answer:
+    with EngineAnswer(connection, 0.01) as answer:
         assert await answer.lines() == [b"data: 1"]
         with pytest.raises(StreamSilent, match=r"0\.01"), anyio.fail_after(20):
             await answer.lines()
@@ -200,7 +200,7 @@ async def test_silence_is_given_up_once_somebody_waits():
 async def test_reader_that_takes_its_time_is_no_silence():
     connection, transport = asked()
     connection.data_received(HEAD + chunk(b"data: 1\n"))
-    with StreamedAnswer(connection, 0.01) as answer:
+    with EngineAnswer(connection, 0.01) as answer:
         # Longer than the silence that is tolerated, but nobody waits for the engine in this time.
         await anyio.sleep(0.05)
         connection.data_received(chunk(b"data: 2\n") + b"0\r\n\r\n")
@@ -386,9 +386,9 @@ async def test_engine_is_made_to_wait_for_a_reader_that_does_not_read():
 
 
 async def test_answers_that_are_being_read_are_known_and_can_be_given_up():
-    reading: set[StreamedAnswer] = set()
+    reading: set[EngineAnswer] = set()
     connection, transport = asked()
-    with StreamedAnswer(connection, 20, reading) as answer:
+    with EngineAnswer(connection, 20, reading) as answer:
         assert (reading, answer.lost) == ({answer}, False)
         answer.give_up("the engine is gone")
         with pytest.raises(StreamSilent, match="the engine is gone"):
@@ -398,7 +398,7 @@ async def test_answers_that_are_being_read_are_known_and_can_be_given_up():
 
 async def test_answer_that_is_given_up_ends_its_connection():
     connection, transport = asked()
-    with pytest.raises(TimeoutError), anyio.fail_after(0), StreamedAnswer(connection, 20) as answer:
+    with pytest.raises(TimeoutError), anyio.fail_after(0), EngineAnswer(connection, 20) as answer:
         await answer.headed()
     assert transport.aborted
 
@@ -406,7 +406,7 @@ async def test_answer_that_is_given_up_ends_its_connection():
 async def test_answer_that_is_read_to_its_end_leaves_its_connection():
     connection, transport = asked()
     connection.data_received(HEAD + chunk(b"data: 1\n") + b"0\r\n\r\n")
-    with StreamedAnswer(connection, 20) as answer:
+    with EngineAnswer(connection, 20) as answer:
         assert await all_lines(answer) == [b"data: 1"]
     assert not transport.aborted
 
