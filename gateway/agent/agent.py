@@ -127,7 +127,7 @@ class Agent:
         tools = offered.tools
         check_choice(choice, tools)
         messages, offered = await with_suggestions(
-            messages, offered, digests, self._suggested_tools, may_call=choice.may_call
+            messages, offered, digests, self._suggested_tools, ready.facts.context, choice.allows
         )
         check_size(messages, ready.facts.context)
         check_length(sum(digests.of(tool)[1] for tool in tools), ready.facts.context, "tools")

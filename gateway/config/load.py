@@ -184,7 +184,7 @@ def _load(
     sources = [own_servers(toml_file, written["upstreams"], separator, environ, hosts, broken)] if toml_file else []
     list_file = json_file or _maybe_path(layer.get("mcp_config"))
     if list_file:
-        sources.append(foreign_servers(list_file, separator, environ, broken))
+        sources.append(foreign_servers(list_file, separator, environ, broken, toml_file))
     warnings += [warning for source in sources for warning in source.warnings]
     upstreams = join_servers(upstream for source in sources for upstream in source.upstreams)
     views = _build_views(layer.get("views", {}))

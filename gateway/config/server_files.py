@@ -6,7 +6,7 @@ checks files, a reason beside the others.
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
@@ -189,9 +189,10 @@ def _text(value: object, where: str) -> str:
     raise ConfigError(f"{where}: expected a text, got {type(value).__name__}")
 
 
-_GATEWAYS: Final = frozenset({"codec-gateway", "gateway"})
-"""Words of a command that starts a gateway: `codec-gateway`, `uvx codec-gateway`, `python -m gateway`."""
+_GATEWAY: Final = re.compile(r"(?:^|[\\/])codec-gateway(?![\w-])|^(?:-m)?gateway$")
+"""A word of a command that starts a gateway: `codec-gateway`, `uvx codec-gateway@1.0`, `python -m gateway`."""
 _CONFIG_FLAGS: Final = frozenset({"--config", "-c"})
+_CONFIG_WORD: Final = re.compile(r"(?:--config=|-c)(.+)", re.DOTALL)
 _EDITOR_FOLDERS: Final = frozenset({".vscode", ".cursor", ".claude"})
 BrokenEntry = dict[str, str]
 """Why a server's entry can't be read, by its name."""
@@ -219,15 +220,16 @@ def own_servers(
 
 
 def foreign_servers(
-    path: Path, separator: str, environ: Mapping[str, str], broken: BrokenEntry | None
+    path: Path, separator: str, environ: Mapping[str, str], broken: BrokenEntry | None, own_file: Path | None = None
 ) -> ServerEntries:
-    """The servers of an mcpServers file. Raises `ConfigError`."""
+    """The servers of an mcpServers file. `own_file`: the gateway's own file, which names it. Raises `ConfigError`."""
     found = read_foreign(read_json(path), str(path), separator)
     folder = path.parent.parent if path.parent.name in _EDITOR_FOLDERS else path.parent
     reader = ServerReader(str(path), Expander(environ, folder), separator)
     read = partial(_read_with_env_file, reader)
     upstreams = list(_read_each(read, found.entries, broken))
-    itself = [upstream.name for upstream in upstreams if _starts_gateway_with(upstream, path)]
+    files = [each for each in (path, own_file) if each is not None]
+    itself = [upstream.name for upstream in upstreams if _starts_gateway_with(upstream, files)]
     # Clients' files are given to the gateway as they are, with the gateway already among their servers.
     found.warnings.extend(
         f"{path}: server {name!r} is the gateway itself, started with this file: it is left out" for name in itself
@@ -235,15 +237,23 @@ def foreign_servers(
     return ServerEntries([upstream for upstream in upstreams if upstream.name not in itself], found.warnings)
 
 
-def _starts_gateway_with(upstream: UpstreamConfig, path: Path) -> bool:
-    """Whether a server is a gateway that reads this file."""
-    words = [Path(upstream.command or "").name, *upstream.args]
-    if _GATEWAYS.isdisjoint(words):
+def _starts_gateway_with(upstream: UpstreamConfig, files: Collection[Path]) -> bool:
+    """Whether a server is a gateway that reads one of these files."""
+    words = [upstream.command or "", *upstream.args]
+    if not any(_GATEWAY.search(word) for word in words):
         return False
     named = [after for flag, after in pairwise(words) if flag in _CONFIG_FLAGS]
-    named += [word.partition("=")[2] for word in words if word.partition("=")[0] in _CONFIG_FLAGS and "=" in word]
+    named += [found[1] for word in words if (found := _CONFIG_WORD.match(word))]
     folder = upstream.cwd or Path.cwd()
-    return any((folder / Path(each).expanduser()).resolve() == path.resolve() for each in named)
+    return any(_is_one_of(folder, each, files) for each in named)
+
+
+def _is_one_of(folder: Path, named: str, files: Collection[Path]) -> bool:
+    try:
+        return (folder / Path(named).expanduser()).resolve() in {each.resolve() for each in files}
+    # There is no such user, or its links go round in circles.
+    except (OSError, RuntimeError):
+        return False
 
 
 def _read_each(

@@ -178,8 +178,8 @@ class AgentSection(Section):
         ge=0,
         le=20,
         description="How many deferred tools are defined in front of a new user message, where the gateway searches: "
-        "those that share the most words with it, and in all at most about 1,000 tokens. Small models seldom search by "
-        "themselves. 0: none.",
+        "those that share the most words with it, in all at most about 1,000 tokens and a small share of the context. "
+        "Small models seldom search by themselves. 0: none.",
     )
     result_files: str | None = Field(
         default=None,

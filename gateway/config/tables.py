@@ -241,7 +241,8 @@ class UpstreamSection(Section):
         description="How a model on `/v1` reads results that are JSON. `as_sent`: as the tool wrote them; `minified`: "
         "without the blanks between values; `table`: also with each list of three or more objects of equal keys as "
         '`{"columns": [...], "rows": [[...]]}`. All values stay; numbers stay as they were written. Results with token '
-        "ids of their own and errors are not touched. `codec.tool_results[].saved_tokens` says what it saved.",
+        "ids of their own, errors, and results of which the model sees only a part are not touched. "
+        "`codec.tool_results[].saved_tokens` says what it saved.",
     )
     client_sessions: Count | None = Field(
         default=_UPSTREAM.client_sessions,

@@ -204,11 +204,16 @@ class CallRunner:
             source, text, is_error = "gateway", outcome, True
             server = self.ledger.server_of(call.name)
         else:
-            server = outcome.server or None
-            result, saved = await self._compacted(outcome.result, server, token_map)
+            result, server = outcome.result, outcome.server or None
             # What finds tools says by itself what was left out.
             keeper = reader if answered.found is None else None
-            pieces, source, whole, kept = await self._fitted(call.name, result, token_map, most, keeper)
+            compact, saved = await self._compacted(result, server, token_map, most)
+            pieces, source, whole, kept = await self._fitted(call.name, compact, token_map, most, keeper)
+            if saved and not whole:
+                # A part of it is read better by lines, and by the places that its keys have.
+                saved = 0
+                pieces, source, whole, kept = await self._fitted(call.name, result, token_map, most, keeper)
+            result = compact if saved else result
             text, is_error = _said(result), bool(result.get("isError"))
         finished = ToolFinished(
             call_id=call.id,
@@ -229,11 +234,14 @@ class CallRunner:
         return FinishedCall(pieces, finished, time.perf_counter() - began, server, new, kept, selection)
 
     async def _compacted(
-        self, result: Mapping[str, Any], server: str | None, token_map: TokenMap
+        self, result: Mapping[str, Any], server: str | None, token_map: TokenMap, most: int
     ) -> tuple[Mapping[str, Any], int]:
-        """A result in the form that the operator wants of this server, and the tokens that this saves."""
+        """A result in the form that the operator wants of this server, and the tokens that this saves.
+
+        `most`: tokens that it may take; one that is many times larger stays as it is.
+        """
         form = "as_sent" if server is None else self._proxy.result_form(server)
-        if form == "as_sent" or result.get("isError"):
+        if form == "as_sent" or result.get("isError") or least_tokens(result) > most:
             return result, 0
         return await anyio.to_thread.run_sync(compacted, result, form, token_map)
 

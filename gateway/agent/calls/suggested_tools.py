@@ -4,7 +4,7 @@ Small models seldom search. They answer without tools, or make up a tool's name.
 user message best are written in front of it; others are found by a search, as ever.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,13 +19,22 @@ from gateway.proxy.naming import ToolEntry
 from gateway.proxy.tool_search import rank
 
 _ROOM: Final = 1000
-"""Tokens that the definitions in front of one message may take, by an estimate."""
+"""Most tokens that the definitions in front of one message take, by an estimate."""
+_SHARE: Final = 8
+"""The first message's may take one in so many tokens of the context, the second's half of that, and so on."""
+_READ: Final = 2000
+"""Characters from the end of a message that are searched: agents put reminders at its beginning."""
 _SHARED: Final = 2
 """Words that a tool must share with the message: a single one is shared by chance."""
 
 
 async def with_suggestions(
-    messages: Sequence[Message], offered: OfferedTools, digests: ToolDigests, most: int, *, may_call: bool
+    messages: Sequence[Message],
+    offered: OfferedTools,
+    digests: ToolDigests,
+    most: int,
+    context: int,
+    allows: Callable[[str], bool],
 ) -> tuple[Sequence[Message], OfferedTools]:
     """Return the messages, the last one with the names of the tools that it suggests, and the tools with a note of it.
 
@@ -34,22 +43,35 @@ async def with_suggestions(
             one have models that use it.
         digests: those of the request's tools.
         most: how many tools one message may suggest.
-        may_call: whether the model may call any.
+        context: tokens that the engine's context holds.
+        allows: says whether the model may call a tool.
     """
-    searched = most and offered.deferred and offered.search is not None and may_call
-    if not searched or not messages or messages[-1]["role"] != "user":
+    if not most or offered.search is None or not messages or messages[-1]["role"] != "user":
         return messages, offered
-    entries, words = [*offered.deferred.values()], str(messages[-1].get("content") or "")
+    room = _room(messages, context)
+    entries = [entry for entry in offered.deferred.values() if allows(entry.name)] if room else []
+    if not entries:
+        return messages, offered
+    words = str(messages[-1].get("content") or "")[-_READ:]
     ranked = await anyio.to_thread.run_sync(rank, entries, words, _SHARED)
-    names = _fitting(ranked[:most], digests)
+    names = _fitting(ranked[:most], digests, room)
     if not names:
         return messages, offered
     found = tuple(dict.fromkeys((*found_in(messages[-1]), *names)))
     return [*messages[:-1], {**messages[-1], FOUND_TOOLS: found}], _noted(offered, names)
 
 
-def _fitting(ranked: Sequence[ToolEntry], digests: ToolDigests) -> list[str]:
-    left, names = _ROOM * BYTES_A_TOKEN, list[str]()
+def _room(messages: Sequence[Message], context: int) -> int:
+    """Tokens for the definitions in front of the last message: they stay, and the conversation must not end by them."""
+    written = sum(len(str(each.get("content") or "").encode("utf-8", "replace")) for each in messages)
+    if 2 * written > context * BYTES_A_TOKEN:
+        return 0
+    asked = sum(each["role"] == "user" for each in messages)
+    return min(_ROOM, context // (_SHARE * asked))
+
+
+def _fitting(ranked: Sequence[ToolEntry], digests: ToolDigests, room: int) -> list[str]:
+    left, names = room * BYTES_A_TOKEN, list[str]()
     for entry in ranked:
         size = digests.of(entry.spec)[1]
         if size <= left:

@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn, cast
 
 from gateway.config.model import ResultForm
 from gateway.proxy.result_tokens import content_of, is_legacy, is_text
+from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap
 
 _MOST: Final = 4 * 1024 * 1024
@@ -30,7 +31,7 @@ def compacted(result: Mapping[str, Any], form: ResultForm, token_map: TokenMap) 
     if any(map(is_legacy, content)):
         return result, 0
     for block in content:
-        if is_text(block) and "_meta" not in block:
+        if is_text(block) and CODEC_META_KEY not in (block.get("_meta") or ()):
             text = compact(block["text"], form)
             saved += len(token_map.encode(block["text"])) - len(token_map.encode(text)) if text != block["text"] else 0
             blocks.append({**block, "text": text})
@@ -51,7 +52,7 @@ def compact(text: str, form: ResultForm) -> str:
             parse_constant=_refuse,
             object_pairs_hook=_object,
         )
-        shorter = _written(value, tables=form == "table")
+        shorter = min((_written(value, tables=each) for each in {False, form == "table"}), key=len)
         # A text may spell half of a surrogate pair, which can't be written out.
         shorter.encode()
     except (ValueError, RecursionError):

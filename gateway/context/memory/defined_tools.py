@@ -36,14 +36,14 @@ class ToolDigests:
         """By name, description and the schema's address; the schema is kept with it, so that this is not reused."""
 
     def of(self, tool: ToolSpec) -> tuple[bytes, int]:
-        """A digest of a tool's definition, and the characters of its JSON text."""
+        """A digest of a tool's definition, and the bytes of its JSON text."""
         key = tool.name, tool.description, id(tool.parameters)
         known = self._known.get(key)
         if known is None:
             fields: list[Any] = [tool.name, tool.description, tool.parameters]
             # Some clients write the keys of the same definition in another order each time.
-            text = json.dumps(fields, default=dict, sort_keys=True)
-            digest = blake2b(text.encode(), digest_size=_DIGEST).digest()
+            text = json.dumps(fields, default=dict, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
+            digest = blake2b(text, digest_size=_DIGEST).digest()
             known = self._known[key] = tool.parameters, digest, len(text)
         return known[1:]
 

@@ -96,3 +96,31 @@ async def test_definition_that_takes_too_much_is_left_to_a_search(open_stage):
 
     assert PAINT.description in shown(stage)[0]
     assert long.description not in shown(stage)[0]
+
+
+async def test_conversation_that_fits_without_suggestions_goes_on_with_them(open_stage):
+    well = "Well. " * 90
+    many = [ToolSpec(f"paint_{n}", f"Paint the wall number {n}. {well}", {"type": "object"}) for n in range(12)]
+    deferral = Deferral({each.name for each in many}, OURS)
+    async with open_stage(*["It is so."] * 12, context=4000) as stage:
+        talk: list[Message] = []
+        for n in range(12):
+            talk.append({"role": "user", "content": f"Please paint the wall number {n}."})
+            talk.append(await answered(stage, talk, deferral, tools=many))
+
+    assert 0 < sum(each.description in shown(stage)[-1] for each in many) < len(many)
+
+
+async def test_only_what_may_be_called_is_suggested(open_stage):
+    async with open_stage("It is so.", context=9000) as stage:
+        await answered(stage, WALL, choice=ToolChoice("auto", ("sing",)))
+
+    assert PAINT.description not in shown(stage)[0]
+
+
+async def test_end_of_a_long_message_suggests(open_stage):
+    reminder = "<system-reminder>Be kind.</system-reminder>\n" * 100
+    async with open_stage("It is so.", context=30_000) as stage:
+        await answered(stage, [{"role": "user", "content": reminder + WALL[0]["content"]}])
+
+    assert PAINT.description in shown(stage)[0]

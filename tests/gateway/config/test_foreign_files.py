@@ -61,6 +61,30 @@ def test_entry_that_starts_the_gateway_with_this_file_is_left_out_and_named(
     assert [each for each in config.warnings if "'codec'" in each and "itself" in each]
 
 
+@pytest.mark.parametrize(
+    "words", [["uvx", "codec-gateway@latest"], ["uvx", "codec-gateway[demo]"], ["py", "-mgateway"]]
+)
+@pytest.mark.parametrize("flags", [["-c", "gateway.toml"], ["-cgateway.toml"]])
+def test_entry_that_starts_the_gateway_with_the_file_that_names_this_one_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], flags: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    itself = {"command": words[0], "args": [*words[1:], "stdio", *flags]}
+    write(tmp_path, {"codec": itself, "time": {"command": "time-server"}})
+    (tmp_path / "gateway.toml").write_text('mcp_config = "mcp.json"\n')
+
+    assert only(load(tmp_path / "gateway.toml", tmp_path)).name == "time"
+
+
+@pytest.mark.parametrize("path", ["~nobody_of_that_name/g.toml", "loop", "other.json", ""])
+def test_entry_whose_file_is_another_or_none_is_a_server_like_any_other(tmp_path: Path, path: str) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    named = str(tmp_path / path) if path == "loop" else path
+    itself = {"command": "codec-gateway", "args": ["stdio", "--config", named]}
+
+    assert only(load(write(tmp_path, {"codec": itself}), tmp_path)).name == "codec"
+
+
 def test_gateway_with_another_file_is_a_server_like_any_other(tmp_path: Path) -> None:
     other = {"command": "codec-gateway", "args": ["stdio", "--config", str(tmp_path / "other.json")]}
 

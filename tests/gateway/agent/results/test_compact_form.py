@@ -99,3 +99,22 @@ async def test_model_reads_the_form_that_the_operator_wants_and_the_answer_says_
     assert (told.saved > 0) is shorter
     assert (told.text == text) is not shorter
     assert told.text in TINY.decode(prompts(stage)[-1])
+
+
+@given(JSON)
+def test_table_is_never_longer_than_the_minified_text(value: object) -> None:
+    text = json.dumps(value, indent=2)
+
+    assert len(compact(text, "table")) <= len(compact(text, "minified"))
+
+
+@pytest.mark.anyio
+async def test_result_of_which_only_a_part_is_shown_stays_as_it_was_sent(open_stage: Any) -> None:
+    text = json.dumps(ROWS * 20, indent=4)
+    async with open_stage(
+        SAY, "Done.", says=text, context=9000, result_tokens=300, names={"results": "table"}
+    ) as stage:
+        await answered(stage, QUESTION)
+
+    (told,) = stage.of(ToolFinished)
+    assert (told.saved, told.text) == (0, text)

@@ -150,12 +150,12 @@ def test_definitions_have_the_shape_that_templates_expect():
     ]
 
 
-def test_messages_have_at_most_16_characters_for_each_token_of_the_context() -> None:
-    check_size([{"role": "user", "content": "x" * 100}, {"role": "user", "content": "x" * 60}], 10)
-    with pytest.raises(ContextExceeded, match="161 characters") as refused:
-        check_size([{"role": "user", "content": "x" * 161}], 10)
+def test_messages_have_at_most_40_characters_for_each_token_of_the_context() -> None:
+    check_size([{"role": "user", "content": "x" * 300}, {"role": "user", "content": "x" * 100}], 10)
+    with pytest.raises(ContextExceeded, match="401 characters") as refused:
+        check_size([{"role": "user", "content": "x" * 401}], 10)
 
-    assert (refused.value.tokens, refused.value.context) == (40, 10)
+    assert (refused.value.tokens, refused.value.context) == (100, 10)
 
 
 @pytest.mark.parametrize("call_id", [{"a": 1}, 7.5, ["c1"]])
