@@ -291,8 +291,11 @@ def _are_replaced(tools: DefinedTools, asked: Asked, ready: ReadyEngine) -> bool
     if not asked.tools and not asked.deferred:
         # A client that sends no tools for once, as agents do that sum a conversation up, will send them again.
         return False
-    found = (asked.deferred[name].spec for name in tools.newest if name in asked.deferred)
-    stale = tools.stale(asked.digests.all_of((*asked.result_tools, *asked.tools, *found)))
+    newest = tools.newest
+    found = (asked.deferred[name].spec for name in newest if name in asked.deferred)
+    # Only those that it defines: a digest costs as much as a message.
+    readers = (tool for tool in asked.result_tools if tool.name in newest)
+    stale = tools.stale(asked.digests.all_of((*readers, *asked.tools, *found)))
     return stale * _STALE > ready.facts.context * _CHARACTERS
 
 
