@@ -208,9 +208,10 @@ class CallRunner:
             # What finds tools says by itself what was left out.
             keeper = reader if answered.found is None else None
             compact, saved = await self._compacted(result, server, token_map, most)
-            pieces, source, whole, kept = await self._fitted(call.name, compact, token_map, most, keeper)
+            # A part of it is read better by lines, and by the places that its keys have: only what was sent is kept.
+            of_compact = None if saved else keeper
+            pieces, source, whole, kept = await self._fitted(call.name, compact, token_map, most, of_compact)
             if saved and not whole:
-                # A part of it is read better by lines, and by the places that its keys have.
                 saved = 0
                 pieces, source, whole, kept = await self._fitted(call.name, result, token_map, most, keeper)
             result = compact if saved else result

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.agent import AnswerOptions
 from gateway.agent.events import ToolFinished
 from gateway.agent.results.compact_form import compact, compacted
+from gateway.agent.results.result_reader import SPECS
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.testing import tiny_map
 from tests.gateway.agent.test_memory import QUESTION, SAY, answered, prompts
@@ -118,3 +120,20 @@ async def test_result_of_which_only_a_part_is_shown_stays_as_it_was_sent(open_st
 
     (told,) = stage.of(ToolFinished)
     assert (told.saved, told.text) == (0, text)
+
+
+@pytest.mark.anyio
+async def test_large_result_is_kept_once_as_it_was_sent_with_the_tools_that_read_it(open_stage: Any) -> None:
+    text = json.dumps(ROWS * 200, indent=4)
+    async with open_stage(
+        SAY, "Done.", says=text, context=40_000, result_tokens=4000, names={"results": "table"}
+    ) as stage:
+        conversation = await stage.agent.open(QUESTION)
+        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+
+    (told,) = stage.of(ToolFinished)
+    (result,) = conversation.results
+    assert told.kept is not None
+    assert told.kept.handle == result.handle
+    assert result.tokens == len(TINY.encode(text))
+    assert SPECS[0].description in TINY.decode(prompts(stage)[-1])
