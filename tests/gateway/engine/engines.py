@@ -9,9 +9,23 @@ from typing import Any
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
+from gateway.engine.interface import Engine, Generated, GenerateRequest, GenerationEnd, GenerationEvent
 from leaf_sdk.vocab import TokenMap
 
 HEAD = "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n"
+
+
+async def collect(engine: Engine, request: GenerateRequest) -> tuple[list[int], GenerationEnd]:
+    """Generate; return all ids and the end, which must come last."""
+    ids: list[int] = []
+    end: GenerationEvent | None = None
+    async with engine.generate(request) as events:
+        async for event in events:
+            if isinstance(event, Generated):
+                ids += event.ids
+            end = event
+    assert isinstance(end, GenerationEnd)
+    return ids, end
 
 
 @dataclass

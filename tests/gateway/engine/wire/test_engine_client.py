@@ -9,27 +9,15 @@ import anyio
 import pytest
 
 from bench.processes import free_port
-from gateway.engine.interface import Activity, Engine, Generated, GenerateRequest, GenerationEnd, GenerationEvent
+from gateway.engine.interface import Activity, GenerateRequest
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.engine.wire.vllm_client import Vllm
 from gateway.errors import EngineRefused, EngineUnavailable
-from tests.gateway.engine.engines import listening
+from tests.gateway.engine.engines import collect, listening
 
 pytestmark = pytest.mark.anyio
 
 PROMPT = [1, 520, 198]
-
-
-async def collect(engine: Engine, request: GenerateRequest) -> tuple[list[int], GenerationEnd]:
-    ids: list[int] = []
-    end: GenerationEvent | None = None
-    async with engine.generate(request) as events:
-        async for event in events:
-            if isinstance(event, Generated):
-                ids += event.ids
-            end = event
-    assert isinstance(end, GenerationEnd)
-    return ids, end
 
 
 async def test_an_engine_that_is_not_there_is_unavailable() -> None:

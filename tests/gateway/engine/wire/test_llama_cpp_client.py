@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from gateway.engine.interface import Engine, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
+from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineRefused
 from leaf_sdk.vocab import TokenMap
+from tests.gateway.engine.engines import collect
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
@@ -21,18 +22,6 @@ async def engine(engine_url: str, model_map: TokenMap) -> AsyncIterator[LlamaCpp
     client = LlamaCpp(engine_url, token_map=model_map)
     yield client
     await client.aclose()
-
-
-async def collect(engine: Engine, request: GenerateRequest) -> tuple[list[int], GenerationEnd]:
-    ids: list[int] = []
-    end: GenerationEvent | None = None
-    async with engine.generate(request) as events:
-        async for event in events:
-            if isinstance(event, Generated):
-                ids += event.ids
-            end = event
-    assert isinstance(end, GenerationEnd)
-    return ids, end
 
 
 def forced(text: str, *, slot: int = 0, max_tokens: int = 64) -> GenerateRequest:
