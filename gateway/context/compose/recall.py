@@ -48,6 +48,7 @@ from gateway.engine.pool.stay import Stay
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import TrajectoryLog
+from gateway.proxy.costs import BYTES_A_TOKEN
 from gateway.toolcalls.schema.spec import ToolSpec
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
 _LINES: Final = 64
 _STALE: Final = 8
 """A prompt is rendered anew if more than one in so many of the context's tokens define tools that are gone."""
-_CHARACTERS: Final = 4
-"""Characters of a definition that make a token, roughly."""
 
 log = get_logger("agent")
 
@@ -296,7 +295,7 @@ def _are_replaced(tools: DefinedTools, asked: Asked, ready: ReadyEngine) -> bool
     # Only those that it defines: a digest costs as much as a message.
     readers = (tool for tool in asked.result_tools if tool.name in newest)
     stale = tools.stale(asked.digests.all_of((*readers, *asked.tools, *found)))
-    return stale * _STALE > ready.facts.context * _CHARACTERS
+    return stale * _STALE > ready.facts.context * BYTES_A_TOKEN
 
 
 def _place_of_summary(messages: Sequence[Message]) -> int:

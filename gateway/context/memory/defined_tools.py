@@ -23,7 +23,7 @@ FOUND_TOOLS: Final = "found_tools"
 """Key of a message that has the names of tools whose definitions belong behind its content."""
 _DIGEST: Final = 16
 _VALUE_BYTES: Final = 4
-"""Bytes that a definition takes in memory for each character of its JSON text, measured for a usual one."""
+"""Bytes that a definition takes in memory for each byte of its JSON text, measured for a usual one."""
 _ENTRY_BYTES: Final = 200
 """Bytes that an entry takes besides."""
 
@@ -63,7 +63,7 @@ class DefinedTool:
     spec: ToolSpec | None = None
     """None: another replica wrote it, and no request has sent it since."""
     size: int = 0
-    """Characters of its JSON text."""
+    """Bytes of its JSON text."""
     owned: bool = False
     """Whether its schema came with a request, and is kept for this conversation alone."""
     text: str = ""
@@ -112,7 +112,7 @@ class DefinedTools:
         return sum(newest.get(name) != digest for name, digest in wanted.items()), len(newest.keys() - wanted.keys())
 
     def stale(self, wanted: Mapping[str, bytes]) -> int:
-        """Characters of the definitions that are none of these any more."""
+        """Bytes of the definitions that are none of these any more."""
         return sum(each.size for each in self.entries if wanted.get(each.name) != each.digest)
 
     def having(
