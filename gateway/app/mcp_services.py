@@ -19,6 +19,7 @@ from gateway.config.access import TelemetryConfig
 from gateway.config.model import GatewayConfig
 from gateway.config.replicas import NOTHING_SHARED, ReplicasConfig, SharedConfig
 from gateway.config.show import secrets_of
+from gateway.context.result_store import ResultStore
 from gateway.engine.embedded.server import embedded_model
 from gateway.engine.slots.swapper import model_digest
 from gateway.engine.start.maps import MapSet
@@ -183,6 +184,7 @@ class McpServices:
     replicas: Replicas
     shared: Shared | None
     """The store that all replicas share; None: there is none, and each keeps its own state."""
+    results: ResultStore
 
     def mcp_endpoint(self, session_map: str | None = None) -> McpEndpoint:
         """Create the endpoint for MCP clients. `session_map`: the map of those that name none."""
@@ -197,6 +199,7 @@ class McpServices:
             tracing=self.records.tracing,
             replicas=self.replicas,
             shared=self.shared,
+            results=self.results,
         )
 
 
@@ -232,7 +235,8 @@ async def open_mcp_services(
             list_cache=list_cache,
             grants=GrantStore(shared=store),
         )
-        yield McpServices(proxy, maps, tokens, notices, metrics, records, replicas, store)
+        results = ResultStore(config.limits, metrics, config.agent.result_files)
+        yield McpServices(proxy, maps, tokens, notices, metrics, records, replicas, store, results)
 
 
 def replicas_of(config: ReplicasConfig) -> Replicas:

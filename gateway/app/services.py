@@ -13,7 +13,6 @@ from typing import Any
 from gateway.agent import Agent, CallRunner
 from gateway.app.mcp_services import McpServices, open_mcp_services, open_trajectories
 from gateway.config import GatewayConfig
-from gateway.context.result_store import ResultStore
 from gateway.engine.pool.engines import Engines
 from gateway.engine.pool.pool import EnginePool, MemberStatus
 from gateway.engine.start.readiness import EngineRoute
@@ -85,8 +84,7 @@ async def open_services(config: GatewayConfig, start_wait: float = inf) -> Async
             readiness.inform("engines", lambda: {status.name: _show_engine(status) for status in pool.statuses()})
         costs = DefinitionCosts(lambda: pool.maps.session)
         records = inner.records
-        results = ResultStore(config.limits, metrics, config.agent.result_files)
-        runner = CallRunner(proxy, inner.tokens, config.limits, records.audit, costs, records.tracing, results)
+        runner = CallRunner(proxy, inner.tokens, config.limits, records.audit, costs, records.tracing, inner.results)
         with open_trajectories(config, metrics.access) as trajectories:
             shared = None
             if inner.shared is not None:
@@ -117,6 +115,7 @@ async def open_services(config: GatewayConfig, start_wait: float = inf) -> Async
                 records,
                 inner.replicas,
                 inner.shared,
+                inner.results,
             )
             async with proxy, engines.running(start_wait):
                 yield Services(*given, pool, engines.routes, agent, readiness, costs, status)

@@ -304,6 +304,8 @@ class LimitsConfig:
     """Time of a call that keeps reporting progress. An hour, as much as Cline and Roo Code let their users choose."""
     result_tokens: int = 2048
     """Ids of one tool result that reach the model at once; a longer one is kept for it to read on, or else cut."""
+    mcp_result_characters: int = 0
+    """Characters of a result's texts for MCP clients that name no limit of their own; 0: all."""
     kept_result_bytes: int = 64 * 1024 * 1024
     """Memory for the ids of such results; 0: none is kept."""
     kept_result_seconds: float = 3600.0

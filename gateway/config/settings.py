@@ -233,9 +233,15 @@ class LimitsSection(Section):
         "can read on in it ([how](openai-apps.md#large-results)); where it can't be kept, the rest is cut off, and the "
         "model is told.",
     )
+    mcp_result_characters: CountOrZero = Field(
+        default=_LIMITS.mcp_result_characters,
+        description="Most characters of a tool's result for MCP clients that name no limit of their own; of a longer "
+        "one they get the beginning, and the URI of a resource with the whole "
+        "([how](mcp-clients.md#large-results)). 0: results stay whole.",
+    )
     kept_result_bytes: CountOrZero = Field(
         default=_LIMITS.kept_result_bytes,
-        description="Memory, in bytes, for results of tools that are longer than `result_tokens`. 0: none is kept.",
+        description="Memory, in bytes, for results of tools that are too long to show. 0: none is kept.",
     )
     kept_result_seconds: Seconds = Field(
         default=_LIMITS.kept_result_seconds,

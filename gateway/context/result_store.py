@@ -1,8 +1,8 @@
-"""The ids of results that were too large for the model: in memory, in files, or no longer kept.
+"""The ids or bytes of results that were too large to show: in memory, in files, or no longer kept.
 
 Bounded in bytes, in all and for each principal, and in time without use: the least recently used result is moved to a
 file if there is a folder for them, or else dropped. A file has no name: nobody else can open it, and it goes with the
-process. The store does not keep a result alive: conversations do.
+process. The store does not keep a result alive: conversations do, and the URIs that MCP clients got.
 """
 
 import os
@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from anyio.to_thread import run_sync
 
 from gateway.config import LimitsConfig
-from gateway.context.memory import KeptResult
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
+
+if TYPE_CHECKING:
+    from gateway.context.memory.kept_result import IdsElsewhere
 
 _IN_FILES: Final = 8
 """Times as many bytes as in memory may lie in files."""
@@ -31,11 +33,25 @@ _MOST_FILES: Final = 256
 log = get_logger("agent")
 
 
+class Storable(Protocol):
+    """A result whose content the store keeps. Weak references to it must be possible."""
+
+    owner: str
+    content: "array[int] | IdsElsewhere | None"
+    """Set by the store; None: it is no longer kept."""
+
+    @property
+    def bytes_beside(self) -> int:
+        """Bytes that it takes beside its content."""
+        ...
+
+
 class SpilledIds:
-    """Ids in a file without a name, which ends with this object."""
+    """Ids, or bytes, in a file without a name, which ends with this object."""
 
     def __init__(self, ids: "array[int]", folder: Path) -> None:
         """Write the ids. Raises `OSError`."""
+        self._typecode = ids.typecode
         self._size = len(ids) * ids.itemsize
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             left = memoryview(ids).cast("B")
@@ -50,7 +66,7 @@ class SpilledIds:
 
     def read(self) -> "array[int]":
         """Read the ids. Raises `OSError`, also where some are missing."""
-        ids: array[int] = array("I")
+        ids: array[int] = array(self._typecode)
         while (size := len(ids) * ids.itemsize) < self._size:
             if not (data := os.pread(self._descriptor, self._size - size, size)):
                 raise OSError("the file of a kept result is too short")
@@ -83,12 +99,12 @@ class ResultStore:
         """Bytes in memory."""
         return self._memory.size
 
-    def has_room(self, tokens: int, beside: int = 0) -> bool:
-        """Whether a result with so many tokens, and bytes beside them, can be kept at all."""
-        return 0 < tokens * array("I").itemsize + beside <= self._memory.share
+    def has_room(self, size: int) -> bool:
+        """Whether a result of so many bytes can be kept at all."""
+        return 0 < size <= self._memory.share
 
-    async def keep(self, result: KeptResult, ids: "array[int]") -> None:
-        """Keep the ids of a result, for which `has_room` is true. Others may have to go."""
+    async def keep(self, result: Storable, ids: "array[int]") -> None:
+        """Keep the ids or bytes of a result, for which `has_room` is true. Others may have to go."""
         self._expire()
         self._memory.remove(result)
         self._files.remove(result)
@@ -98,8 +114,8 @@ class ResultStore:
         for each in self._memory.excess(result.owner):
             await self._spill(each)
 
-    async def ids_of(self, result: KeptResult) -> "array[int] | None":
-        """Return the ids of a result; None: they are no longer kept."""
+    async def ids_of(self, result: Storable) -> "array[int] | None":
+        """Return the ids or bytes of a result; None: they are no longer kept."""
         self._expire()
         for shelf in (self._memory, self._files):
             shelf.touch(result, self._clock())
@@ -112,7 +128,7 @@ class ResultStore:
             log.warning("the file of a kept result can't be read", reason=error.strerror)
             return None
 
-    async def _spill(self, result: KeptResult) -> None:
+    async def _spill(self, result: Storable) -> None:
         ids = result.content
         if self._folder is None or not isinstance(ids, array):
             result.content = None
@@ -141,7 +157,7 @@ class ResultStore:
 
 @dataclass(slots=True)
 class _Place:
-    result: "weakref.ref[KeptResult]"
+    result: "weakref.ref[Storable]"
     owner: str
     size: int
     used: float
@@ -161,40 +177,40 @@ class _Shelf:
     def size(self) -> int:
         return self._sizes.total()
 
-    def has(self, result: KeptResult) -> bool:
+    def has(self, result: Storable) -> bool:
         return id(result) in self._places
 
-    def add(self, result: KeptResult, size: int, now: float) -> None:
+    def add(self, result: Storable, size: int, now: float) -> None:
         key = id(result)
         self._remove(key)
         gone = weakref.ref(result, lambda _: self._remove(key))
         self._places[key] = _Place(gone, result.owner, size, now)
         self._sizes[result.owner] += size
 
-    def remove(self, result: KeptResult) -> None:
+    def remove(self, result: Storable) -> None:
         self._remove(id(result))
 
-    def touch(self, result: KeptResult, now: float) -> None:
+    def touch(self, result: Storable, now: float) -> None:
         if (place := self._places.get(id(result))) is not None:
             place.used = now
             self._places.move_to_end(id(result))
 
-    def excess(self, owner: str) -> Iterator[KeptResult]:
+    def excess(self, owner: str) -> Iterator[Storable]:
         """Take out what is too much, one by one."""
         while len(self._sizes) > 1 and self._sizes[owner] > self.share:
             yield from self._without_oldest(owner)
         while self.size > self.most:
             yield from self._without_oldest(max(self._sizes, key=lambda name: self._sizes[name]))
 
-    def unused_since(self, before: float) -> Iterator[KeptResult]:
+    def unused_since(self, before: float) -> Iterator[Storable]:
         """Take out what was used last before this time."""
         while self._places and (key := next(iter(self._places))) and self._places[key].used < before:
             yield from self._remove(key)
 
-    def _without_oldest(self, owner: str) -> list[KeptResult]:
+    def _without_oldest(self, owner: str) -> list[Storable]:
         return self._remove(next(key for key, place in self._places.items() if place.owner == owner))
 
-    def _remove(self, key: int) -> list[KeptResult]:
+    def _remove(self, key: int) -> list[Storable]:
         place = self._places.pop(key, None)
         if place is None:
             return []

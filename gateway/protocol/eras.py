@@ -68,8 +68,11 @@ SUBSCRIPTION_KEY: Final = PREFIX + "subscriptionId"
 PROGRESS_KEY: Final = "progressToken"
 PROGRESS: Final = "notifications/progress"
 MAP_KEY: Final = "ai.codec/map"
+RESULT_LIMIT_KEY: Final = "ai.codec/result-limit"
 
-PER_HOP: Final = frozenset({VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY, SUBSCRIPTION_KEY, MAP_KEY})
+PER_HOP: Final = frozenset(
+    {VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY, SUBSCRIPTION_KEY, MAP_KEY, RESULT_LIMIT_KEY}
+)
 """Keys of a request's `_meta` that describe the hop from the client to us. On the next hop they would be untrue, and a
 handshake-era server refuses some of them."""
 CACHEABLE: Final = frozenset(

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.errors import NotAnswered, OwnerGone
 
-Purpose = Literal["session", "parked call", "response"]
+Purpose = Literal["session", "parked call", "response", "result"]
 FORWARDED: Final = "codec.forwarded"
 """Key in the scope of a request that another replica has sent on, so that it is not sent on again."""
 Broken = Callable[[NotAnswered], bytes]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
+from gateway.context.result_shape import MOST_PARSED
+
 _SUPPORTED: Final = "supported are names, indices, slices and wildcards, as in $.items[0].name, $.items[2:5], $.x[*]"
-MOST_PARSED: Final = 1024 * 1024
-"""Characters of JSON that are parsed: even in a thread, the parser lets nothing else run."""
 _MOST_SEGMENTS: Final = 32
 _MOST_VALUES: Final = 1000
 _SEGMENT: Final = re.compile(

@@ -17,13 +17,13 @@ from anyio.to_thread import run_sync
 
 from gateway.agent.results.json_path import select
 from gateway.agent.results.search import LONG_LINE, find
-from gateway.agent.results.shape import shape_of
 from gateway.agent.results.shown_ids import ResultBeginning, Selection
 from gateway.agent.results.spelled_ids import SpelledIds
 from gateway.config.overrides import RESULT_TOOLS
 from gateway.context.compose.conversation import Conversation
 from gateway.context.compose.later_tools import defining, definition_texts
 from gateway.context.memory import KeptResult
+from gateway.context.result_shape import shape_of
 from gateway.context.result_store import ResultStore
 from gateway.proxy.result_tokens import IdPiece
 from gateway.toolcalls.schema.spec import ToolSpec
@@ -108,7 +108,7 @@ class ResultReader:
 
     def can_keep(self, tokens: int, beside: int = 0) -> bool:
         """Whether a result with so many tokens, and bytes beside them, can be kept and read."""
-        return self.names == RESULT_TOOLS and self._store.has_room(tokens, beside)
+        return self.names == RESULT_TOOLS and self._store.has_room(tokens * array("I").itemsize + beside)
 
     async def keep(self, tool: str, pieces: Sequence[IdPiece], most: int, token_map: TokenMap) -> Kept | None:
         """Keep a result, of which the model may see `most` ids; None where it can't be kept or read."""

@@ -2,7 +2,8 @@
 
 Turns a request into a frame with its answer. The gateway itself answers `initialize`, `ping`, `server/discover` and
 `subscriptions/listen`, and refuses methods that the client's era does not have. The servers answer all else, and their
-answers pass unchanged, except that texts of a tool's result get ids if the client named a token map. This is the one
+answers pass unchanged, except that texts of a tool's result get ids if the client named a token map, and are cut where
+the client takes no more. This is the one
 boundary of the protocol where exceptions become errors for the client. It knows no transport.
 """
 
@@ -29,6 +30,7 @@ from gateway.protocol.messages import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     Notification,
+    Request,
     RequestId,
     Unwritable,
     encode_failure,
@@ -40,6 +42,7 @@ from gateway.proxy.results import CallOutcome, ending_of
 from gateway.serve.mcp.ids import ClientIds, SessionMaps
 from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.recorder import Recorder
+from gateway.serve.mcp.result_links import ResultLinks
 from gateway.serve.mcp.sessions import ClientCall, McpSession
 from leaf_sdk.vocab import TokenMap
 
@@ -71,6 +74,7 @@ class McpCore:
         maps: SessionMaps,
         *,
         ids: ClientIds,
+        links: ResultLinks,
         session_map: TokenMap | None,
         recorder: Recorder | None,
         subscriptions: Subscriptions,
@@ -88,6 +92,7 @@ class McpCore:
         self.session_map = session_map
         self.subscriptions = subscriptions
         self._ids = ids
+        self._links = links
         self._recorder = recorder
         self._failed = failed
         self._log = get_logger("gateway.serve.mcp")
@@ -107,17 +112,21 @@ class McpCore:
             record.end(len(answer[0]))
         return answer
 
-    async def greet(self, request_id: RequestId, session: McpSession, *, alone: bool) -> WrittenAnswer:
+    async def greet(
+        self, message: Request, session: McpSession, headers: Mapping[str, str] | None, *, alone: bool
+    ) -> WrittenAnswer:
         """The answer to `initialize`, without waiting long for servers that are still starting.
 
         Args:
+            headers: see `ClientCall`.
             alone: whether no other client can come (standard input and output), so that this one's capabilities are
                 announced to the servers.
         """
         try:
-            return encode_response(request_id, await self._greeting(session, alone=alone)), 0
+            session.take_results_up_to(self._links.named_limit(message.params, headers))
+            return encode_response(message.id, await self._greeting(session, alone=alone)), 0
         except Exception as error:  # noqa: BLE001 - as in `answer`
-            return self._refused(request_id, "initialize", error)
+            return self._refused(message.id, "initialize", error)
 
     def _refused(self, request_id: RequestId, method: str, raised: Exception) -> WrittenAnswer:
         """The exception as an error for the client. An internal error is not described to the client."""
@@ -145,6 +154,8 @@ class McpCore:
             "capabilities": self.servers.capabilities(session.principal, modern=False),
             "serverInfo": SERVER_INFO,
         }
+        if self._links.limit_for(session.result_limit):
+            result["capabilities"].setdefault("resources", {})
         if (text := self.servers.instructions(session.principal)) is not None:
             result["instructions"] = text
         return result
@@ -167,12 +178,16 @@ class McpCore:
             token_map = self.maps.choose(params, call.token_map)
         except MapUnknown as error:
             # Raised only when awaited, so that the recorder sees it.
-            return _refuse_map(error)
+            return _refuse(error)
         if method != "tools/call":
             return self._of_request(request_id, method, params, call, token_map)
-        if token_map is None and self._recorder is None:
+        try:
+            limit = self._links.limit_of(params, call)
+        except RpcError as error:
+            return _refuse(error)
+        if token_map is None and self._recorder is None and not limit:
             return self.servers.call_tool(params, call)
-        return self._of_call(params, call, token_map)
+        return self._of_call(params, call, token_map, limit)
 
     async def _of_request(
         self, request_id: RequestId, method: str, params: dict[str, Any], call: ClientCall, token_map: TokenMap | None
@@ -180,11 +195,16 @@ class McpCore:
         result = await self._result(request_id, method, params, call)
         return CallOutcome(result, ending_of(result), map_id=None if token_map is None else token_map.map_id)
 
-    async def _of_call(self, params: dict[str, Any], call: ClientCall, token_map: TokenMap | None) -> CallOutcome:
+    async def _of_call(
+        self, params: dict[str, Any], call: ClientCall, token_map: TokenMap | None, limit: int
+    ) -> CallOutcome:
         if token_map is not None:
             params = {**params, "_meta": {**meta_of(params), MAP_KEY: token_map.map_id}}
         outcome = await self.servers.call_tool(params, call)
-        return await self._ids.add(cast("str", params["name"]), outcome, token_map)
+        name = cast("str", params["name"])
+        if limit:
+            outcome = outcome._replace(result=await self._links.shorten(name, outcome.result, limit, call))
+        return await self._ids.add(name, outcome, token_map)
 
     async def _result(
         self, request_id: RequestId, method: str, params: dict[str, Any], call: ClientCall
@@ -199,6 +219,8 @@ class McpCore:
             return await self.subscriptions.listen(request_id, params, call)
         if method == "logging/setLevel":
             _set_level(params, call)
+        if method == "resources/read" and self._links.owns(params.get("uri")):
+            return await self._links.read(params["uri"], call)
         return await self.servers.handle(method, params, call)
 
     async def _wait(self) -> None:
@@ -251,7 +273,7 @@ def check_greeting(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return (asked if asked in HANDSHAKE_VERSIONS else NEWEST_HANDSHAKE), announced
 
 
-async def _refuse_map(error: MapUnknown) -> CallOutcome:
+async def _refuse(error: MapUnknown | RpcError) -> CallOutcome:
     raise error
 
 

@@ -16,6 +16,7 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from gateway.config.model import GatewayConfig
+from gateway.context.result_store import ResultStore
 from gateway.errors import MapUnknown, OwnerGone, ReplicaBusy
 from gateway.escape import escape_text
 from gateway.observe.audit import Audit
@@ -52,6 +53,7 @@ from gateway.serve.mcp.old_sessions import OLD_PATH, OldSessions, named_session
 from gateway.serve.mcp.outbox import Losses
 from gateway.serve.mcp.pipe import claim_stdio
 from gateway.serve.mcp.recorder import Recorder
+from gateway.serve.mcp.result_links import ResultLinks
 from gateway.serve.mcp.sessions import McpSession
 from gateway.serve.mcp.stdio_client import StdioClient
 from gateway.shared import Shared
@@ -81,6 +83,7 @@ class McpEndpoint:
         tracing: "Tracing | None" = None,
         replicas: Replicas = ALONE,
         shared: Shared | None = None,
+        results: ResultStore | None = None,
     ) -> None:
         """Nothing runs before `running` or `serve_stdio`.
 
@@ -91,6 +94,7 @@ class McpEndpoint:
             audit, tracing: record every call; None: not recorded.
             replicas: the other replicas, which have the sessions and calls that are not here.
             shared: keeps the events of sessions whose replica is gone.
+            results: keeps large results; None: clients get them whole.
 
         Raises:
             MapUnknown: `session_map` is not in `maps`.
@@ -106,6 +110,7 @@ class McpEndpoint:
             proxy,
             held,
             ids=ClientIds(tokens, config.tokens.min_text_length, sourced=audit is not None),
+            links=ResultLinks(results, partial(replicas.name, "result"), config.limits.mcp_result_characters),
             session_map=None if session_map is None else held.from_meta(session_map),
             recorder=None if audit is None and tracing is None else Recorder(proxy, audit, tracing),
             subscriptions=Subscriptions(proxy, rule),

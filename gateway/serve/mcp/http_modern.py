@@ -40,6 +40,7 @@ from gateway.serve.mcp.http import (
     send_frame,
 )
 from gateway.serve.mcp.outbox import Outbox
+from gateway.serve.mcp.result_links import result_name
 from gateway.serve.mcp.sessions import enveloped_call
 
 _ALLOW: Final = ((b"allow", b"POST"),)
@@ -71,7 +72,7 @@ class ModernHttp:
             if error is None:
                 if not is_parked(message.params):
                     refuse_late(request)
-                elif (owner := self._owner(message.params, request)) is not None:
+                if (owner := self._owner(message, request)) is not None:
                     await self._forward(owner, message, body, request)
                     return
                 await self._run(message, request)
@@ -110,10 +111,16 @@ class ModernHttp:
         given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
         return check_param_headers(annotations, given, request.headers, request.repeated)
 
-    def _owner(self, params: Mapping[str, Any], request: HttpRequest) -> Replica | None:
-        """The other replica that holds the parked call that a request continues; None: no other replica does."""
-        name = params["requestState"].removeprefix(PARKED)
-        return self._replicas.owner("parked call", name, request.principal.name, request.scope)
+    def _owner(self, message: Request, request: HttpRequest) -> Replica | None:
+        """The other replica that holds the parked call that a request continues, or the kept result that it reads;
+        None: no other replica does."""
+        principal, scope = request.principal.name, request.scope
+        if is_parked(message.params):
+            name = message.params["requestState"].removeprefix(PARKED)
+            return self._replicas.owner("parked call", name, principal, scope)
+        if message.method == "resources/read" and (name := result_name(message.params.get("uri"))) is not None:
+            return self._replicas.owner("result", name, principal, scope)
+        return None
 
     async def _forward(self, owner: Replica, message: Request, body: bytes, request: HttpRequest) -> None:
         scope, receive = replay_body(request.scope, request.receive, body)

@@ -262,7 +262,7 @@ class HttpSessions:
         self._sessions[session.session_id] = session
         code = INTERNAL_ERROR
         try:
-            frame, code = await self._core.greet(message.id, session, alone=False)
+            frame, code = await self._core.greet(message, session, request.headers, alone=False)
             named = () if code else ((SESSION_HEADER.encode(), session.session_id.encode()),)
             await send_frame(request.send, 200, frame, named)
         finally:

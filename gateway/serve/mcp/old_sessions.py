@@ -140,7 +140,7 @@ class OldSessions:
         """Answer a request on the session's stream."""
         stream = session.standing
         if message.method == "initialize" and session.session_id not in self._greeted:
-            stream.put(await self._greet(message, session))
+            stream.put(await self._greet(message, session, request))
         elif message.method == "ping":
             stream.put(encode_response(message.id, {}))
         elif session.session_id not in self._greeted:
@@ -164,7 +164,7 @@ class OldSessions:
         finally:
             session.dismiss((admitted,))
 
-    async def _greet(self, message: Request, session: HttpSession) -> bytes:
+    async def _greet(self, message: Request, session: HttpSession, request: HttpRequest) -> bytes:
         try:
             token_map = self._core.maps.choose(message.params, session.token_map)
             session.announce(*check_greeting(message.params), token_map)
@@ -172,7 +172,7 @@ class OldSessions:
             fault: dict[str, Any] = {"code": INVALID_REQUEST, "message": error.message}
             return error_answer(message.id, error.error if isinstance(error, RpcError) else fault)[0]
         self._greeted.add(session.session_id)
-        frame, _ = await self._core.greet(message.id, session, alone=False)
+        frame, _ = await self._core.greet(message, session, request.headers, alone=False)
         return frame
 
     def _end(self, session: HttpSession) -> None:

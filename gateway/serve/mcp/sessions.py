@@ -121,6 +121,8 @@ class McpSession:
         self.token_map = token_map
         self.log_level: str | None = None
         self.times_heard = 0
+        self.result_limit: int | None = None
+        """Characters of a result that the client said it takes, in its `initialize`; None: it said nothing."""
         self.session_id = session_id
         self.asks = Asks(capabilities)
         self.stream = stream
@@ -129,6 +131,10 @@ class McpSession:
         """Take what `initialize` says, where the session was there before it."""
         self.version, self.capabilities, self.token_map = version, capabilities, token_map
         self.asks = Asks(capabilities)
+
+    def take_results_up_to(self, characters: int | None) -> None:
+        """Note how many characters of a result the client takes."""
+        self.result_limit = characters
 
     @property
     def idle_since(self) -> float | None:

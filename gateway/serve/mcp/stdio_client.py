@@ -229,7 +229,7 @@ class StdioClient:
         except MapUnknown as error:
             self._refuse(message.id, INVALID_REQUEST, error.message)
         else:
-            self._opening = self._loop.create_task(self._greet(message.id, self._session))
+            self._opening = self._loop.create_task(self._greet(message, self._session))
 
     def _make(self, params: Mapping[str, Any]) -> McpSession:
         version, capabilities = check_greeting(params)
@@ -238,8 +238,8 @@ class StdioClient:
             version=version, capabilities=capabilities, principal=ANYBODY, token_map=token_map, stream=self._standing
         )
 
-    async def _greet(self, request_id: RequestId, session: McpSession) -> None:
-        frame, _ = await self._core.greet(request_id, session, alone=True)
+    async def _greet(self, message: Request, session: McpSession) -> None:
+        frame, _ = await self._core.greet(message, session, None, alone=True)
         self.put(frame)
         self._opened.set()
 

@@ -36,7 +36,7 @@ def result(owner: str = "a") -> KeptResult:
 async def kept(where: ResultStore, count: int, tokens: int = 10, owner: str = "a") -> list[KeptResult]:
     found = [result(owner) for _ in range(count)]
     for n, each in enumerate(found):
-        assert where.has_room(tokens)
+        assert where.has_room(4 * tokens)
         await where.keep(each, array("I", [n]) * tokens)
     return found
 
@@ -78,8 +78,8 @@ async def test_principal_has_no_more_than_its_share_once_there_are_others():
 
 async def test_result_larger_than_a_share_is_not_kept():
     where = store(400, principal_share=0.25)
-    assert where.has_room(25)
-    assert not where.has_room(26)
+    assert where.has_room(100)
+    assert not where.has_room(101)
     assert not where.has_room(0)
     assert not store(0).has_room(1)
 

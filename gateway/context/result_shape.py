@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from gateway.agent.results.json_path import MOST_PARSED
-
+MOST_PARSED: Final = 1024 * 1024
+"""Characters of JSON that are parsed: even in a thread, the parser lets nothing else run."""
 _MOST_KEYS: Final = 12
 _MOST_CHARACTERS: Final = 40
 _LONGEST: Final = 400

@@ -1,0 +1,245 @@
+"""Large results of tools for an MCP client that said how much it takes: a beginning, and a link to the whole.
+
+A model whose client shows it whole results fills its context with one log. The client names a limit, in a header or in
+the request's `_meta`; the operator can set one for clients that name none. What is longer is kept, and the client gets
+its beginning, what it is in a line, and the URI of a resource, which gives the whole, some lines, or the lines with
+some words. Only the principal that got a URI can read it.
+"""
+
+import re
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
+
+from anyio.to_thread import run_sync
+
+from gateway.context.result_shape import shape_of
+from gateway.context.result_store import ResultStore
+from gateway.errors import rpc_error
+from gateway.escape import escape_text
+from gateway.protocol.eras import RESULT_LIMIT_KEY, meta_of
+from gateway.protocol.messages import INVALID_PARAMS
+from gateway.proxy.result_tokens import content_of, is_text
+from gateway.serve.mcp.sessions import ClientCall
+from leaf_sdk.leaf.contract import CODEC_META_KEY
+
+if TYPE_CHECKING:
+    from gateway.context.memory.kept_result import IdsElsewhere
+
+RESULT_LIMIT_HEADER: Final = "x-codec-result-limit"
+SCHEME: Final = "codec-result:"
+_LINKS_SINCE: Final = "2025-06-18"
+"""The protocol version that has `resource_link` blocks; older clients find the URI in the text."""
+_LEAST: Final = 1000
+"""Characters: a smaller limit counts as this one."""
+_BESIDE: Final = 1024
+"""Bytes that a kept result takes beside its text."""
+_PARTS: Final = "?lines=120-180, ?characters=20001-40000 or ?text=words"
+_MOST_HITS: Final = 100
+"""Places that a search shows."""
+_AROUND: Final = 200
+"""Characters that a search shows before and behind a place in a long line."""
+_SHOWN: Final = 80
+_NUMBER: Final = re.compile(r" *[0-9]{1,15} *")
+_MOST_QUERY: Final = 1000
+_PART: Final = re.compile(r" *([0-9]{1,12}) *(?:(-) *([0-9]{0,12}))? *")
+_MOST_NAMES: Final = 4096
+"""Names of results after which those are forgotten that are no longer kept."""
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class KeptText:
+    """The whole text of a result."""
+
+    owner: str
+    tool: str
+    content: "array[int] | IdsElsewhere | None" = field(default=None, repr=False)
+    """Its UTF-8 bytes; None: they are no longer kept."""
+
+    @property
+    def bytes_beside(self) -> int:
+        """Bytes that it takes beside its text."""
+        return _BESIDE
+
+
+class ResultLinks:
+    """The large results that MCP clients can read on in."""
+
+    def __init__(self, store: ResultStore | None, new_name: Callable[[str], str], limit: int) -> None:
+        """Start with none.
+
+        Args:
+            store: keeps the texts; None: results stay whole.
+            new_name: returns an unguessable name for something of this principal.
+            limit: characters of a result's texts for clients that name no limit; 0: all of them.
+        """
+        self._store = store
+        self._new_name = new_name
+        self._limit = limit
+        self._kept = dict[str, KeptText]()
+
+    def limit_of(self, params: Mapping[str, Any], call: ClientCall) -> int:
+        """Return how many characters of a result the client takes; 0: all. Raises as `named_limit`."""
+        named = self.named_limit(params, call.headers)
+        if named is None and call.session is not None:
+            named = call.session.result_limit
+        return self.limit_for(named)
+
+    def limit_for(self, named: int | None) -> int:
+        """Return the limit for a client that named this one, or none."""
+        limit = self._limit if named is None else named
+        return limit and max(limit, _LEAST)
+
+    def named_limit(self, params: Mapping[str, Any], headers: Mapping[str, str] | None) -> int | None:
+        """Return the limit that params or headers name; None: they name none.
+
+        Raises:
+            RpcError: it is no number of characters.
+        """
+        given: object = params["_meta"].get(RESULT_LIMIT_KEY) if isinstance(params.get("_meta"), dict) else None
+        if given is None and headers is not None:
+            given = headers.get(RESULT_LIMIT_HEADER)
+        if isinstance(given, str) and _NUMBER.fullmatch(given):
+            given = int(given)
+        if given is None or (isinstance(given, int) and not isinstance(given, bool) and given >= 0):
+            return given
+        raise rpc_error(
+            INVALID_PARAMS,
+            f"{escape_text(str(given), _SHOWN)!r} is no limit of results: expected a number of characters, or 0 for "
+            f"all, in the header X-Codec-Result-Limit or in _meta[{RESULT_LIMIT_KEY!r}]",
+        )
+
+    async def shorten(self, tool: str, result: dict[str, Any], limit: int, call: ClientCall) -> dict[str, Any]:
+        """Return a result with at most `limit` characters of text, and a link to the whole if it has more."""
+        texts = [block["text"] for block in content_of(result) if is_text(block)]
+        if self._store is None or sum(map(len, texts)) <= limit:
+            return result
+        data = array("B", "\n".join(texts).encode("utf-8", "replace"))
+        if not self._store.has_room(len(data) + _BESIDE):
+            return result
+        whole = data.tobytes().decode()
+        shape = await run_sync(shape_of, whole)
+        name = self._new_name(call.principal.name)
+        self._forget()
+        kept = self._kept[name] = KeptText(call.principal.name, tool)
+        await self._store.keep(kept, data)
+        has_links = call.modern or (call.session is not None and call.session.version >= _LINKS_SINCE)
+        return _shortened(result, limit, _link(name, tool, len(data)), f"{len(whole):,} characters, {shape}", has_links)
+
+    def owns(self, uri: object) -> bool:
+        """Whether a URI is one of those that are made here."""
+        return isinstance(uri, str) and _name_in(uri) in self._kept
+
+    async def read(self, uri: str, call: ClientCall) -> dict[str, Any]:
+        """Return the result of `resources/read` for a URI of a kept result.
+
+        Raises:
+            RpcError: it is no longer kept, belongs to somebody else, or the URI asks for a part that it does not have.
+        """
+        kept = self._kept.get(_name_in(uri))
+        content = None
+        if self._store is not None and kept is not None and kept.owner == call.principal.name:
+            content = await self._store.ids_of(kept)
+        if content is None:
+            shown = escape_text(uri, _SHOWN)
+            raise rpc_error(INVALID_PARAMS, f"no result is kept under {shown!r}: call its tool again", uri=uri)
+        selected = await run_sync(partial(_selected, bytes(content), uri.partition("?")[2]))
+        result: dict[str, Any] = {"contents": [{"uri": uri, "mimeType": "text/plain", "text": selected}]}
+        return result | {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if call.modern else result
+
+    def _forget(self) -> None:
+        """Drop the names of what is no longer kept."""
+        if len(self._kept) >= _MOST_NAMES:
+            self._kept = {name: kept for name, kept in self._kept.items() if kept.content is not None}
+
+
+def result_name(uri: object) -> str | None:
+    """Return the name in the URI of a kept result, here or at another replica; None: it is another URI."""
+    return _name_in(uri) if isinstance(uri, str) and uri.startswith(SCHEME) else None
+
+
+def _name_in(uri: str) -> str:
+    return uri.removeprefix(SCHEME).partition("?")[0] if uri.startswith(SCHEME) else ""
+
+
+def _link(name: str, tool: str, size: int) -> dict[str, Any]:
+    return {
+        "type": "resource_link",
+        "uri": SCHEME + name,
+        "name": f"result of {escape_text(tool, _SHOWN)}",
+        "mimeType": "text/plain",
+        "size": size,
+    }
+
+
+def _shortened(result: dict[str, Any], limit: int, link: dict[str, Any], whole: str, has_links: bool) -> dict[str, Any]:
+    content: list[Any] = []
+    left = limit
+    for block in content_of(result):
+        if not is_text(block):
+            content.append(block)
+        elif left > 0:
+            text = block["text"]
+            content.append(block if len(text) <= left else _beginning(block, left))
+            left -= len(text)
+    uri = link["uri"]
+    content.append(
+        {
+            "type": "text",
+            "text": f"[This is the beginning of {whole}. The whole is the resource {uri} (behind it, {_PARTS} give a "
+            "part of it: lines or characters from 1 on, or the lines with some words)]",
+        }
+    )
+    return {**result, "content": [*content, link] if has_links else content}
+
+
+def _beginning(block: dict[str, Any], most: int) -> dict[str, Any]:
+    """The block with the beginning of its text, up to the end of a line if one is near; without ids of the whole."""
+    text = block["text"]
+    end = text.rfind("\n", most // 2, most) + 1 or most
+    made = {**block, "text": text[:end]}
+    if "_meta" in made:
+        made["_meta"] = {key: value for key, value in meta_of(made).items() if key != CODEC_META_KEY}
+    return made
+
+
+def _selected(data: bytes, query: str) -> str:
+    """The part of a text that the query of a URI names."""
+    text = data.decode()
+    if not query:
+        return text
+    wanted = {name: values[0] for name, values in parse_qs(query[:_MOST_QUERY]).items()}
+    if words := wanted.get("text"):
+        return _with_words(text, words)
+    kind = "lines" if "lines" in wanted else "characters"
+    part = _PART.fullmatch(wanted.get(kind, ""))
+    if part is None:
+        raise rpc_error(INVALID_PARAMS, f"expected {_PARTS} behind the URI of a result")
+    units = text.split("\n") if kind == "lines" else text
+    first = max(int(part[1]), 1)
+    last = first if part[2] is None else int(part[3] or len(units))
+    return ("\n" if kind == "lines" else "").join(units[first - 1 : last]) or f"[there are {len(units):,} {kind}]"
+
+
+def _with_words(text: str, words: str) -> str:
+    found = list(islice(_hits(text, words), _MOST_HITS + 1))
+    more = f"\n[and more: only the first {_MOST_HITS} are shown]" if len(found) > _MOST_HITS else ""
+    return "\n".join(found[:_MOST_HITS]) + more or f"[{words[:_SHOWN]!r} is not in the result; try other words]"
+
+
+def _hits(text: str, words: str) -> Iterator[str]:
+    """The lines with these words in either case, each with its number; of a long line, what is around them."""
+    number, counted, shown = 1, 0, 0
+    for place in re.finditer(re.escape(words[:_AROUND]), text, re.IGNORECASE):
+        start, end = place.span()
+        if start >= shown:
+            number += text.count("\n", counted, start)
+            counted = start
+            first = text.rfind("\n", max(start - _AROUND, 0), start) + 1 or max(start - _AROUND, 0)
+            after = text.find("\n", end, end + _AROUND)
+            shown = after if after >= 0 else end + _AROUND
+            yield f"{number}: {text[first:shown]}"

@@ -1,0 +1,254 @@
+"""Large results for MCP clients that say how much they take: a beginning, and a resource with the whole."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config import GatewayConfig, LimitsConfig
+from gateway.context.result_store import ResultStore
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.observe.notices import TokenNotices
+from gateway.proxy.caller import Principal
+from gateway.proxy.result_tokens import ResultTokens
+from gateway.replicas import Replica
+from gateway.replicas.replica import ALONE
+from leaf_sdk.vocab import load_map
+
+pytestmark = pytest.mark.anyio
+
+HEADER = {"x-codec-result-limit": "2000"}
+KEY = "ai.codec/result-limit"
+VECTOR = Path(__file__).parents[3] / "leaf_sdk" / "vectors" / "tiny_byte_level_map.json"
+LOG = "".join(f"line {number}: {'the needle' if number == 700 else 'hay'}\n" for number in range(1, 2001))
+
+
+def text(value: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": value, **more}
+
+
+def store(**limits: Any) -> ResultStore:
+    return ResultStore(LimitsConfig(**limits), Metrics())
+
+
+@pytest.fixture
+def site(servers, site_of):
+    """An endpoint with a tool `log`, whose result is `servers.result`."""
+    servers.result = {"content": [text(LOG)]}
+
+    async def log(_: dict[str, Any], __: object) -> dict[str, Any]:
+        return servers.result
+
+    servers.tool(log)
+    return lambda **more: site_of(servers, endpoint_with={"results": store(), **more})
+
+
+async def read(client: Any, uri: str) -> str:
+    answer = (await client.post("resources/read", {"uri": uri})).json()
+    assert "result" in answer, answer
+    (content,) = answer["result"]["contents"]
+    assert content["uri"] == uri
+    return content["text"]
+
+
+async def link_of(client: Any) -> str:
+    return (await client.call("log", **HEADER)).json()["result"]["content"][-1]["uri"]
+
+
+async def test_client_that_names_no_limit_gets_the_whole(site):
+    async with site() as there:
+        client = await there.session()
+        result = (await client.call("log")).json()["result"]
+
+    assert result == {"content": [text(LOG)]}
+
+
+async def test_client_gets_a_beginning_and_a_link_that_gives_the_whole(site):
+    async with site() as there:
+        client = await there.session()
+        beginning, notice, link = (await client.call("log", **HEADER)).json()["result"]["content"]
+
+        assert LOG.startswith(beginning["text"])
+        assert beginning["text"].endswith("\n")
+        assert 1000 < len(beginning["text"]) <= 2000
+        assert f"{len(LOG):,} characters, text of 2,000 lines" in notice["text"]
+        assert link["uri"] in notice["text"]
+        assert link == {
+            "type": "resource_link",
+            "uri": link["uri"],
+            "name": "result of log",
+            "mimeType": "text/plain",
+            "size": len(LOG),
+        }
+        assert await read(client, link["uri"]) == LOG
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("lines=3-4", "line 3: hay\nline 4: hay"),
+        ("lines=2", "line 2: hay"),
+        ("lines=1999-", "line 1999: hay\nline 2000: hay\n"),
+        ("lines=9999", "[there are 2,001 lines]"),
+        ("characters=1-6", "line 1"),
+        ("characters=%201%20-%206", "line 1"),
+        ("text=NEEDLE", "700: line 700: the needle"),
+        ("text=no such thing", "['no such thing' is not in the result; try other words]"),
+    ],
+)
+async def test_query_behind_the_link_selects_a_part(site, query, expected):
+    async with site() as there:
+        client = await there.session()
+        assert await read(client, f"{await link_of(client)}?{query}") == expected
+
+
+@pytest.mark.parametrize("query", ["lines=x", "lines=-5", "characters=", "page=2", "&" * 5000])
+async def test_query_that_is_none_is_answered_with_those_that_are(site, query):
+    async with site() as there:
+        client = await there.session()
+        answer = (await client.post("resources/read", {"uri": f"{await link_of(client)}?{query}"})).json()
+
+    assert "?lines=120-180" in answer["error"]["message"]
+
+
+async def test_search_shows_what_is_around_each_place_in_one_long_line_and_not_all_places(servers, site):
+    servers.result = {"content": [text("".join(f"{number:6}" + "." * 994 for number in range(300)))]}
+    async with site() as there:
+        client = await there.session()
+        uri = await link_of(client)
+        near, many = await read(client, f"{uri}?text=   299"), await read(client, f"{uri}?text=.....")
+
+    assert "   299" in near
+    assert len(near) < 500
+    assert many.count("\n1: ") == 99
+    assert many.endswith("only the first 100 are shown]")
+
+
+async def test_limit_is_named_in_the_request_the_greeting_or_the_settings(servers, lines_of, site):
+    limits = LimitsConfig(mcp_result_characters=3000)
+    async with site() as there:
+        client = await there.session()
+        asked = await client.post("tools/call", {"name": "log", "_meta": {KEY: 1500}})
+        modern = await there.modern("tools/call", {"name": "log"}, meta={KEY: 1500})
+    for answer in (asked, modern):
+        assert 750 < len(answer.json()["result"]["content"][0]["text"]) <= 1500
+
+    config = GatewayConfig(limits=limits)
+    for meta, expected in (({}, 3000), ({KEY: 1200}, 1200), ({KEY: "1200"}, 1200), ({KEY: 1}, 1000), ({KEY: 0}, 10**9)):
+        async with lines_of(servers, config=config, results=store()) as lines:
+            lines.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "_meta": meta}, 0)
+            assert (await lines.line())["result"]["capabilities"].get("resources") is not None
+            lines.ask("tools/call", {"name": "log"}, 1)
+            shown = (await lines.line())["result"]["content"][0]["text"]
+            assert min(expected, len(LOG)) // 2 < len(shown) <= expected
+            lines.leave()
+
+
+@pytest.mark.parametrize("limit", ["many", "-1", "1.5", True, {}, [1], "9" * 40, 1.5])
+async def test_limit_that_is_no_number_is_refused_by_name(site, limit):
+    async with site() as there:
+        client = await there.session()
+        answer = (await client.post("tools/call", {"name": "log", "_meta": {KEY: limit}})).json()
+
+    assert "is no limit of results" in answer["error"]["message"]
+
+
+async def test_other_principal_can_not_read_a_result(site):
+    async with site() as there:
+        there.principal = Principal("ada")
+        uri = await link_of(await there.session())
+        there.principal = Principal("bob")
+        answer = (await (await there.session()).post("resources/read", {"uri": uri})).json()
+
+    assert "no result is kept" in answer["error"]["message"]
+
+
+async def test_result_that_is_no_longer_kept_says_what_to_do(servers, site):
+    async with site(results=store(kept_result_bytes=40_000, principal_share=1.0)) as there:
+        client = await there.session()
+        uri = await link_of(client)
+        servers.result = {"content": [text(LOG + "again")]}
+        await link_of(client)
+        answer = (await client.post("resources/read", {"uri": uri})).json()
+
+    assert "call its tool again" in answer["error"]["message"]
+
+
+async def test_result_that_can_not_be_kept_stays_whole(site):
+    async with site(results=store(kept_result_bytes=1000)) as there:
+        client = await there.session()
+        assert (await client.call("log", **HEADER)).json()["result"] == {"content": [text(LOG)]}
+
+
+async def test_client_from_before_links_gets_the_address_in_the_text_alone(site):
+    async with site() as there:
+        client = await there.session("2025-03-26")
+        content = (await client.call("log", **HEADER)).json()["result"]["content"]
+
+        assert [block["type"] for block in content] == ["text", "text"]
+        assert content[1]["text"].count("codec-result:") == 1
+
+
+async def test_other_blocks_and_what_is_structured_stay(servers, site):
+    picture = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+    servers.result = {
+        "content": [text("first"), picture, text("y" * 9000), text("z" * 5000)],
+        "structuredContent": {"a": 1},
+        "isError": True,
+    }
+    async with site() as there:
+        client = await there.session()
+        result = (await client.call("log", **HEADER)).json()["result"]
+        whole = await read(client, result["content"][-1]["uri"])
+
+    assert result["content"][:3] == [text("first"), picture, text("y" * 1995)]
+    assert result["structuredContent"] == {"a": 1}
+    assert result["isError"] is True
+    assert whole == "\n".join(("first", "y" * 9000, "z" * 5000))
+
+
+async def test_ids_of_a_shortened_text_spell_what_is_shown(servers, site):
+    token_map = load_map(VECTOR.read_bytes())
+    maps = {token_map.map_id: token_map}
+    tokens = ResultTokens(maps, level="verify", metrics=Metrics(), notices=TokenNotices(get_logger("test")))
+    payload = {"map_id": token_map.map_id, "ids": token_map.encode(LOG)}
+    servers.result = {"content": [text(LOG, _meta={"ai.codec/leaf-tokenization": payload, "x": 1})]}
+    async with site(tokens=tokens, maps=maps) as there:
+        client = await there.session()
+        answer = await client.call("log", **HEADER, **{"x-codec-map": token_map.map_id})
+
+    block = answer.json()["result"]["content"][0]
+    assert token_map.decode(block["_meta"]["ai.codec/leaf-tokenization"]["ids"]) == block["text"]
+    assert block["_meta"]["x"] == 1
+
+
+async def test_modern_client_reads_with_the_fields_of_its_era(site):
+    async with site() as there:
+        called = await there.modern("tools/call", {"name": "log"}, x_codec_result_limit="2000")
+        uri = called.json()["result"]["content"][-1]["uri"]
+        answer = (await there.modern("resources/read", {"uri": uri})).json()["result"]
+
+    assert answer["contents"][0]["text"] == LOG
+    assert answer["resultType"] == "complete"
+    assert answer["cacheScope"] == "private"
+
+
+async def test_modern_request_for_a_result_goes_to_the_replica_that_keeps_it(site):
+    class Elsewhere(type(ALONE)):
+        forwarded = ""
+
+        def owner(self, purpose, name, principal, scope):
+            return Replica("other:1", b"") if (purpose, name) == ("result", "sealed") else None
+
+        async def forward(self, owner, scope, receive, send, broken=None):
+            self.forwarded = owner.address
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"{}"})
+
+    replicas = Elsewhere()
+    async with site(replicas=replicas) as there:
+        answer = await there.modern("resources/read", {"uri": "codec-result:sealed?lines=1"})
+
+    assert answer.json() == {}
+    assert replicas.forwarded == "other:1"
