@@ -204,7 +204,9 @@ class Answer:
 
     def _with_reads(self, choice: ToolChoice) -> ToolChoice:
         """The choice that also allows to read results: an allowed tool returned them."""
-        return choice if self._reader is None else choice.also(self._reader.names)
+        if self._reader is None or choice.names is None:
+            return choice
+        return choice.also(self._reader.names)
 
     def _running(self) -> AbstractAsyncContextManager[RunningCalls]:
         """A context in which the calls of the next generation may be started."""

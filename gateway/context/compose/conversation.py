@@ -140,9 +140,11 @@ class Conversation:
 
     def has(self, name: str) -> bool:
         """Whether a tool is one of the request's whose definitions the model has read."""
-        if name in self.asked.deferred:
-            return any(each.name == name for each in self.defined.entries)
-        return any(each.name == name for each in self.asked.tools)
+        # A loop: this is asked several times a request, and a generator costs more than all else here.
+        for each in self.defined.entries if name in self.asked.deferred else self.asked.tools:
+            if each.name == name:
+                return True
+        return False
 
     def is_clients(self, name: str) -> bool:
         """Whether a call of a tool is the client's to make."""

@@ -290,12 +290,15 @@ def _are_replaced(tools: DefinedTools, asked: Asked, ready: ReadyEngine) -> bool
     if not asked.tools and not asked.deferred:
         # A client that sends no tools for once, as agents do that sum a conversation up, will send them again.
         return False
+    most = ready.facts.context * BYTES_A_TOKEN / _STALE
+    if sum(each.size for each in tools.entries) <= most:
+        return False
     newest = tools.newest
     found = (asked.deferred[name].spec for name in newest if name in asked.deferred)
     # Only those that it defines: a digest costs as much as a message.
     readers = (tool for tool in asked.result_tools if tool.name in newest)
     stale = tools.stale(asked.digests.all_of((*readers, *asked.tools, *found)))
-    return stale * _STALE > ready.facts.context * BYTES_A_TOKEN
+    return stale > most
 
 
 def _place_of_summary(messages: Sequence[Message]) -> int:

@@ -24,6 +24,7 @@ _READ: Final = frozenset(
     ("role", "content", "name", "tool_call_id", "tool_calls", "reasoning_content", "reasoning", "cache_control")
 )
 """Fields of messages that are read; a mark of what is to be cached asks for what happens anyway."""
+_OURS: Final = frozenset((RETOLD, FOUND_TOOLS, SUMMARY))
 ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 _OLD_ID: Final = "function_call_{}"
 """The id of a call in the old form, which has none: the number of its message tells it from others."""
@@ -69,9 +70,8 @@ def checked_message(message: object, where: str, left_out: LeftOut | None = None
         raise RequestInvalid(f"{where} must be an object with 'role' and 'content'", param=where)
     fields = dict(cast("Mapping[str, Any]", message))
     # Clients may not set these keys; only the code that assembles a message from a client's pieces does.
-    fields.pop(RETOLD, None)
-    fields.pop(FOUND_TOOLS, None)
-    fields.pop(SUMMARY, None)
+    for key in _OURS & fields.keys():
+        del fields[key]
     role = fields.get("role")
     if role not in ROLES:
         raise RequestInvalid(
@@ -80,13 +80,15 @@ def checked_message(message: object, where: str, left_out: LeftOut | None = None
     left_out = left_out or LeftOut()
     left_out.add_fields(role, fields, _READ)
     fields["role"] = "system" if role == "developer" else role
-    if found := found_tools(fields.get("content")):
+    content = fields.get("content")
+    if not isinstance(content, str) and (found := found_tools(content)):
         fields[FOUND_TOOLS] = found
-    fields["content"] = text_of_content(role, fields.get("content"), f"{where}.content", left_out)
+    fields["content"] = text_of_content(role, content, f"{where}.content", left_out)
     for key in ("tool_call_id", "name"):
-        # Some clients number their calls.
-        fields |= {key: str(fields[key])} if isinstance(fields.get(key), int) else {}
-        if not isinstance(fields.get(key, ""), str | None):
+        if isinstance(value := fields.get(key), int):
+            # Some clients number their calls.
+            fields[key] = str(value)
+        elif not isinstance(value, str | None):
             raise RequestInvalid(f"{where}.{key} must be a string", param=f"{where}.{key}")
     calls: object = fields.get("tool_calls") or []
     if not isinstance(calls, list):

@@ -8,6 +8,7 @@ clients send: one part without its list, texts among the parts, parts without a 
 
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, cast
 
 from gateway.errors import RequestInvalid
@@ -38,10 +39,11 @@ class LeftOut:
         if len(self._names) < _NAMED:
             self._names[f"{self._place}{escape_text(str(kind), _SHOWN)}"] = None
 
-    def add_fields(self, kind: object, fields: Mapping[str, Any], read: Container[str]) -> None:
+    def add_fields(self, kind: object, fields: Mapping[str, Any], read: AbstractSet[str]) -> None:
         """Add the fields of a part that are not read."""
-        for name in unread_fields(fields, read):
-            self.add(f"{kind}.{name}")
+        if not fields.keys() <= read:
+            for name in unread_fields(fields, read):
+                self.add(f"{kind}.{name}")
 
     @property
     def names(self) -> tuple[str, ...]:

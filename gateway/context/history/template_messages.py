@@ -69,9 +69,10 @@ def check_length(characters: int, context: int, param: str) -> None:
 
 
 def _length(message: Message) -> int:
-    calls = message.get("tool_calls") or ()
-    arguments = (str(call["function"].get("arguments") or "") for call in calls)
-    return len(str(message.get("content") or "")) + sum(map(len, arguments))
+    length = len(str(message.get("content") or ""))
+    for call in message.get("tool_calls") or ():
+        length += len(str(call["function"].get("arguments") or ""))
+    return length
 
 
 def begun_text(messages: Sequence[Message]) -> str:
