@@ -53,6 +53,8 @@ class LeftOut:
 
 def text_of_content(role: str, content: object, where: str, left_out: LeftOut) -> str:
     """The text of a content. Raises `RequestInvalid`, which names the place."""
+    if isinstance(content, str):
+        return content
     if role == "tool" or (role == "assistant" and isinstance(content, int | float)):
         return text_of_result(content, left_out)
     # Joined as llama.cpp does.

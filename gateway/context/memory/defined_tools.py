@@ -122,15 +122,12 @@ class DefinedTools:
 
         `owned`: names of the tools that came with the request.
         """
-        last = {tool.name: tool for tool in tools}.values()
-        written = ((tool, *digests.of(tool)) for tool in last)
-        known = self.newest
-        new = tuple(
-            DefinedTool(tool.name, digest, place, tool, size, tool.name in owned)
-            for tool, digest, size in written
-            if known.get(tool.name) != digest
-        )
-        return DefinedTools(self.entries + new) if new else self
+        known, new = self.newest, list[DefinedTool]()
+        for name, tool in {tool.name: tool for tool in tools}.items():
+            digest, size = digests.of(tool)
+            if known.get(name) != digest:
+                new.append(DefinedTool(name, digest, place, tool, size, name in owned))
+        return DefinedTools((*self.entries, *new)) if new else self
 
     def completed(self, tools: Iterable[ToolSpec], digests: ToolDigests) -> "DefinedTools":
         """The same, with the definitions that another replica wrote, where these tools have them."""
