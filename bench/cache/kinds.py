@@ -152,7 +152,7 @@ async def measure_kind(kind: Kind, played: Played, checked: int) -> dict[str, An
                 some = dict(islice(answers.items(), checked))
                 rows[name][what] = each.row(len(some), await differing(fresh, some, {}))
         print(f"{kind.name}, {name}: {rows[name]}", flush=True)
-    return {"mib": mib, **rows}
+    return {"mib": mib, "questions": played.questions, **rows}
 
 
 async def memory_of(kind: Kind, scene: Scene) -> int:
@@ -179,16 +179,16 @@ def kinds(folder: Path, gemma: Path | None) -> list[Kind]:
     return found
 
 
-async def measure(*, short: bool, only: str, gemma: Path | None) -> dict[str, Any]:
+async def measure(*, short: bool, only: str, gemma: Path | None, questions: int) -> dict[str, Any]:
     """Measure everything."""
-    played = Played(3, 3, 700, 900) if short else Played(30, 8, 2000, 5300)
+    played = Played(3, 3, 700, 900) if short else Played(30, questions, 2000, 5300)
     with tempfile.TemporaryDirectory(prefix="bench-cache-") as folder:
         rows = {
             kind.name: await measure_kind(kind, played, 3 if short else 10)
             for kind in kinds(Path(folder), gemma)
             if only in kind.name
         }
-    return {"talks": played.talks, "questions": played.questions, "slots": _SLOTS, "kinds": rows}
+    return {"talks": played.talks, "slots": _SLOTS, "kinds": rows}
 
 
 def main() -> None:
@@ -197,8 +197,10 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="a little of everything; prints, writes nothing")
     parser.add_argument("--only", default="", help="models whose names hold this; other rows stay as they are")
     parser.add_argument("--gemma", type=Path, help="the file of Gemma 3 270M")
+    parser.add_argument("--questions", type=int, default=8, help="of each conversation in the first scene: 8")
     chosen = parser.parse_args()
-    results = uvloop.run(measure(short=chosen.short, only=chosen.only, gemma=chosen.gemma))
+    given = {"short": chosen.short, "only": chosen.only, "gemma": chosen.gemma, "questions": chosen.questions}
+    results = uvloop.run(measure(**given))
     if chosen.short:
         print(json.dumps(results, indent=1))
         return

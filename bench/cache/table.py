@@ -25,7 +25,7 @@ as can be known."""
 _STOCK: Final = """By default a stock server has one KV cache for all slots. Where a conversation lies in it then
 depends on the others, and so does the rounding; with a cache for each slot, they depend on the others less."""
 _KINDS: Final = """`python -m bench.cache.kinds`, {date}. In the first scene {talks} conversations of 2,000 to 6,000
-tokens take {questions} turns each on {slots} slots, and a template drops what the model thought at the next question.
+tokens take some turns each on {slots} slots, and a template drops what the model thought at the next question.
 Beside the slots both sides have the same memory, in which all conversations fit as slot files. **Again** is what a
 question processes besides the visible answer before it and itself. In the second scene conversations begin with one
 preamble of 2,000 tokens, and what follows takes 300; **again** is what all but the first process besides those. What a
@@ -161,14 +161,14 @@ def _kinds(results: Results) -> Iterator[str]:
     yield _KINDS.format(**results).replace("\n", " ")
     yield from (
         "",
-        "| | memory | reasoning, again: gateway | stock | preamble, again: gateway | stock | other next tokens |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| | memory | turns | reasoning, again: gateway | stock | preamble, again: gateway | stock | other tokens |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     )
     for name, row in results["kinds"].items():
         cells = [_again(row[side][scene]) for scene in ("reasoning", "preambles") for side in _SIDES]
         played = [row[side][scene] for side in _SIDES for scene in ("reasoning", "preambles")]
         others = f"{sum(len(each['others']) for each in played)} of {sum(each['checked'] for each in played)}"
-        yield f"| {name} | {row['mib']} MiB | {' | '.join(cells)} | {others} |"
+        yield f"| {name} | {row['mib']} MiB | {row['questions']} | {' | '.join(cells)} | {others} |"
     yield from (
         "",
         "The last column compares the next token after the last prompts with that of a server without a cache.",

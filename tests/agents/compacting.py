@@ -47,6 +47,7 @@ def _codex(start: Callable[[str], Started]) -> Callable[[str], Started]:
 
 
 _CODEX: Final = ("CONTEXT CHECKPOINT COMPACTION", Turn(f"{_MARK} in greet.py."))
+_CODEX_CALL: Final = Turn("", (Call(f"*{LATER}", {"polite": True}),))
 _CALL: Final = Turn("", (Call(f"mcp__{SERVER_NAME}__{LATER}", {"polite": True}),))
 _INSTEAD: Final = {
     "claude_code": ((_MARK, _SAID), ("create a detailed summary", Turn(_CLAUDE))),
@@ -56,13 +57,14 @@ _INSTEAD: Final = {
         ("create a detailed summary", Turn(_CLAUDE)),
     ),
     "codex": ((_MARK, _SAID), _CODEX),
+    "codex_tool_search": ((f"{_MARK}.*{LATER}: ok", _SAID), (_MARK, _CODEX_CALL), _CODEX),
 }
 
 
 def _compacting(name: str, more: int) -> Agent:
     """`more`: requests besides those of its task."""
     agent = CODING.get(name) or SEARCHING[name]
-    start = (_codex if name == "codex" else _claude)(agent.start)
+    start = (_codex if name.startswith("codex") else _claude)(agent.start)
     results = (_MARK, f"{LATER}: ok") if name in SEARCHING else (_MARK,)
     told = {"words": f"{agent.words}, compaction", "results": results, "requests": agent.requests + more}
     return replace(agent, start=start, instead=_INSTEAD[name], **told)
@@ -73,5 +75,6 @@ COMPACTING: Final = {
     "claude_code_compact": _compacting("claude_code", 2),
     "claude_code_tool_search_compact": _compacting("claude_code_tool_search", 3),
     "codex_compact": _compacting("codex", 1),
+    "codex_tool_search_compact": _compacting("codex_tool_search", 2),
 }
 """What is found again of each, and of the tools that it had found."""
