@@ -47,7 +47,6 @@ def _codex(start: Callable[[str], Started]) -> Callable[[str], Started]:
 
 
 _CODEX: Final = ("CONTEXT CHECKPOINT COMPACTION", Turn(f"{_MARK} in greet.py."))
-_CODEX_CALL: Final = Turn("", (Call(f"*{LATER}", {"polite": True}),))
 _CALL: Final = Turn("", (Call(f"mcp__{SERVER_NAME}__{LATER}", {"polite": True}),))
 _INSTEAD: Final = {
     "claude_code": ((_MARK, _SAID), ("create a detailed summary", Turn(_CLAUDE))),
@@ -57,7 +56,13 @@ _INSTEAD: Final = {
         ("create a detailed summary", Turn(_CLAUDE)),
     ),
     "codex": ((_MARK, _SAID), _CODEX),
-    "codex_tool_search": ((f"{_MARK}.*{LATER}: ok", _SAID), (_MARK, _CODEX_CALL), _CODEX),
+    # Codex keeps no definitions behind its summary: the model searches again.
+    "codex_tool_search": (
+        (f"{_MARK}.*{LATER}: ok", _SAID),
+        (f"{_MARK}.*{LATER}", Turn("", (Call(f"*{LATER}", {"polite": True}),))),
+        (_MARK, Turn("", (Call("tool_search", {"query": "greeting in Welsh", "limit": 1}),))),
+        _CODEX,
+    ),
 }
 
 
@@ -75,6 +80,6 @@ COMPACTING: Final = {
     "claude_code_compact": _compacting("claude_code", 2),
     "claude_code_tool_search_compact": _compacting("claude_code_tool_search", 3),
     "codex_compact": _compacting("codex", 1),
-    "codex_tool_search_compact": _compacting("codex_tool_search", 2),
+    "codex_tool_search_compact": _compacting("codex_tool_search", 3),
 }
 """What is found again of each, and of the tools that it had found."""

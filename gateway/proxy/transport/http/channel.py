@@ -73,7 +73,7 @@ _GET_LINES: Final = header_lines({"accept": EVENTS})
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _GOODBYE_TIME: Final = 2.0
 _LAST_WORDS: Final = 2.0
-"""Seconds to wait for the head of an answer to a request in a session that the server has forgotten."""
+"""Seconds to wait for the head of an answer in a session that the server has forgotten, or has given another name."""
 _REDIRECTS: Final = 3
 _REPEATED: Final = frozenset({301, 302, 307, 308})
 """Redirects after which the same message is sent to the new address. The first two often come from a server that wants
@@ -110,6 +110,8 @@ class Channel:
         self._asked: set[Connection] = set()
         """Connections whose answer has not begun."""
         self._answered = asyncio.Event()
+        self._renames = False
+        """Whether the server names the session anew with its answers."""
         self._sent = _NOTHING
         """The credentials of the last request."""
         self._lost = LinkLost("", sent=False)
@@ -151,7 +153,31 @@ class Channel:
             LinkLost, NoAnswer: see `Transport.request`.
         """
         # Judged now and not when the answer comes: a request sent before a session began says nothing about it.
-        in_session = self.in_session and not opening
+        in_session, named = self.in_session and not opening, self.session
+        connection = await self._post(body, lines, opening=opening)
+        if connection.status == 400 and in_session and await self._has_renamed(named):
+            # Under the old name nothing was begun.
+            self.release(connection, drain=True)
+            connection = await self._post(body, lines)
+        if connection.status == 404 and in_session:
+            self.release(connection)
+            raise self.forget()
+        if in_session and connection.header(SESSION_HEADER) not in ("", self.session):
+            # Some servers name the session anew with each answer.
+            self._renames = True
+            self.begin_session(connection)
+        return connection
+
+    async def _has_renamed(self, named: str) -> bool:
+        """Whether the session has another name now, or gets one by an answer that is about to come."""
+        with anyio.move_on_after(_LAST_WORDS):
+            while self._renames and self._asked and self.session == named:
+                self._answered.clear()
+                await self._answered.wait()
+        return self.session not in ("", named)
+
+    async def _post(self, body: bytes, lines: bytes, *, opening: bool = False) -> Connection:
+        """Like `post`, with whatever answer comes from where redirects lead."""
         lines = (self._base if opening else self._lines) + _POST_LINES + lines
         connection = await self._request("POST", lines, body)
         for _ in range(_REDIRECTS):
@@ -159,12 +185,6 @@ class Channel:
                 break
             self._redirect(connection)
             connection = await self._request("POST", lines, body)
-        if connection.status == 404 and in_session:
-            self.release(connection)
-            raise self.forget()
-        if in_session and connection.header(SESSION_HEADER) not in ("", self.session):
-            # Some servers name the session anew with each answer.
-            self.begin_session(connection)
         return connection
 
     async def open_stream(self, last_id: str | None) -> Connection | None:

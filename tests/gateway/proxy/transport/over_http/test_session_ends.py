@@ -76,6 +76,57 @@ async def test_requests_on_their_way_when_a_session_is_forgotten_hear_each_for_i
     assert not forgotten.value.sent
 
 
+async def test_request_under_a_name_that_the_session_had_before_is_sent_again(opened):
+    late = anyio.Event()
+
+    async def answer(asked: Asked, reply: Reply) -> None:
+        if asked.method != "POST" or asked.message["method"] != "tools/call":
+            await friendly(asked, reply)
+        elif asked.headers["mcp-session-id"] == "new":
+            await reply.result(asked, {"content": []}, mcp_session_id="new")
+        elif asked.message["params"]["arguments"].get("hang"):
+            await late.wait()
+            await reply.message({"error": "a header is missing"}, status=400)
+        else:
+            await reply.result(asked, {"content": []}, mcp_session_id="new")
+
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        await shake(transport)
+        waiting = asyncio.ensure_future(call(transport, hang=True))
+        await server.until(lambda: "tools/call" in server.methods)
+        await call(transport)
+        late.set()
+
+        assert (await waiting)["content"] == []
+
+
+async def test_refused_request_waits_for_the_answer_that_names_the_session_anew(opened):
+    refused, names = anyio.Event(), iter(("one", "two"))
+
+    async def answer(asked: Asked, reply: Reply) -> None:
+        if asked.method != "POST" or asked.message["method"] != "tools/call":
+            await friendly(asked, reply)
+        elif asked.message["params"]["arguments"].get("hang"):
+            await refused.wait()
+            await reply.result(asked, {"content": []}, mcp_session_id=next(names))
+        elif asked.headers["mcp-session-id"] == "two":
+            await reply.result(asked, {"content": []}, mcp_session_id="two")
+        elif asked.headers["mcp-session-id"] == "one":
+            await reply.message({"error": "a header is missing"}, status=400)
+            asyncio.get_running_loop().call_later(0.05, refused.set)
+        else:
+            await reply.result(asked, {"content": []}, mcp_session_id=next(names))
+
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        await shake(transport)
+        await call(transport)
+        waiting = asyncio.ensure_future(call(transport, hang=True))
+        await server.until(lambda: server.methods.count("tools/call") == 2)
+
+        assert (await call(transport))["content"] == []
+        await waiting
+
+
 @pytest.mark.parametrize("words", ["Bad Request: No valid session ID provided", "Bad Request: Server not initialized"])
 async def test_server_that_says_400_and_means_its_session_is_understood(opened, words):
     async def answer(asked: Asked, reply: Reply) -> None:
