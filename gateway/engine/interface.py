@@ -105,7 +105,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What follows a generation, so that a router can keep what it leaves in the cache for as long as that is needed."""
+    """What follows a generation: it tells a router how long what the generation leaves in the cache will be needed."""
 
     conversation: str
     """The conversation's own random name."""

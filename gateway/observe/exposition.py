@@ -51,7 +51,8 @@ def read_histogram(histogram: Histogram, *labels: str) -> list[tuple[float, int]
         if any(label in sample.labels.values() for label in labels):
             bound = float(sample.labels["le"])
             below[bound] = below.get(bound, 0) + int(sample.value)
-    return [(bound, count - before) for (bound, count), before in zip(below.items(), [0, *below.values()], strict=False)]
+    counts = [0, *below.values()]
+    return [(bound, count - before) for (bound, count), before in zip(below.items(), counts, strict=False)]
 
 
 def count_tasks() -> int:

@@ -82,8 +82,8 @@ SESSION_HEADER: Final = "x-session-id"
 """The header by which routers keep a conversation on one server: vllm-router's `consistent_hash`, llm-d's session
 affinity."""
 PROGRAMS_PATH: Final = "/scheduling/diagnostics"
-"""Where vllm-router says whether it schedules programs (its docs/program_scheduling/program-scheduling.md): a program is
-a conversation, its requests and the pauses between them."""
+"""Where vllm-router says whether it schedules programs: conversations, with the pauses between their requests. See its
+docs/program_scheduling/program-scheduling.md."""
 _NAME: Final = 100
 _NAMES: Final = 20
 """Most characters of a name, and most names, in an error."""
@@ -165,7 +165,7 @@ def activity_of(metrics: bytes) -> Activity | None:
 
 
 def schedules_programs(status: int, body: bytes) -> bool:
-    """Whether the answer at `PROGRAMS_PATH` is that of a router that schedules programs. Other servers lack the path."""
+    """Whether a router that schedules programs has answered at `PROGRAMS_PATH`. Other servers lack the path."""
     try:
         return status == 200 and table_of(json.loads(body)).get("enabled") is True
     except (ValueError, RecursionError):

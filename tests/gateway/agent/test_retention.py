@@ -1,4 +1,4 @@
-"""Engines that ask are told with each generation what follows it: a tool's result within so many seconds, or nothing."""
+"""An engine that asks is told with each generation what follows: a tool's result within so many seconds, or nothing."""
 
 from dataclasses import replace
 from math import inf
