@@ -1,49 +1,83 @@
 """The real vllm-router with program scheduling: it keeps a conversation for as long as the gateway says a tool takes.
 
-`python -m tests.vllm.programs` (after `make vllm-install`). Behind the router stands a server that speaks vLLM's wire
-in front of a real llama.cpp server, with room for one conversation of three. What the router knows decides whether it
-passes; the counts of tokens are figures, since they depend on who comes first.
+`python -m tests.vllm.programs` (after `make vllm-install`). Behind the router stands a server without a model, which
+has memory for one conversation of three. What the router knows decides whether it passes; the counts of tokens are
+figures, since they depend on who comes first.
 """
 
 import json
 import sys
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import anyio
 import httpx2
+from anyio.abc import TaskStatus
+from anyio.from_thread import start_blocking_portal
 
-from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.embedded.packaged_model import packaged_model
-from gateway.engine.interface import GenerateRequest, GenerationEnd, Retention, Sampling
-from gateway.engine.start.readiness import EngineRoute
-from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.engine.wire.vllm_json import PROGRAMS_PATH
+from gateway.engine.interface import GenerateRequest, Retention
+from gateway.engine.left_behind import shared_prefix
+from gateway.engine.wire.vllm_client import Vllm
+from gateway.engine.wire.vllm_json import IDS_PATH, PROGRAMS_PATH, schedules_programs
+from leaf_sdk.testing import tiny_map
+from tests.gateway.engine.engines import HEAD, FakeEngine, address_of, collect
 from tests.vllm.router import router
-from tests.vllm.sessions import stand_ins
 
-TALKS, TURNS, TOOL = 3, 4, 0.5
+TALKS, TURNS, TOOL = 3, 4, 0.3
 """Conversations, generations of each, and the seconds that a tool takes between two."""
-SETTINGS = {"max_active_programs_per_target": 1, "metrics_interval_seconds": 0.2}
-FLAGS = ("--enable-program-scheduling", "--program-scheduling-config-json", json.dumps(SETTINGS))
+PREAMBLE, RESULT = 1000, 50
+"""Tokens with which a conversation begins, and of each result."""
+SETTINGS: Final = {"max_active_programs_per_target": 1, "metrics_interval_seconds": 0.1}
+FLAGS: Final = ("--enable-program-scheduling", "--program-scheduling-config-json", json.dumps(SETTINGS))
+FIGURES: Final = """vllm:num_requests_running{engine="0",model_name="m"} 0
+vllm:num_requests_waiting{engine="0",model_name="m"} 0
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.1
+"""
+"""What the router asks a server for."""
 Saying = Callable[[str, bool], Retention | None]
 """What is said of a conversation with this name, which goes on or not."""
-WAYS: dict[str, Saying] = {
+WAYS: Final[dict[str, Saying]] = {
     "nothing is said": lambda name, continues: None,
     "conversations are named": Retention,
-    "and how long the tool takes": lambda name, continues: Retention(name, continues, 2.5 if continues else None),
+    "and it is said how long the tool takes": lambda name, continues: Retention(name, continues, 2.5),
 }
 
 
-async def asked(ready: ReadyEngine, ids: list[int], retention: Retention | None) -> int:
+@dataclass
+class SmallServer(FakeEngine):
+    """Reuses what its last prompt shares with the next one."""
+
+    held: list[int] = field(default_factory=list[int])
+
+    def _answer(self, path: str, asked: dict[str, Any]) -> bytes:
+        if path == "/metrics":
+            return (HEAD.format(kind="text/plain") + f"content-length: {len(FIGURES)}\r\n\r\n{FIGURES}").encode()
+        if path != IDS_PATH:
+            return super()._answer(path, asked)
+        prompt: list[int] = asked["token_ids"]
+        told = {"prompt_tokens": len(prompt), "completion_tokens": 1, "total_tokens": len(prompt) + 1}
+        usage = {**told, "prompt_tokens_details": {"cached_tokens": shared_prefix(self.held, prompt)}}
+        self.held = prompt
+        messages = [{"choices": [{"token_ids": [5], "finish_reason": "length"}]}, {"choices": [], "usage": usage}]
+        events = "".join(f"data: {json.dumps(each)}\n\n" for each in messages) + "data: [DONE]\n\n"
+        head = HEAD.format(kind="text/event-stream") + f"content-length: {len(events)}\r\n\r\n"
+        return (head + events).encode()
+
+    async def run(self, *, task_status: TaskStatus[str]) -> None:
+        """Serve, at the address that is reported."""
+        async with address_of(self) as address:
+            task_status.started(address.url)
+            await anyio.sleep_forever()
+
+
+async def processed(client: Vllm, ids: list[int], retention: Retention | None) -> int:
     """How many tokens of a prompt were processed."""
-    request = GenerateRequest(ids, None, 1, Sampling(temperature=0), retention=retention)
-    async with ready.engine.generate(request) as events:
-        (end,) = [event async for event in events if isinstance(event, GenerationEnd)]
+    _, end = await collect(client, GenerateRequest(ids, None, 1, retention=retention))
     return len(ids) - end.timings.cache_n
 
 
-async def again(ready: ReadyEngine, way: str) -> int:
+async def again(client: Vllm, way: str) -> int:
     """How many tokens were processed again, of three conversations at a time."""
     lost = 0
 
@@ -51,10 +85,9 @@ async def again(ready: ReadyEngine, way: str) -> int:
         nonlocal lost
         ids: list[int] = []
         for turn in range(TURNS):
-            tale = f"{way}: the tale of {number}. " * 8
-            more = ready.token_map.encode(tale if turn == 0 else f" And then came chapter {turn}.")
+            more = [10 + number] * (RESULT if turn else PREAMBLE)
             ids = ids + more
-            lost += await asked(ready, ids, WAYS[way](f"{way}{number}", turn < TURNS - 1)) - len(more)
+            lost += await processed(client, ids, WAYS[way](f"{way}{number}", turn < TURNS - 1)) - len(more)
             await anyio.sleep(TOOL)
 
     async with anyio.create_task_group() as tasks:
@@ -63,7 +96,7 @@ async def again(ready: ReadyEngine, way: str) -> int:
     return lost
 
 
-def known(routed: str) -> dict[str, Any]:
+def known(routed: str) -> dict[str, float]:
     """The programs that the router knows, by name: for how many more seconds it keeps each."""
     told = httpx2.get(f"{routed}{PROGRAMS_PATH}").json()
     found = [program for rank in told["ranks"] for program in rank["programs"]]
@@ -72,25 +105,29 @@ def known(routed: str) -> dict[str, Any]:
 
 async def measured(routed: str) -> bool:
     """Whether the router does what it is told; writes the figures."""
-    engine = EngineConfig(kind="url", url=routed, model=packaged_model(), at_once=TALKS)
-    route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig()), lambda up, reason: None)
-    async with route.running():
-        ready = route.ready()
-        ids = ready.token_map.encode("Once upon a time")
-        await asked(ready, ids, Retention("kept", continues=True, seconds=600))
-        kept = known(routed).get("kept", 0)
-        await asked(ready, ids, Retention("kept", continues=False))
-        after = known(routed)
-        for way in WAYS:
-            sys.stdout.write(f"{way}: {await again(ready, way)} tokens processed again\n")
-    sys.stdout.write(f"kept while its tool runs: {kept > 60}; released at the end: {'kept' not in after}\n")
-    return ready.facts.can.retention and kept > 60 and "kept" not in after
+    client = Vllm(routed, at_once=TALKS, token_map=tiny_map())
+    # The router holds requests back: one that it would let through must not wait for their connections.
+    client._connections.allow(TALKS)
+    await processed(client, [1, 2, 3], Retention("kept", continues=True, seconds=600))
+    kept = known(routed).get("kept", 0) > 60
+    await processed(client, [1, 2, 3], Retention("kept", continues=False))
+    released = "kept" not in known(routed)
+    sys.stdout.write(f"kept while its tool runs: {kept}; released at the end: {released}\n")
+    for way in WAYS:
+        sys.stdout.write(f"{way}: {await again(client, way)} tokens processed again\n")
+    await client.aclose()
+    answer = httpx2.get(f"{routed}{PROGRAMS_PATH}")
+    return schedules_programs(answer.status_code, answer.content) and kept and released
 
 
 def main() -> int:
     """Ends with 1 where the router does not do what it is told."""
-    with stand_ins(1, slots=1) as urls, router(*urls, policy="consistent_hash", flags=FLAGS) as routed:
-        return 0 if anyio.run(measured, routed) else 1
+    with start_blocking_portal() as portal:
+        running, url = portal.start_task(SmallServer(tiny_map()).run)
+        with router(url, policy="consistent_hash", flags=FLAGS) as routed:
+            done = anyio.run(measured, routed)
+        running.cancel()
+    return 0 if done else 1
 
 
 if __name__ == "__main__":

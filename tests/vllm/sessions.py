@@ -25,10 +25,10 @@ TALKS, TURNS = 8, 3
 
 
 @contextmanager
-def stand_ins(count: int, slots: int = TALKS) -> Iterator[list[str]]:
-    """The addresses of so many servers, each with room for as many conversations as it has slots."""
+def stand_ins(count: int) -> Iterator[list[str]]:
+    """The addresses of so many servers with a slot for each conversation."""
     place = {"model": str(packaged_model()), "host": "127.0.0.1", "port": 0}
-    settings = json.dumps({**place, "context": 512 * slots, "slots": slots, "threads": 1})
+    settings = json.dumps({**place, "context": 512 * TALKS, "slots": TALKS, "threads": 1})
     command = [sys.executable, "-m", "gateway.engine.embedded.child_process", settings]
     with ExitStack() as stack:
         urls: list[str] = []
