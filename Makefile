@@ -178,7 +178,8 @@ engines-check: $(READY) ## run the tests of the APIs over vLLM's wire, spoken in
 	@ENGINE=vllm $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile \
 	  -k "not (finds_all or reuses_every or whole_context or same_context or share_all or sent_back_or_left_out or options_of_no_effect or listed_with_the_map)" \
 	  tests/e2e/test_engines.py tests/e2e/test_openai.py tests/e2e/test_chat_fields.py tests/e2e/test_structured.py tests/e2e/test_conversations.py \
-	  tests/e2e/test_responses.py tests/e2e/test_messages.py tests/e2e/test_frames.py tests/e2e/test_model.py tests/e2e/test_status.py tests/gateway/engine/vllm
+	  tests/e2e/test_responses.py tests/e2e/test_messages.py tests/e2e/test_frames.py tests/e2e/test_model.py tests/e2e/test_status.py \
+	  tests/gateway/engine/wire/test_vllm_*.py
 
 vllm-check: vllm-install ## start the real vLLM on the CPU, alone and behind the real vllm-router: the agent's path, and what its cache gives: ten minutes
 	@$(BIN)/python -m tests.vllm

@@ -35,6 +35,8 @@ class Capabilities:
     """Whether a request may name a salt, so that it shares cached ids only with requests of the same salt."""
     sessions: bool = False
     """Whether a request may name its conversation, so that a router before several servers finds its cache."""
+    retention: bool = False
+    """Whether a request may say how long what it leaves in the cache will be needed (`Retention`)."""
     reuse_block: int = 1
     """Ids per block of reuse: of a continued prompt, fewer than this many may be processed again."""
     plain_tokenize: bool = True
@@ -102,6 +104,18 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """What follows a generation: it tells a router how long what the generation leaves in the cache will be needed."""
+
+    conversation: str
+    """The conversation's own random name."""
+    continues: bool
+    """Whether the model may call a tool now, so that a generation with the result may follow."""
+    seconds: float | None = None
+    """How long the tools usually take; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """A generation. `prompt` is the whole context as ids; the engine reuses what its slot already holds."""
 
@@ -126,6 +140,8 @@ class GenerateRequest:
     """Cached ids are shared only with requests of the same salt; only for an engine that supports salts."""
     session: bytes = b""
     """The key of its conversation's home (`pool/members.py`), for an engine that has sessions; empty: not known."""
+    retention: Retention | None = None
+    """What follows it, for an engine that supports retention; None: not known."""
     trace: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers with the trace context of the request; empty: it is not traced."""
 

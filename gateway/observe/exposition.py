@@ -43,13 +43,16 @@ def read_counter(counter: Counter) -> dict[str, float]:
     return {next(iter(s.labels.values()), ""): s.value for s in samples}
 
 
-def read_histogram(histogram: Histogram, label: str) -> list[tuple[float, int]]:
-    """The buckets of a histogram's series with this label: each upper bound, and how many values fell between the bound
-    before it and this one."""
-    samples = [s for metric in histogram.collect() for s in metric.samples if s.name.endswith("_bucket")]
-    below = [(float(s.labels["le"]), int(s.value)) for s in samples if label in s.labels.values()]
-    counts = [count for _, count in below]
-    return [(bound, count - before) for (bound, count), before in zip(below, [0, *counts], strict=False)]
+def read_histogram(histogram: Histogram, *labels: str) -> list[tuple[float, int]]:
+    """The buckets of a histogram's series with these labels, added up: each upper bound, and how many values fell
+    between the bound before it and this one."""
+    below: dict[float, int] = {}
+    for sample in (s for metric in histogram.collect() for s in metric.samples if s.name.endswith("_bucket")):
+        if any(label in sample.labels.values() for label in labels):
+            bound = float(sample.labels["le"])
+            below[bound] = below.get(bound, 0) + int(sample.value)
+    counts = [0, *below.values()]
+    return [(bound, count - before) for (bound, count), before in zip(below.items(), counts, strict=False)]
 
 
 def count_tasks() -> int:

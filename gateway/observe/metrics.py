@@ -256,9 +256,9 @@ class Metrics:
         series[0].inc()
         series[1].observe(seconds)
 
-    def call_times(self, server: str) -> list[tuple[float, int]]:
-        """How long the tool calls to a configured server took: each upper bound in seconds, and how many calls."""
-        return read_histogram(self._call_seconds, self._servers.admit(server))
+    def call_times(self, *servers: str) -> list[tuple[float, int]]:
+        """How long the tool calls to configured servers took: each upper bound in seconds, and how many calls."""
+        return read_histogram(self._call_seconds, *map(self._servers.admit, servers))
 
     def engine_up(self, up: bool) -> None:
         """The engine answers with a proven map, or no longer does."""

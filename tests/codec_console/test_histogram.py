@@ -24,6 +24,15 @@ def test_bars_stand_beside_each_other_inside_the_field_and_say_what_they_are() -
     assert [mark.words for mark in picture.marks] == ["1 ms", "10 ms", "100 ms", "1 s", "10 s"]
 
 
+def test_calls_of_several_servers_are_added_up() -> None:
+    metrics = Metrics()
+    for server, seconds in (("time", 0.02), ("git", 0.02), ("git", 3.0), ("other", 3.0)):
+        metrics.tool_called(server, "ok", seconds)
+
+    assert [each for each in metrics.call_times("time", "git") if each[1]] == [(0.025, 2), (5.0, 1)]
+    assert metrics.call_times() == []
+
+
 def test_one_call_among_thousands_is_seen() -> None:
     assert picture_of([(1.0, 100_000), (inf, 1)]).bars[1].height >= 2
 

@@ -21,7 +21,7 @@ from gateway.engine.start.readiness import EngineRoute
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.engine.wire.adapter import salt_of
 from gateway.errors import GrammarRefused
-from tests.vllm import sessions, tags
+from tests.vllm import programs, sessions, tags
 from tests.vllm.router import FOLDER, healthy, router
 
 PORT = 28200
@@ -139,7 +139,7 @@ def main() -> int:
         with router(url, policy="cache_aware") as routed:
             say("behind vllm-router", routed)
             anyio.run(figures, routed)
-        kept = sessions.main()
+        kept = sessions.main() or programs.main()
         over_it = ["tests/e2e/test_engines.py", "tests/gateway/engine/test_lazy_grammar.py"]
         command = [sys.executable, "-m", "pytest", "-q", "--timeout", "600", *over_it]
         return subprocess.run(command, env={**os.environ, "ENGINE": url}, check=False).returncode or kept

@@ -1,7 +1,7 @@
 """The real vllm-router, as `make vllm-install` brings it."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
@@ -13,10 +13,10 @@ PORT = 28201
 
 
 @contextmanager
-def router(*urls: str, policy: str) -> Iterator[str]:
-    """The address of one in front of some servers."""
+def router(*urls: str, policy: str, flags: Sequence[str] = ()) -> Iterator[str]:
+    """The address of one in front of some servers. `flags`: more of its options."""
     place = ("--host", "127.0.0.1", "--port", str(PORT), "--prometheus-port", str(PORT + 1))
-    command = [str(FOLDER / "router/bin/vllm-router"), *place, "--worker-urls", *urls, "--policy", policy]
+    command = [str(FOLDER / "router/bin/vllm-router"), *place, "--worker-urls", *urls, "--policy", policy, *flags]
     with (FOLDER / "router.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         routed = f"http://127.0.0.1:{PORT}"
         try:

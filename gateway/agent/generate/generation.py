@@ -19,6 +19,7 @@ from gateway.agent.generate.generation_options import GenerationOptions
 from gateway.agent.generate.model_output import ModelOutput
 from gateway.agent.generate.refused_grammar import loosened_hold, looseness
 from gateway.agent.generate.replay import lost_grammar, replayed
+from gateway.agent.generate.retention import retention_of
 from gateway.context.compose.conversation import Conversation, Spliced
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.slots.allocation import Place
@@ -166,6 +167,7 @@ class Generation:
             reuse=place.reuse,
             salt=place.salt,
             session=conversation.asked.home,
+            retention=retention_of(conversation, self._metrics, words=self._options.words),
             max_tokens=self._options.max_tokens - len(self._output.ids),
             sampling=self._sampling,
             grammar=hold.grammar if hold else None,

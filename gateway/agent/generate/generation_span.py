@@ -45,12 +45,12 @@ async def traced(tracing: "Tracing", generation: Generation) -> GenerationResult
 
 def _asked(conversation: Conversation, options: GenerationOptions) -> dict[str, Any]:
     """What the engine is asked for."""
-    conversation_of = conversation_id(conversation)
+    remembered = conversation.continuation.history is not None
     return {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": conversation.ready.facts.api,
         "gen_ai.request.max_tokens": options.max_tokens,
-        **({} if conversation_of is None else {"gen_ai.conversation.id": conversation_of}),
+        **({"gen_ai.conversation.id": conversation.first_answer_id} if remembered else {}),
         **sampling_attributes(options.sampling),
     }
 
@@ -64,11 +64,3 @@ def _told(result: GenerationResult) -> dict[str, Any]:
     if result.stats.reasoning:
         told["gen_ai.usage.reasoning.output_tokens"] = result.stats.reasoning
     return told
-
-
-def conversation_id(conversation: Conversation) -> str | None:
-    """The id of the conversation's first answer that is remembered; None where it is not remembered at all."""
-    if conversation.continuation.history is None:
-        return None
-    before = conversation.continuation.before
-    return conversation.answer_id if before is None else before.chain()[0].answer_id

@@ -109,6 +109,12 @@ class Conversation:
     spliced: Spliced = field(default_factory=Spliced)
 
     @property
+    def first_answer_id(self) -> str:
+        """The name of the conversation's first answer that is remembered; this answer's if there is none."""
+        before = self.continuation.before
+        return self.answer_id if before is None else before.chain()[0].answer_id
+
+    @property
     def ready(self) -> ReadyEngine:
         """The running engine that continues it now."""
         return self.stay.ready

@@ -7,7 +7,9 @@ Reference: vLLM 0.32, vllm/entrypoints/serve/tokenize/protocol.py.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -15,6 +17,7 @@ from gateway.engine.interface import (
     Activity,
     EngineFacts,
     GenerateRequest,
+    GenerationEvent,
     Message,
     Options,
     Proof,
@@ -29,6 +32,7 @@ from gateway.engine.wire.vllm_json import (
     COMPLETIONS_PATH,
     IDS_PATH,
     KIND,
+    PROGRAMS_PATH,
     SESSION_HEADER,
     GenerateStream,
     ShownTemplate,
@@ -36,10 +40,14 @@ from gateway.engine.wire.vllm_json import (
     completion_body,
     ids_body,
     read_facts,
+    schedules_programs,
     served_name,
 )
 from gateway.errors import EngineRefused, EngineUnavailable, MapDiffers
+from gateway.observe.logs import get_logger
 from leaf_sdk.vocab import TokenMap
+
+log = get_logger("engine")
 
 _NAME: Final = "lookup_of_probe"
 _TOOL: Final[dict[str, Any]] = {
@@ -88,14 +96,17 @@ class VllmQuestions(JsonQuestions):
         self._keep_reasoning = keep_reasoning
 
     async def facts(self) -> EngineFacts:
-        """`GET /v1/models` and `/metrics`, what the engine puts before an empty prompt, and what its template shows."""
+        """`GET /v1/models` and `/metrics`, what the engine puts before an empty prompt, what its template shows, and
+        whether a router before it schedules programs."""
         models = await self.models()
         status, metrics = await self._ask("GET", "/metrics", b"")
         bos = await self._post("/tokenize", {"prompt": "", "add_special_tokens": True})
         shown = await self._shown()
+        retention = schedules_programs(*await self._ask("GET", PROGRAMS_PATH, b""))
         with expecting(self._url, KIND):
             told = metrics.decode("utf-8", "replace") if status == 200 else ""
-            return read_facts(models, served_name(models, self._wanted), told, bos, shown, self._at_once)
+            served = served_name(models, self._wanted)
+            return read_facts(models, served, told, bos, shown, self._at_once, retention=retention)
 
     async def models(self) -> dict[str, Any]:
         """`GET /v1/models`."""
@@ -241,6 +252,9 @@ def _specials(ids: Sequence[int], token_map: TokenMap) -> list[int]:
 # Turns `GenerateRequest` into `POST /inference/v1/generate`, or into `/v1/completions` if the server does not have
 # that. It may be a router in front of several.
 
+_INVALID: Final = (400, 422)
+"""Statuses of a request with a field that the server does not take."""
+
 
 class Vllm(VllmQuestions, EngineClient):
     """Client of one vLLM server. Close it with `aclose`."""
@@ -280,6 +294,8 @@ class Vllm(VllmQuestions, EngineClient):
         )
         self._served = ""
         self._takes_ids = True
+        self._takes_retention = True
+        """Whether it has refused no request for its `retention`."""
 
     async def prove(self, proof: Proof) -> Proven:
         """See `EngineClient.prove`. The template's rendering is proven too, since it consists of ids."""
@@ -299,6 +315,27 @@ class Vllm(VllmQuestions, EngineClient):
         if self._token_map is None:
             raise EngineUnavailable("vLLM's chat template can't be read before a token map is loaded; try again")
         return text_of_ids(await self.rendered(messages, tools, options), self._token_map)
+
+    @asynccontextmanager
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
+        """See `EngineClient.generate`. A request that is refused is sent again without its hints."""
+        if not (self._takes_ids and self._takes_retention):
+            request = replace(request, retention=None)
+        async with AsyncExitStack() as stack:
+            try:
+                events = await stack.enter_async_context(super().generate(request))
+            except EngineRefused as error:
+                if request.retention is None or error.status not in _INVALID:
+                    raise
+                events = await stack.enter_async_context(super().generate(replace(request, retention=None)))
+                self._takes_retention = False
+                log.warning(
+                    "the server refuses vllm_xargs.agentic_context, so it is no longer told how long a conversation's "
+                    "cache will be needed; check that vllm-router and vLLM fit together",
+                    url=self.url,
+                    error=error.message,
+                )
+            yield events
 
     async def _whole_proof(self, proof: Proof, questions: Provable) -> Proven:
         proven = await proof(questions)

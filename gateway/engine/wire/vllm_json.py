@@ -21,6 +21,7 @@ from gateway.engine.interface import (
     GenerateRequest,
     GenerationEnd,
     GenerationEvent,
+    Retention,
     Sampling,
     Timings,
 )
@@ -80,6 +81,9 @@ COMPLETIONS_PATH: Final = "/v1/completions"
 SESSION_HEADER: Final = "x-session-id"
 """The header by which routers keep a conversation on one server: vllm-router's `consistent_hash`, llm-d's session
 affinity."""
+PROGRAMS_PATH: Final = "/scheduling/diagnostics"
+"""Where vllm-router says whether it schedules programs: conversations, with the pauses between their requests. See its
+docs/program_scheduling/program-scheduling.md."""
 _NAME: Final = 100
 _NAMES: Final = 20
 """Most characters of a name, and most names, in an error."""
@@ -105,7 +109,14 @@ class ShownTemplate:
 
 
 def read_facts(
-    models: dict[str, Any], served: str, metrics: str, bos: dict[str, Any], shown: ShownTemplate, at_once: int
+    models: dict[str, Any],
+    served: str,
+    metrics: str,
+    bos: dict[str, Any],
+    shown: ShownTemplate,
+    at_once: int,
+    *,
+    retention: bool,
 ) -> EngineFacts:
     """The facts in the answers of `/v1/models`, `/metrics` and `/tokenize`.
 
@@ -114,6 +125,7 @@ def read_facts(
         served: the name by which the model is requested.
         shown: what the server shows of its template.
         at_once: generations that may run at a time, which the server does not report.
+        retention: whether it takes what is known of how long a conversation's cache will be needed.
     """
     # An adapter has the context of its base model, which is listed first.
     model: dict[str, Any] = models["data"][0]
@@ -132,6 +144,7 @@ def read_facts(
         can=Capabilities(
             salts=True,
             sessions=True,
+            retention=retention,
             reuse_block=max(int(block[1]), 1) if block else _BLOCK,
             plain_tokenize=False,
             shows_template=shown.is_source,
@@ -151,6 +164,14 @@ def activity_of(metrics: bytes) -> Activity | None:
     return Activity(tuple(_PROGRESS.findall(metrics)))
 
 
+def schedules_programs(status: int, body: bytes) -> bool:
+    """Whether a router that schedules programs has answered at `PROGRAMS_PATH`. Other servers lack the path."""
+    try:
+        return status == 200 and table_of(json.loads(body)).get("enabled") is True
+    except (ValueError, RecursionError):
+        return False
+
+
 def served_name(models: dict[str, Any], wanted: str | None) -> str:
     """The name by which the model is requested. Raises `EngineUnavailable` if the server lacks the wanted one."""
     names = [str(entry["id"]) for entry in models["data"]]
@@ -167,7 +188,21 @@ def ids_body(request: GenerateRequest, model: str) -> dict[str, Any]:
         asked["structured_outputs"] = structured_outputs(request.grammar, request.triggers)
     if request.logprobs:
         asked["logprobs"] = request.top_logprobs
-    return {**_common(request, model), "token_ids": list(request.prompt), "sampling_params": asked}
+    body = {**_common(request, model), "token_ids": list(request.prompt), "sampling_params": asked}
+    if request.retention is not None:
+        # The router reads it; vLLM ignores the field here, and would refuse an object in it at `/v1/completions`.
+        body["vllm_xargs"] = {"agentic_context": _agentic_context(request.retention)}
+    return body
+
+
+def _agentic_context(retention: Retention) -> dict[str, Any]:
+    """What vllm-router is told of a program."""
+    seconds = retention.seconds
+    return {
+        "program_id": retention.conversation,
+        "expected_resume": retention.continues,
+        **({} if seconds is None else {"kv_retention_ttl_seconds": seconds}),
+    }
 
 
 def completion_body(request: GenerateRequest, model: str) -> dict[str, Any]:

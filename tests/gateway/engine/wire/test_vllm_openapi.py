@@ -10,9 +10,9 @@ import httpx2
 import jsonschema
 import pytest
 
-from gateway.engine.interface import GenerateRequest, Sampling
+from gateway.engine.interface import GenerateRequest, Retention, Sampling
 from gateway.engine.wire.vllm_client import VllmQuestions
-from gateway.engine.wire.vllm_json import COMPLETIONS_PATH, IDS_PATH, completion_body, ids_body
+from gateway.engine.wire.vllm_json import COMPLETIONS_PATH, IDS_PATH, PROGRAMS_PATH, completion_body, ids_body
 from gateway.toolcalls.formats.format import CallTrigger
 from tests.standins.vllm_wire_over_llama_cpp import MODEL
 
@@ -86,6 +86,20 @@ def test_probabilities_are_asked_for_with_as_many_alternatives_as_are_wanted(top
     assert (by_completions["logprobs"], by_completions["return_tokens_as_token_ids"]) == (tops, True)
 
 
+@pytest.mark.parametrize("seconds", [None, 0.25])
+def test_router_is_told_what_follows_by_a_field_that_vllm_takes_at_one_endpoint_only(seconds: float | None) -> None:
+    request = replace(PLAIN, retention=Retention("a1", continues=True, seconds=seconds))
+    told = ids_body(request, "m")
+
+    held(told, body_of(IDS_PATH))
+    time = {} if seconds is None else {"kv_retention_ttl_seconds": seconds}
+    context = {"program_id": "a1", "expected_resume": True, **time}
+    assert told == {**ids_body(PLAIN, "m"), "vllm_xargs": {"agentic_context": context}}
+    assert completion_body(request, "m") == completion_body(PLAIN, "m")
+    with pytest.raises(jsonschema.ValidationError):
+        held({**completion_body(PLAIN, "m"), "vllm_xargs": told["vllm_xargs"]}, body_of(COMPLETIONS_PATH))
+
+
 def test_generation_that_is_to_find_nothing_has_a_salt_of_its_own() -> None:
     def salt(**more: Any) -> str | None:
         return ids_body(GenerateRequest([1], None, 3, **more), "m").get("cache_salt")
@@ -120,7 +134,8 @@ async def test_questions_are_asked_as_the_document_says() -> None:
     await questions.tokenize("a", specials=True)
 
     for path, body in asked:
-        if path in ("/metrics", "/tokenizer_info"):
+        # The last is a router's.
+        if path in ("/metrics", "/tokenizer_info", PROGRAMS_PATH):
             continue
         assert path in DOCUMENT["paths"]
         if body is not None:

@@ -63,9 +63,26 @@ async def test_facts_are_what_the_answers_say() -> None:
     assert (facts.model, facts.model_path, facts.context, facts.slots) == ("base", "org/base", 1, 5)
     assert (facts.bos, facts.vocabulary, facts.start_marker, facts.api) == ((0,), None, None, "vllm")
     assert (facts.can.salts, facts.can.sessions, facts.can.plain_tokenize) == (True, True, False)
-    assert facts.can.reuse_block == 16
+    assert (facts.can.reuse_block, facts.can.retention) == (16, False)
     assert (facts.chat_template, facts.can.shows_template) == ("lookup_of_probe lookup_of_probe", False)
     assert facts.supports_tools
+
+
+@pytest.mark.parametrize(
+    ("diagnostics", "asks"),
+    [
+        ((200, {"enabled": True, "ranks": []}), True),
+        ((404, {"enabled": False, "error": "This Router does not own Program scheduling"}), False),
+        ((200, {"enabled": False}), False),
+        ((200, {"enabled": "yes"}), False),
+        ((404, {"enabled": True}), False),
+        ((200, []), False),
+        ((200, "<html>"), False),
+        ((200, "[" * 100_000), False),
+    ],
+)
+async def test_router_that_schedules_programs_asks_what_follows(diagnostics: tuple[int, Any], *, asks: bool) -> None:
+    assert (await questions(Server(diagnostics=diagnostics)).facts()).can.retention is asks
 
 
 @pytest.mark.parametrize("metrics", [(404, METRICS), (201, METRICS), (200, "")])
