@@ -17,8 +17,8 @@ from tests.agents.tool_search import LATER, SEARCHING, SERVER_NAME
 _MARK: Final = "A greeting was mended"
 _CLAUDE: Final = f"<analysis>\nOne file.\n</analysis>\n\n<summary>\n{_MARK} in greet.py.\n</summary>"
 _SAID: Final = Turn("It still says hello.")
-_LIMIT: Final = 9000
-"""Tokens, fewer than Codex sends before the first word."""
+_LIMITS: Final = {"codex": 9000, "codex_tool_search": 12_500}
+"""Tokens: fewer than Codex sends before the first word, or so many that what it finds behind its summary has room."""
 
 
 def _claude(start: Callable[[str], Started]) -> Callable[[str], Started]:
@@ -33,13 +33,13 @@ def _claude(start: Callable[[str], Started]) -> Callable[[str], Started]:
     return started
 
 
-def _codex(start: Callable[[str], Started]) -> Callable[[str], Started]:
+def _codex(start: Callable[[str], Started], most: int) -> Callable[[str], Started]:
     """The same conversation, and a question for which it is too long."""
 
     def started(url: str) -> Started:
         first = start(url)
         *more, _ = first.command
-        limit = ("-c", f"model_auto_compact_token_limit={_LIMIT}")
+        limit = ("-c", f"model_auto_compact_token_limit={most}")
         lines = [first.command, [*more, *limit, "resume", "--last", "Does it say hello?"]]
         return replace(first, command=["sh", "-ec", "\n".join(map(shlex.join, lines))])
 
@@ -58,10 +58,10 @@ _INSTEAD: Final = {
     "codex": ((_MARK, _SAID), _CODEX),
     # Codex keeps no definitions behind its summary: the model searches again.
     "codex_tool_search": (
-        (f"{_MARK}.*{LATER}: ok", _SAID),
-        (f"{_MARK}.*{LATER}", Turn("", (Call(f"*{LATER}", {"polite": True}),))),
-        (_MARK, Turn("", (Call("tool_search", {"query": "greeting in Welsh", "limit": 1}),))),
         _CODEX,
+        (f"{_MARK}.*{LATER}: ok", _SAID),
+        (f"{_MARK}.*{LATER}", _CALL),
+        (_MARK, Turn("", (Call("tool_search", {"query": "greeting in Welsh", "limit": 1}),))),
     ),
 }
 
@@ -69,7 +69,7 @@ _INSTEAD: Final = {
 def _compacting(name: str, more: int) -> Agent:
     """`more`: requests besides those of its task."""
     agent = CODING.get(name) or SEARCHING[name]
-    start = (_codex if name.startswith("codex") else _claude)(agent.start)
+    start = _codex(agent.start, _LIMITS[name]) if name in _LIMITS else _claude(agent.start)
     results = (_MARK, f"{LATER}: ok") if name in SEARCHING else (_MARK,)
     told = {"words": f"{agent.words}, compaction", "results": results, "requests": agent.requests + more}
     return replace(agent, start=start, instead=_INSTEAD[name], **told)

@@ -61,7 +61,7 @@ def _codex_turns() -> list[Turn]:
         Turn("", (Call(f"*{LATER}", {"polite": True}),)),
         Turn("And another.", (Call("tool_search", {"query": "greeting in Basque", "limit": 1}),)),
         Turn("", (Call(f"*{_EARLIER}", {"polite": False}),)),
-        Turn("", (Call("exec_command", {"cmd": _MEND}),)),
+        Turn("", (Call("exec_command", {"cmd": f"{_MEND}; seq 1000"}),)),
         Turn("It says hello now."),
     ]
 
