@@ -26,6 +26,8 @@ class Deferral:
     names: Collection[str] = ()
     search: SearchTool | None = None
     """The tool with which the model finds them, which the gateway runs; None: one of the client's tools finds them."""
+    found: Collection[str] = ()
+    """Those that stand in the messages, as found by then: nothing has to find them."""
 
 
 NO_DEFERRAL: Final = Deferral()
@@ -83,7 +85,7 @@ def gathered(
     deferred = deferred - set(named)
     entries = {name: entry for name, entry in searched.items() if name not in names}
     # A tool of the client's can only find the others if the model can call it.
-    unfound = bool(deferred) and deferred >= names
+    unfound = deferred >= names and bool(deferred.difference(deferral.found))
     if entries or unfound:
         search = search or OURS
     entries |= {tool.name: _entry(tool) for tool in theirs if tool.name in deferred}

@@ -157,7 +157,7 @@ class RequestTools:
     @property
     def deferral(self) -> Deferral:
         """Which of the client's tools are deferred."""
-        return Deferral(self.hidden, self.search)
+        return Deferral(self.hidden, self.search, found=self.brought)
 
     def found(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Tools that a search has found, as a `tool_search_output` item has them: namespaces with their tools."""

@@ -134,6 +134,21 @@ async def test_compaction_without_tools_continues_from_the_cache(stage):
     assert two.startswith(one)
 
 
+async def test_compaction_without_tools_defines_no_search_for_those_that_were_found(stage):
+    tools = [BY_CLIENT]
+    first = await stage.ask(call("tool_search", city="rain"), tools=tools, input=[USER])
+    (search,) = first["output"]
+    output = {"type": "tool_search_output", "call_id": search["call_id"], "execution": "client", "tools": [WEATHER]}
+    second = await stage.ask("It is so.", tools=tools, input=[USER, search, output])
+    history = [USER, search, output, *second["output"]]
+    await stage.ask("A summary.", tools=[], input=[*history, {**USER, "content": "Sum it up."}])
+
+    _, two, three = prompts(stage)
+    assert three.startswith(two)
+    assert "Tells whether it rains" in two
+    assert "codec_search_tools" not in three
+
+
 async def test_tool_that_codex_compacted_away_is_found_again_by_its_search(stage):
     """Behind Codex's own summary there are no calls, results and found tools; its search stays."""
     tools = [BY_CLIENT]
