@@ -133,7 +133,8 @@ SECURITY: Final[Mapping[str, Held]] = {
         "tests/gateway/serve/generation/test_approvals.py::test_approvals_at_the_same_time_make_one_call",
     ),
     "Requests can be stricter than this setting, never looser.": (
-        "tests/gateway/proxy/test_approvals.py::test_request_is_never_looser_than_the_operator",
+        "tests/gateway/serve/responses/test_endpoint.py::test_call_is_asked_for_where_the_client_wants_that",
+        "tests/gateway/serve/generation/test_approvals.py::test_client_of_responses_is_asked_whatever_its_request_says",
     ),
     "The console shows text only where you allow it.": "a heading: what follows says it",
     'With `console.texts = "off"` nobody who signs in gets text of a conversation, or token ids that could be turned back into it.': (

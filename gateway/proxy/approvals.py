@@ -96,16 +96,13 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def why_asked(level: AskLevel, definition: Mapping[str, Any] | None, *, wanted: bool = False) -> str | None:
+def why_asked(level: AskLevel, definition: Mapping[str, Any] | None) -> str | None:
     """Why calls of a tool need an approval; None: they need none.
 
     Args:
         level: from `level_of`.
         definition: as clients see it; None: it is not known.
-        wanted: whether the request wants to approve them, whatever the operator says.
     """
-    if level == "never" and not wanted:
-        return None
     if level == "always":
         return "the operator wants every call of it approved"
     annotations = _annotations(definition)
@@ -114,7 +111,7 @@ def why_asked(level: AskLevel, definition: Mapping[str, Any] | None, *, wanted: 
             return "it may delete or overwrite something"
         if level == "writes":
             return "it may change something"
-    return "the request wants to approve its calls" if wanted else None
+    return None
 
 
 def decide(why: str | None, *, approved: bool = False, can_ask: bool = False) -> Decision:

@@ -7,18 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config.overrides import ApprovalsConfig
-from gateway.proxy.approvals import Question, can_elicit, decide, level_of, why_asked
+from gateway.proxy.approvals import Question, can_elicit, decide, is_read_only, level_of, why_asked
 
 LEVELS = ("never", "destructive", "writes", "always")
 READS, ADDS, DELETES = {"readOnlyHint": True}, {"destructiveHint": False}, {"destructiveHint": True}
 HINTS = st.sampled_from(["readOnlyHint", "destructiveHint", "title"])
 ANNOTATIONS = st.none() | st.dictionaries(HINTS, st.sampled_from([True, False, None, 0, 1, "true", []])) | st.text()
-RULES = st.dictionaries(st.sampled_from(["up__x", "up__*", "*", "down__x"]), st.sampled_from(LEVELS))
 
 
-def asked(level, annotations, **more):
+def asked(level, annotations):
     definition = {"name": "x"} if annotations is None else {"name": "x", "annotations": annotations}
-    return why_asked(level, definition, **more) is not None
+    return why_asked(level, definition) is not None
+
+
+def question_about(arguments):
+    return Question("up__rm", "up", arguments, "it may").params["message"]
 
 
 @pytest.mark.parametrize(
@@ -46,17 +49,6 @@ def test_tool_whose_definition_is_not_known_counts_as_one_without_annotations():
     assert why_asked("never", None) is None
 
 
-@given(level=st.sampled_from(LEVELS), annotations=ANNOTATIONS, rules=RULES, wanted=st.booleans())
-def test_request_is_never_looser_than_the_operator(level, annotations, rules, wanted):
-    settings, definition = ApprovalsConfig(level, rules), {"annotations": annotations}
-    floor = why_asked(level_of(settings, "up__x"), definition)
-
-    found = why_asked(level_of(settings, "up__x"), definition, wanted=wanted)
-
-    assert (found is not None) == (floor is not None or wanted)
-    assert floor in (None, found)
-
-
 @given(annotations=ANNOTATIONS, tool=st.sampled_from(["up__x", "up__y"]))
 def test_each_level_asks_for_all_that_a_looser_one_asks_for(annotations, tool):
     asks = [
@@ -78,6 +70,13 @@ def test_name_counts_before_patterns_and_of_patterns_the_strictest():
     assert level_of(ApprovalsConfig("never", {"a*": "writes", "*a": "always", "?a": "never"}), "aa") == "always"
 
 
+def test_of_several_names_of_a_tool_the_strictest_rule_counts_and_a_pattern_may_match_the_alias_alone():
+    settings = ApprovalsConfig("never", {"up__push": "destructive", "mine__*": "always", "up__wipe_all_*": "writes"})
+
+    assert level_of(settings, "up__push", "mine__push") == level_of(settings, "mine__push", "up__push") == "always"
+    assert level_of(settings, "up__wipe.all") == "writes"
+
+
 @pytest.mark.parametrize("why", [None, "it may"])
 @pytest.mark.parametrize("approved", [False, True])
 @pytest.mark.parametrize("can_ask", [False, True])
@@ -86,6 +85,17 @@ def test_call_that_needs_an_approval_runs_only_with_one(why, approved, can_ask):
 
     assert (decision == "run") == (why is None or approved)
     assert decision != "ask" or can_ask
+
+
+def test_call_that_needs_an_approval_is_refused_unless_it_has_one_or_somebody_can_be_asked():
+    assert decide("it may") == "refuse"
+    assert decide("it may", can_ask=True) == "ask"
+
+
+def test_tool_is_read_only_if_its_server_says_just_that():
+    definitions = [{"annotations": each} for each in (READS, {"readOnlyHint": "true"}, ADDS, {}, None)]
+
+    assert [is_read_only(each) for each in definitions] == [True, False, False, False, False]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +125,15 @@ def test_question_and_refusal_name_the_tool_its_server_the_target_and_the_reason
         assert len(text.split("\n")) == 2
     assert "nobody can be asked here" in refusal
     assert "Tell the user" in refusal
+    assert "? It may delete or overwrite something.\n" in message
     assert question.params["requestedSchema"] == {"type": "object", "properties": {}}
+
+
+def test_arguments_of_2000_characters_are_shown_whole_even_if_each_is_invisible():
+    arguments = {"path": "\U000e0041" * (2000 - len('{"path": ""}'))}
+
+    assert question_about(arguments).endswith("\\U000e0041" * 1988 + '"}')
+    assert "too many to be shown" in question_about({"path": "x" + arguments["path"]})
 
 
 def test_long_arguments_are_cut_and_it_is_said_how_much_is_missing():
@@ -126,6 +144,10 @@ def test_long_arguments_are_cut_and_it_is_said_how_much_is_missing():
     assert "are 10013 characters, too many to be shown here" in question.params["message"]
     assert "(8011 more characters)" in question.params["message"]
     assert "audit.arguments" in question.params["message"]
+
+
+def test_forty_arguments_are_each_shown_and_none_is_left_out():
+    assert question_about({f"k{n}": "x" * 100 for n in range(40)}).endswith("}")
 
 
 @pytest.mark.parametrize("count", [1, 3, 39])

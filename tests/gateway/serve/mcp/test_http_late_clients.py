@@ -32,6 +32,19 @@ async def test_stream_is_closed_after_a_while_and_its_client_comes_back_for_the_
     assert [event for event in events if event] == [{"jsonrpc": "2.0", "id": 1, "result": text("done")}]
 
 
+async def test_stream_to_which_a_client_came_back_is_closed_after_a_while_too(servers, site_of):
+    began, _ = servers.hanging()
+    async with site_of(servers, sse_close_after=0.05) as site:
+        session = await site.session()
+        async with session.stream("tools/call", {"name": "hang"}) as stream:
+            await began.wait()
+            await stream.events()
+        async with session.listen(**{"last-event-id": stream.ids[0]}) as resumed:
+            again = await resumed.events()
+
+    assert (again, resumed.ids, resumed.retry) == ([{}], stream.ids, "500")
+
+
 async def test_answers_that_nobody_came_back_for_are_forgotten_over_their_bound_in_bytes_the_oldest_first(
     servers, site_of
 ):

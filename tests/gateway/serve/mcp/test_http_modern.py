@@ -343,3 +343,16 @@ async def test_malformed_filter_is_refused(servers, site_of, params):
         answer = await site.modern("subscriptions/listen", params)
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32602)
+
+
+async def test_subscription_watches_up_to_256_resources(servers, site_of):
+    def watching(count):
+        return {"notifications": {"resourceSubscriptions": [f"x:{number}" for number in range(count)] * 2}}
+
+    async with site_of(servers) as site:
+        async with site.modern_stream("subscriptions/listen", watching(256)) as stream:
+            acknowledged = await stream.event()
+        refused = await site.modern("subscriptions/listen", watching(257))
+
+    assert len(acknowledged["params"]["notifications"]["resourceSubscriptions"]) == 256
+    assert "names more than 256 resources" in refused.json()["error"]["message"]

@@ -105,6 +105,28 @@ async def test_answer_before_which_nothing_was_pushed_is_json_and_what_comes_beh
     assert (site.sent[0]["status"], site.body) == (404, b"{}")
 
 
+async def test_answer_in_json_stays_one_though_its_client_reads_it_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.serve.mcp.http._LOOK", 0.0)
+    monkeypatch.setattr("gateway.serve.mcp.http.PING", 0.0)
+    site, opened, read = Site(), list[Pushes](), asyncio.Event()
+    send = site.request.send
+
+    async def send_slowly(message: Any) -> None:
+        await read.wait()
+        await send(message)
+
+    site.request.send = send_slowly
+    with site.reply(lambda: opened.append(Pushes()) or opened[0]) as reply:
+        answering = asyncio.create_task(reply.finish(b"{}"))
+        # By then it would have been late twice.
+        for _ in range(20):
+            await asyncio.sleep(0)
+        read.set()
+        await answering
+    assert not opened
+    assert site.body == b"{}"
+
+
 async def test_what_is_pushed_makes_the_answer_a_stream_that_ends_with_it() -> None:
     site, pushes = Site(), Pushes()
     before = b""
