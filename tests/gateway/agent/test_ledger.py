@@ -103,3 +103,20 @@ async def test_call_whose_result_goes_nowhere_has_a_line_too(open_runner, tmp_pa
 
     (line,) = read(tmp_path / "audit")
     assert (line["principal"], line["tool"], line["outcome"]) == ("ada", "up__say", "cancelled")
+
+
+async def test_call_that_ended_before_its_generation_failed_is_written_down_with_its_time(open_runner, tmp_path):
+    async def fail_behind_the_call(runner):
+        async with runner.running(OFFERED, ADA) as running:
+            running.start(call())
+            await running.closing().wait()
+            raise OSError("the engine broke")
+
+    with Audit(tmp_path / "audit", Metrics().access) as audit:
+        async with open_runner(LimitsConfig(), "hello", audit=audit) as (runner, _):
+            with pytest.raises(OSError, match="the engine broke"):
+                await fail_behind_the_call(runner)
+
+    (line,) = read(tmp_path / "audit")
+    assert (line["tool"], line["outcome"]) == ("up__say", "cancelled")
+    assert line["duration_ms"] > 0

@@ -3,16 +3,18 @@
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import anyio
 import pytest
 
 from bench.processes import free_port
-from gateway.engine.interface import Activity, GenerateRequest
+from gateway.engine.interface import Activity, EngineFacts, GenerateRequest, Proven
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.engine.wire.vllm_client import Vllm
-from gateway.errors import EngineRefused, EngineUnavailable
+from gateway.errors import EngineRefused, EngineUnavailable, MapDiffers
+from leaf_sdk.testing import tiny_map
 from tests.gateway.engine.engines import collect, listening
 
 pytestmark = pytest.mark.anyio
@@ -196,4 +198,93 @@ async def test_activity_is_what_the_engine_says_that_it_is_at_work_on() -> None:
     async with listening(answer) as url:
         client = LlamaCpp(url)
         assert await client.activity() == Activity(((0, 3, 5, 2),), prefills=False)
+        await client.aclose()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("work", "idle", "limit"),
+    [
+        (None, 0.02, "0.1"),
+        (Activity((), prefills=True), 0.02, "0.1"),
+        (Activity((), prefills=True), 0.2, "0.2"),
+        (Activity((), prefills=False), 0.02, "0.02"),
+    ],
+    ids=["not known", "a prompt in the step", "the timeout is longer", "no prompt"],
+)
+async def test_generation_that_gets_comments_only_waits_longer_while_a_prompt_may_be_in_the_step(
+    monkeypatch: pytest.MonkeyPatch, work: Activity | None, idle: float, limit: str
+) -> None:
+    monkeypatch.setattr("gateway.engine.wire.engine_client.PROMPT_STEP", 0.1)
+
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(HEAD + told(1, 1))
+            while True:
+                await stream.send(b"3\r\n:\n\n\r\n")
+                await anyio.sleep(0.005)
+
+    async def tell() -> Activity | None:
+        return work
+
+    async with listening(answer) as url:
+        client = LlamaCpp(url)
+        # Of comments alone: a silence of this length is nothing on a busy machine.
+        monkeypatch.setattr(client, "_idle", idle)
+        monkeypatch.setattr(client, "work", tell)
+        await client.activity()
+        with anyio.fail_after(30), pytest.raises(EngineUnavailable, match=f"only keep-alive comments for {limit} s"):
+            await collect(client, GenerateRequest(PROMPT, None, 4))
+        await client.aclose()
+
+
+FACTS = EngineFacts("m", None, "", False, 10, 100, 2, (), start_marker="first")
+
+
+class ToldOf:
+    """What an engine says of itself, time after time."""
+
+    def __init__(self, *answers: EngineFacts | Exception) -> None:
+        self._answers = list(answers)
+
+    async def facts(self) -> EngineFacts:
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (replace(FACTS, start_marker="second"), "was replaced"),
+        (EngineRefused("the engine answered 404", 404), "is no longer an engine"),
+        (MapDiffers("the map differs", sample="x", map_ids=[1], engine_ids=[2]), "the map differs"),
+    ],
+)
+async def test_engine_that_another_took_the_place_of_is_used_no_more(now: EngineFacts | Exception, words: str) -> None:
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(HEAD)
+            await stream.receive()
+
+    async def prove(questions: object) -> Proven:
+        return Proven(await engine.facts(), tiny_map())
+
+    losses: list[bool] = []
+    engine = ToldOf(FACTS, now)
+    async with listening(answer) as url:
+        client = LlamaCpp(url, on_loss=lambda: losses.append(client.is_replaced))
+        client._questions = lambda ask: engine  # pyright: ignore[reportAttributeAccessIssue]
+        await client.prove(prove)
+        with anyio.fail_after(30), pytest.raises((EngineUnavailable, MapDiffers), match=words):
+            async with client._connections.streamed("POST", "/completion", b"{}", {}):
+                await client.tokenize("x", specials=False)
+
+        assert losses[0] is True
+        assert not await client.healthy(60.0)
         await client.aclose()
