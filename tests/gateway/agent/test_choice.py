@@ -127,6 +127,26 @@ async def test_calls_are_not_held_on_an_engine_that_knows_no_grammar_that_waits(
         assert hold_for(conversation, ToolChoice("required"), parallel=None, always=True) is not None
 
 
+async def test_choice_says_what_may_be_called_now_and_after_the_first_call():
+    only, first = ToolChoice("required", ("paint",)), ToolChoice.named("paint")
+    none, free = ToolChoice("none", ("paint",)), ToolChoice()
+
+    assert [each.allows("paint") for each in (only, first, none, free)] == [True, True, False, True]
+    assert [each.allows("draw") for each in (only, first, none, free)] == [False, False, False, True]
+    assert [each.after_first() for each in (only, first, none, free)] == [
+        ToolChoice("auto", ("paint",)),
+        free,
+        none,
+        free,
+    ]
+    # A required call is of those that were named; where the model decides, others may be added.
+    assert [each.also(["draw", "paint"]) for each in (only, free)] == [only, free]
+    assert only.after_first().also(["draw", "paint"]) == ToolChoice("auto", ("paint", "draw"))
+    assert only.renamed({"paint": "up__paint", "draw": "d"}) == ToolChoice("required", ("up__paint",))
+    assert first.renamed({}) == first
+    assert free.renamed({"paint": "p"}) == free
+
+
 @pytest.mark.parametrize("names", [("paint", "nope"), ()])
 @pytest.mark.parametrize("mode", ["auto", "required"])
 async def test_choice_of_what_is_no_tool_is_refused(open_stage, mode, names):

@@ -75,6 +75,7 @@ class Lossy:
         self.asked: list[GenerateRequest] = []
         self.templates_fail = 0
         self.takes_lazy = True
+        self.guesses = False
         self.hangs: anyio.Event | None = None
 
     async def apply_template(self, messages: Any, tools: Any = ()) -> str:
@@ -100,7 +101,7 @@ class Lossy:
                     self.hangs.set()
                     await anyio.sleep_forever()
                 raise self.error
-            yield Generated((token_id,), logprobs=(-float(token_id),))
+            yield Generated((token_id,), logprobs=(-float(token_id),), guessed=self.guesses)
         if lost is not None and lost >= min(len(ids), most):
             raise self.error
         if len(ids) <= most:
@@ -140,7 +141,8 @@ class Stage:
         self.script = next(iter(engines.values())).script
         self.routes = {name: LossyRoute(engine, **route) for name, engine in engines.items()}
         self.pool = EnginePool(self.routes)
-        self.agent = Agent(self.pool, runner, LimitsConfig(), Metrics(), tracing=tracing)
+        self.metrics = Metrics()
+        self.agent = Agent(self.pool, runner, LimitsConfig(), self.metrics, tracing=tracing)
         self.events: list[Any] = []
         self.hear: Callable[[Any], Any] | None = None
 
@@ -329,6 +331,30 @@ async def test_where_a_grammar_holds_the_answer_ends_by_its_name_and_what_came_s
 
     assert stage.ids() == TINY.encode(SAY, specials=True)[:4]
     assert sum(len(engine.asked) for engine in stage.engines.values()) == 1
+
+
+@pytest.mark.parametrize(("lost", "judged"), [(None, 1), (0, 0), (2, 0)])
+async def test_guessed_ids_are_not_judged_by_the_cache_of_an_engine_that_did_not_write_them(
+    staged: Any, lost: int | None, judged: int
+) -> None:
+    whole = TINY.encode(SAY, specials=True)
+    script = Script(SAY, "Done.")
+    stage = staged(all_lossy(script))
+
+    async def hear(event: Any) -> None:
+        if isinstance(event, IdsSpliced):
+            script.prompt += len(whole) + sum(len(part.ids) for part in event.parts)
+            for engine in stage.engines.values():
+                engine.guesses, engine.losses = False, [] if lost is None else losses
+
+    losses = [lost]
+    for engine in stage.engines.values():
+        engine.guesses = True
+    stage.hear = hear
+    await stage.answer()
+
+    counted = [line for line in stage.metrics.render().decode().splitlines() if "codec_guessed_turns_total{" in line]
+    assert sum(float(line.split()[-1]) for line in counted) == judged
 
 
 async def test_where_the_engine_took_no_grammar_of_calls_another_goes_on_in_the_middle_of_one(staged: Any) -> None:

@@ -59,6 +59,14 @@ def test_after_a_stop_string_nothing_passes():
     assert stop.hit
     assert stop.feed("more") == ""
     assert stop.close() == ""
+    assert stop.found == "END"
+
+
+def test_stop_string_that_is_complete_first_is_the_one_found():
+    stop = StopFilter(["a long one", "long"])
+
+    assert stop.feed("this is a long one") == "this is a "
+    assert stop.found == "long"
 
 
 @pytest.mark.parametrize("stops", [[], [""]])

@@ -136,6 +136,26 @@ async def test_server_of_the_modern_era_that_tells_nothing_is_listened_to_once_s
     assert heard == [[], [{"resourceSubscriptions": ["x:1"]}], []]
 
 
+async def test_server_that_ends_its_stream_is_asked_again_at_once_only_for_what_is_new(monkeypatch):
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._PAUSE", 3600.0)
+    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._LONGEST_PAUSE", 3600.0)
+    follower, server = Follower("up"), Server(modern=True, tools={"listChanged": True})
+
+    async def end(_, params):
+        server.asked.append(params["notifications"])
+        return {}
+
+    server.request = end
+
+    heard = await follow(server, follower, lambda: None, lambda: follower.want("x:1"))
+
+    assert heard == [
+        [{"toolsListChanged": True}],
+        [],
+        [{"toolsListChanged": True, "resourceSubscriptions": ["x:1"]}],
+    ]
+
+
 async def test_stream_that_ends_is_opened_again_after_longer_and_longer_pauses(monkeypatch):
     monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._PAUSE", 0.001)
     monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._LONGEST_PAUSE", 0.004)

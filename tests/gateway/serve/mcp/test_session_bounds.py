@@ -1,4 +1,4 @@
-"""What one session may have open at a time (questions, requests, notifications, answers), and when it can't be asked."""
+"""What one session may have open at a time (questions, requests, messages, answers), and when it can't be asked."""
 
 import asyncio
 from types import SimpleNamespace
