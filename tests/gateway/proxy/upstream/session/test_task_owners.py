@@ -8,7 +8,8 @@ import pytest
 from gateway.errors import RpcError
 from gateway.protocol.eras import CAPABILITIES_KEY
 from gateway.proxy.caller import Principal
-from gateway.proxy.upstream.session.task_owners import EXTENSION, TaskOwners
+from gateway.proxy.upstream.session import task_owners
+from gateway.proxy.upstream.session.task_owners import EXTENSION, RELATED, TaskOwners, without_extension
 
 ANN, BOB = Principal("ann"), Principal("bob")
 HANDSHAKE = ({"task": {}}, {"task": {"taskId": "t1"}})
@@ -65,3 +66,72 @@ def test_task_that_nobody_asked_for_is_nobodys() -> None:
         owners.note("tools/call", {}, result, ANN)
 
     assert not owners.owns("t1", ANN)
+
+
+def begin(owners: TaskOwners, task_id: object, principal: Principal) -> None:
+    owners.note("tools/call", {"task": {}}, {"task": {"taskId": task_id}}, principal)
+
+
+def test_id_of_another_principal_s_task_is_given_to_nobody_else_and_one_s_own_may_come_again(
+    owners: TaskOwners,
+) -> None:
+    with pytest.raises(RpcError, match="an id that another caller's task already has"):
+        begin(owners, "t1", BOB)
+    begin(owners, "t1", ANN)
+
+    assert owners.owns("t1", ANN)
+    assert not owners.owns("t1", BOB)
+
+
+def test_of_too_many_tasks_the_principal_with_the_most_loses_its_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_owners, "_MOST", 4)
+    owners = TaskOwners()
+    for task_id, principal in (("b1", BOB), ("a1", ANN), ("a2", ANN), ("a1", ANN), ("a3", ANN)):
+        begin(owners, task_id, principal)
+    before = [owners.owns(each, ANN) for each in ("a1", "a2", "a3")]
+    begin(owners, "b2", BOB)
+
+    assert before == [True, True, True]
+    # `a1` began anew.
+    assert [owners.owns(each, ANN) for each in ("a1", "a2", "a3")] == [True, False, True]
+    assert [owners.owns(each, BOB) for each in ("b1", "b2")] == [True, True]
+
+
+@pytest.mark.parametrize(("length", "kept"), [(1024, True), (1025, False)])
+def test_longest_id_that_is_remembered(length: int, *, kept: bool) -> None:
+    owners = TaskOwners()
+    begin(owners, "x" * length, ANN)
+
+    assert owners.owns("x" * length, ANN) is kept
+
+
+@pytest.mark.parametrize("about", [{"taskId": "t1"}, {"taskId": "t2"}, "t1", None])
+def test_notification_about_a_task_may_reach_its_maker_only(owners: TaskOwners, about: Any) -> None:
+    is_anns = about == {"taskId": "t1"}
+    status = about if isinstance(about, dict) else {}
+
+    assert [owners.may_hear("notifications/tasks/status", status, each) for each in (ANN, BOB)] == [is_anns, False]
+    assert [owners.may_hear("x", {"_meta": {RELATED: about}}, each) for each in (ANN, BOB)] == [is_anns, False]
+    assert owners.may_hear("x", {"_meta": {}}, BOB)
+
+
+def test_unknown_task_is_named_on_one_line_in_the_same_words_whoever_has_it(owners: TaskOwners) -> None:
+    said: list[str] = []
+    for task_id in ("t1", "t2", "x\n" * 100, 7):
+        with pytest.raises(RpcError) as refused:
+            owners.check("tasks/get", {"taskId": task_id}, BOB)
+        said.append(refused.value.message)
+
+    assert said[0].replace("t1", "t2") == said[1]
+    assert "\n" not in said[2]
+    assert len(said[2]) < 300
+    assert said[3] == "unknown task: params.taskId has to be the id of a task, as a string"
+
+
+def test_extension_is_left_out_and_others_stay() -> None:
+    tasks, other = {EXTENSION: {}}, {"other": {}}
+
+    assert without_extension({"roots": {}, "extensions": {**tasks, **other}}) == {"roots": {}, "extensions": other}
+    assert without_extension({"roots": {}, "extensions": tasks}) == {"roots": {}}
+    for untouched in ({"roots": {}}, {"extensions": other}, {"extensions": True}):
+        assert without_extension(untouched) == untouched
