@@ -25,7 +25,11 @@ GATEWAY = ROOT / "gateway"
 TESTS = ROOT / "tests" / "gateway"
 _LEFT_OUT = "cli"
 """The package of commands: they print, and what they print is held by tests that run them as processes."""
-_ALSO = {"context": ("agent",), "toolcalls/schema": ("toolcalls/grammar",)}
+_ALSO = {
+    # Conversations are composed, remembered and read for the agent, which has most of their tests.
+    **dict.fromkeys(("context", "context/compose", "context/history", "context/memory", "agent/results"), ("agent",)),
+    "toolcalls/schema": ("toolcalls/grammar",),
+}
 """By package: others whose tests should notice a change in it."""
 
 

@@ -28,6 +28,15 @@ def test_tests_of_a_package_inside_another_are_its_own_and_others_belong_to_the_
     assert "tests/gateway/engine/wire/llama_cpp/test_repair.py" not in named_tests("engine")
 
 
+def test_package_whose_tests_are_those_of_another_is_tried_by_these_too() -> None:
+    assert "tests/gateway/agent/test_large_results.py" in named_tests("agent/results")
+    assert named_tests("context/compose") >= {
+        "tests/gateway/context/compose/test_begun_turn.py",
+        "tests/gateway/agent/recall/test_shapes.py",
+    }
+    assert "tests/gateway/agent/results/test_shape.py" not in named_tests("context/compose")
+
+
 def test_mutant_gets_its_module_s_own_tests_first_then_the_quickest_for_a_while() -> None:
     seconds = {"t/test_b.py::slow": 1.5, "t/test_a.py::own": 2.0, "t/test_b.py::quick": 0.1}
     known = Known(seconds, {"a.py": {"3": [*seconds, "left out"], "9": [""]}})
