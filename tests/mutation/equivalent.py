@@ -27,9 +27,15 @@ EQUIVALENT: Final = {
         "no compressed body of two bytes holds anything"
     ),
     "gateway/http1/origin.py: 200  ->  201": _LENGTH,
+    "gateway/proxy/approvals.py: 10  ->  11": "one invisible character is spelled out as ten, so more are never there",
+    "gateway/proxy/approvals.py: 128  ->  129": _LENGTH,
+    "gateway/proxy/approvals.py: 200  ->  201": _LENGTH,
+    "gateway/proxy/upstream/supervision/maintenance.py: anyio.current_time() - began > _LONGEST_PAUSE  ->  "
+    "anyio.current_time() - began >= _LONGEST_PAUSE": "a stream that lasted for exactly this time is either way",
     "gateway/serve/auth/rate_limiter.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,
     "gateway/serve/auth/rate_limiter.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,
     "gateway/serve/auth/sign_in_pages.py: 300  ->  301": _LENGTH,
+    "gateway/serve/mcp/http_session.py: len(messages) > 1  ->  len(messages) >= 1": "one request has no second id",
     "gateway/shared/shared_store.py: -most <= seconds <= most  ->  -most < seconds <= most": _MADE_UP,
     "gateway/shared/shared_store.py: 8  ->  9": _LENGTH,
     "gateway/shared/store_interface.py: 1  ->  2": "a depth without a limit: more than the store follows either way",

@@ -77,7 +77,8 @@ def _whole(tree: ast.Module, node: ast.AST, changed: ast.AST) -> ast.Module:
 
 
 def _annotations(tree: ast.Module) -> set[int]:
-    """What says nothing about behaviour: annotations, and whether a dataclass is frozen and has slots."""
+    """What says nothing about behaviour: annotations, whether a dataclass is frozen and has slots, and `strict` of a
+    `zip`, which finds only mistakes of the module's own."""
     found: list[ast.AST] = []
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -87,6 +88,8 @@ def _annotations(tree: ast.Module) -> set[int]:
             found.append(node.annotation)
         elif isinstance(node, ast.ClassDef):
             found += node.decorator_list
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
+            found += node.keywords
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             found.append(node)
     return {id(inner) for node in found for inner in ast.walk(node)}

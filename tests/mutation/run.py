@@ -28,6 +28,11 @@ _LEFT_OUT = "cli"
 _ALSO = {
     # Conversations are composed, remembered and read for the agent, which has most of their tests.
     **dict.fromkeys(("context", "context/compose", "context/history", "context/memory", "agent/results"), ("agent",)),
+    # One server is mostly tested through the proxy, by real ones.
+    "proxy/upstream": ("proxy",),
+    **dict.fromkeys(
+        ("proxy/upstream/items", "proxy/upstream/session", "proxy/upstream/supervision"), ("proxy", "proxy/upstream")
+    ),
     "toolcalls/schema": ("toolcalls/grammar",),
 }
 """By package: others whose tests should notice a change in it."""

@@ -51,9 +51,11 @@ def test_each_mutant_is_the_whole_module_with_one_change_and_can_be_compiled() -
 def test_what_no_caller_can_tell_from_another_is_no_mutant() -> None:
     source = (
         "@dataclass(frozen=True)\nclass A:\n    def f(self):\n        return 0.0\n    def g(self):\n        return ()\n"
+        "pairs = zip('ab', 'cd', strict=True)\n"
     )
 
     assert list(mutants(source)) == []
+    assert [mutant.said for mutant in mutants("checked = check('ab', strict=True)")] == ["True  ->  False"]
 
 
 def test_lines_of_a_mutant_are_those_of_its_statement_without_what_stands_inside() -> None:

@@ -35,6 +35,10 @@ def test_package_whose_tests_are_those_of_another_is_tried_by_these_too() -> Non
         "tests/gateway/agent/recall/test_shapes.py",
     }
     assert "tests/gateway/agent/results/test_shape.py" not in named_tests("context/compose")
+    assert named_tests("proxy/upstream/supervision") >= {
+        "tests/gateway/proxy/test_idle.py",
+        "tests/gateway/proxy/upstream/test_listing.py",
+    }
 
 
 def test_mutant_gets_its_module_s_own_tests_first_then_the_quickest_for_a_while() -> None:
