@@ -44,6 +44,34 @@ def test_names_are_split_into_words_and_plurals_count(query):
     assert names(query)[0] == "readFile"
 
 
+@pytest.mark.parametrize(
+    ("query", "name", "same"),
+    [
+        *((query, "create", True) for query in ("creates", "created", "creating")),
+        ("trying", "try", True),
+        ("asked", "ask", True),
+        ("flies", "fly", True),
+        ("cities", "city", True),
+        ("maps", "map", True),
+        ("making", "make", True),
+        ("class", "clas", False),
+        ("bring", "br", False),
+        ("used", "us", False),
+        ("dies", "dy", False),
+        ("gas", "ga", False),
+        ("use", "us", False),
+    ],
+)
+def test_plurals_and_forms_of_verbs_are_one_word_and_short_words_keep_their_endings(query, name, same):
+    assert bool(rank([tool(name)], query)) is same
+
+
+def test_words_are_counted_that_a_tool_has_to_share_with_a_query():
+    assert [bool(rank(TOOLS, "send file", least)) for least in (1, 2, 3)] == [True, False, False]
+    assert names("list a folder") == ["list_files"]
+    assert [entry.name for entry in rank(TOOLS, "list files of a folder", 3)] == ["list_files"]
+
+
 @pytest.mark.parametrize("query", ["do", "do it", "for all"])
 def test_query_of_words_that_say_nothing_finds_the_tools_that_are_named_so(query):
     named = tool("do" if "do" in query else "for_all", "Starts what was prepared")

@@ -1,5 +1,7 @@
 """2026-07-28 over HTTP, byte by byte, in front of servers that do what the test says."""
 
+from types import SimpleNamespace
+
 import anyio
 import pytest
 
@@ -356,3 +358,44 @@ async def test_subscription_watches_up_to_256_resources(servers, site_of):
 
     assert len(acknowledged["params"]["notifications"]["resourceSubscriptions"]) == 256
     assert "names more than 256 resources" in refused.json()["error"]["message"]
+
+
+async def test_resource_that_changes_before_the_acknowledgement_is_told_behind_it(servers, site_of, monkeypatch):
+    watch = servers.watch
+
+    async def watch_what_changes(uris, principal, updated):
+        stop = await watch(uris, principal, updated)
+        updated("x:1")
+        return stop
+
+    monkeypatch.setattr(servers, "watch", watch_what_changes)
+    async with site_of(servers) as site, site.modern_stream("subscriptions/listen", LISTEN) as stream:
+        methods = [(await stream.event())["method"] for _ in range(2)]
+
+    assert methods == ["notifications/subscriptions/acknowledged", "notifications/resources/updated"]
+
+
+async def test_change_of_one_session_s_list_is_told_to_no_listener(servers, site_of):
+    wanted = {"notifications": {"toolsListChanged": True, "promptsListChanged": True}}
+    async with site_of(servers) as site, site.modern_stream("subscriptions/listen", wanted) as stream:
+        await stream.event()
+        of_a_session = SimpleNamespace(kind="tools", server="one", session=object(), owner=None)
+        for callback in list(servers.callbacks):
+            callback(of_a_session)
+        servers.change("prompts")
+        changed = await stream.event()
+
+    assert changed["method"] == "notifications/prompts/list_changed"
+
+
+async def test_place_of_a_subscription_that_could_not_begin_is_given_back(servers, site_of, monkeypatch):
+    async def refuse(*_):
+        raise RpcError({"code": -32602, "message": "no such resource"})
+
+    with monkeypatch.context() as patched:
+        patched.setattr(servers, "watch", refuse)
+        patched.setattr("gateway.serve.mcp.listen._MOST", 1)
+        async with site_of(servers) as site:
+            refused = [await site.modern("subscriptions/listen", LISTEN) for _ in range(2)]
+
+    assert [answer.json()["error"]["message"] for answer in refused] == ["no such resource"] * 2
