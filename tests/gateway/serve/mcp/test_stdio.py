@@ -9,6 +9,7 @@ import pytest
 
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
+from tests.gateway.serve.mcp.http_requests import calling
 
 pytestmark = pytest.mark.anyio
 
@@ -465,3 +466,34 @@ async def test_failing_start_is_raised(servers, lines_of):
         await greet()
 
     assert isinstance(raised.value.exceptions[0], RpcError)
+
+
+async def test_1024_requests_run_at_a_time_and_the_next_is_told_to_wait(servers, lines_of):
+    servers.hanging()
+    async with lines_of(servers) as lines:
+        await lines.greet()
+        # A pipe holds less than all of them.
+        for first in range(1, 1025, 256):
+            lines.send(*({"jsonrpc": "2.0", **calling("hang", number)} for number in range(first, first + 256)))
+            await lines.settled()
+        lines.ask("tools/call", {"name": "hang"}, 1025)
+        refused = await lines.line()
+
+    assert (refused["id"], refused["error"]["message"]) == (1025, "1024 requests are running: wait until one ends")
+
+
+async def test_notifications_of_a_client_are_passed_on_up_to_256_at_a_time(servers, lines_of, monkeypatch):
+    begun = []
+
+    async def tell(method, *_):
+        begun.append(method)
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(servers, "tell", tell)
+    note = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+    async with lines_of(servers) as lines:
+        await lines.greet()
+        lines.send(*[note] * 300)
+        await lines.settled()
+
+    assert len(begun) == 256
