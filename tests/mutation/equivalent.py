@@ -7,6 +7,7 @@ them out, and `test_operators` holds that each is still one of its module's muta
 from typing import Final
 
 _BOUND = "how much work is too much is no promise: a little more is as good"
+_KEPT = "how many are remembered is no promise: one more is as good"
 _LENGTH = "how long a part of a message may be, or a random name"
 _MADE_UP = "equal only for a sum that no clock gives: the bound lies a millionth beside the numbers that mean something"
 
@@ -30,6 +31,8 @@ EQUIVALENT: Final = {
     "gateway/proxy/approvals.py: 10  ->  11": "one invisible character is spelled out as ten, so more are never there",
     "gateway/proxy/approvals.py: 128  ->  129": _LENGTH,
     "gateway/proxy/approvals.py: 200  ->  201": _LENGTH,
+    "gateway/proxy/upstream/session/negotiation.py: 200  ->  201": _LENGTH,
+    "gateway/proxy/upstream/session/task_owners.py: 10000  ->  10001": _KEPT,
     "gateway/proxy/upstream/supervision/maintenance.py: anyio.current_time() - began > _LONGEST_PAUSE  ->  "
     "anyio.current_time() - began >= _LONGEST_PAUSE": "a stream that lasted for exactly this time is either way",
     "gateway/serve/auth/rate_limiter.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,

@@ -181,4 +181,4 @@ async def test_stream_that_ends_is_opened_again_after_longer_and_longer_pauses(m
             await again.wait()
         tasks.cancel_scope.cancel()
 
-    assert pauses == [0.002, 0.004, 0.004, 0.004]
+    assert pauses[:4] == [0.002, 0.004, 0.004, 0.004]

@@ -100,13 +100,16 @@ async def test_session_whose_client_listened_is_freed_with_its_end_without_the_g
             gc.enable()
 
 
-async def test_session_that_nobody_uses_ends(servers, site_of):
+async def test_session_that_nobody_uses_ends(servers, site_of, caplog):
+    caplog.set_level("INFO")
     async with site_of(servers, session_idle=0.05) as site:
         session = await site.session()
         await servers.until(lambda: servers.ended)
         after = await session.post("tools/list")
 
     assert after.status_code == 404
+    (line,) = [record.msg for record in caplog.records if "it was idle" in str(record.msg)]
+    assert line["idle_seconds"] <= 20
 
 
 async def test_session_with_a_running_request_or_an_open_stream_is_in_use(servers, site_of):
