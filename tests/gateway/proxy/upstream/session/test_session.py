@@ -5,8 +5,10 @@ import asyncio
 import anyio
 import pytest
 
+from gateway.deadlines import Deadlines
 from gateway.errors import RpcError
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Nobody, Principal
+from gateway.proxy.upstream.session.in_flight import CallClock, TimedCaller
 from gateway.proxy.upstream.session.session import Session, least_severe, read_capabilities
 
 pytestmark = pytest.mark.anyio
@@ -111,6 +113,7 @@ async def test_agents_call_counts_beside_that_of_a_client_and_a_request_of_ours_
     await talk.end(ours, call, agents)
 
     assert ann.heard == [(LOG, {"data": 1})]
+    assert talk.server.sent[0] == ("ping", {})
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -244,6 +247,51 @@ async def test_task_is_asked_for_only_where_its_caller_could_follow_it(server_mo
 
     ((_, params),) = talk.server.sent
     assert ("task" in params) == (server_modern == caller_modern)
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_request_says_who_asks_only_where_each_request_has_to(modern):
+    talk = Talk(modern=modern)
+    await talk.end(await talk.call(Person()))
+
+    ((_, params),) = talk.server.sent
+    assert ("io.modelcontextprotocol/protocolVersion" in params.get("_meta", {})) is modern
+
+
+@pytest.mark.parametrize(("ids", "told"), [("any", None), ("map", "m"), ("packed", "m")])
+@pytest.mark.parametrize("named", ["m", 7])
+async def test_server_is_told_the_reader_s_map_only_where_it_is_configured_to(ids, told, named):
+    talk = Talk(ids=ids)
+    await talk.end(await talk.call(Person(), _meta={"ai.codec/map": named, "a": 1}))
+
+    ((_, params),) = talk.server.sent
+    assert params["_meta"].get("ai.codec/map") == (told if named == "m" else None)
+    assert params["_meta"]["a"] == 1
+
+
+async def test_time_of_all_calls_stands_still_while_their_server_asks_outside_of_them():
+    talk, answered = Talk(), asyncio.Event()
+
+    async def think(*_):
+        await answered.wait()
+        return {}
+
+    ann, bob = Person(), Person("bob")
+    owner = talk.session.owner = Person("owner")
+    owner.asked = think
+    with CallClock(Deadlines(), 3600) as clock, CallClock(Deadlines(), 3600) as other:
+        calls = [await talk.call(TimedCaller(*each)) for each in ((ann, clock), (bob, other))]
+        asking = asyncio.create_task(talk.session.asked("roots/list", {}))
+        await anyio.wait_all_tasks_blocked()
+        paused = [each.left for each in (clock, other)]
+        again = [each.left for each in (clock, other)]
+        answered.set()
+        await asking
+        await talk.end(*calls)
+
+        assert paused == again
+        assert clock.left < paused[0]
+        assert other.left < paused[1]
 
 
 async def test_server_that_asks_for_roots_gets_none_where_nobody_can_be_asked_though_some_were_announced():

@@ -143,3 +143,13 @@ async def test_progress_extends_no_call_that_has_no_cap_or_is_over():
         await anyio.lowlevel.checkpoint()
     clock.extend()
     assert not clock.extended
+
+
+async def test_call_that_ended_in_time_is_not_cancelled_behind_its_end():
+    deadlines, later = Deadlines(), asyncio.Event()
+    with CallClock(deadlines, 0.001):
+        pass
+    deadlines.after(0.002, later.set)
+
+    with anyio.fail_after(30):
+        await later.wait()
