@@ -21,7 +21,7 @@ from gateway.context.memory import (
     Shown,
     root_digest,
 )
-from gateway.engine.markers import MarkerGuard
+from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.rendering.foreign import Foreign, Signs
 from gateway.engine.rendering.placed import Known, regions
 from gateway.engine.rendering.rendered import restored, shown_once

@@ -8,8 +8,7 @@ from gateway.agent.calls.tool_finder import OURS
 from gateway.agent.generate.choice import ToolChoice
 from gateway.agent.generate.completion import Completer, CompletionOptions, Prompt
 from gateway.agent.turn import AnswerOptions
-from gateway.context.compose.asked import SearchTool
-from gateway.context.compose.conversation import Conversation
+from gateway.context.compose.conversation import Conversation, SearchTool
 
 __all__ = [
     "EVERY_TOOL",

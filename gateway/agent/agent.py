@@ -20,16 +20,15 @@ from gateway.agent.results.result_reader import SPECS
 from gateway.agent.turn import ANSWER_ROOM, Answer, AnswerOptions
 from gateway.agent.unrendered_tools import check_left_out, find_forms
 from gateway.config import LimitsConfig
-from gateway.context.compose.asked import Asked
-from gateway.context.compose.conversation import Conversation
+from gateway.context.compose.conversation import Asked, Conversation
 from gateway.context.compose.recall import Recall
-from gateway.context.history.call_arguments import with_readable_calls
-from gateway.context.history.late_system import in_their_places
 from gateway.context.history.template_messages import (
     begun_text,
     check_length,
     check_size,
+    in_their_places,
     tool_definitions,
+    with_readable_calls,
     with_tool_names,
     without_volatile,
 )

@@ -23,7 +23,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 
 if TYPE_CHECKING:
-    from gateway.context.memory.kept_result import IdsElsewhere
+    from gateway.context.memory.remembered import IdsElsewhere
 
 _IN_FILES: Final = 8
 """Times as many bytes as in memory may lie in files."""

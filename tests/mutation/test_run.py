@@ -31,7 +31,7 @@ def test_tests_of_a_package_inside_another_are_its_own_and_others_belong_to_the_
 def test_package_whose_tests_are_those_of_another_is_tried_by_these_too() -> None:
     assert "tests/gateway/agent/test_large_results.py" in named_tests("agent/results")
     assert named_tests("context/compose") >= {
-        "tests/gateway/context/compose/test_begun_turn.py",
+        "tests/gateway/context/compose/test_definitions_bound.py",
         "tests/gateway/agent/recall/test_shapes.py",
     }
     assert "tests/gateway/agent/results/test_shape.py" not in named_tests("context/compose")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gateway.agent.calls.tool_finder import OURS, USUAL
-from gateway.context.compose.asked import SearchTool
+from gateway.context.compose.conversation import SearchTool
 from gateway.context.memory.defined_tools import ToolDigests
 from gateway.proxy.costs import BYTES_A_TOKEN
 from gateway.proxy.naming import ToolEntry

@@ -1,7 +1,7 @@
 """Fits results to the place where they are spliced, and lists what a splice puts into the context, part by part.
 
 A template may strip results, write them as JSON strings, or read them; then it does not show a tool's own ids, and
-other ids are made. Appends nothing itself: `context/compose/context.py` does.
+other ids are made. Appends nothing itself: `context/compose/conversation.py` does.
 """
 
 from collections.abc import Callable, Sequence

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import anyio.to_thread
 
-from gateway.context.compose.asked import SearchTool
-from gateway.context.compose.conversation import Conversation
+from gateway.context.compose.conversation import Conversation, SearchTool
 from gateway.context.compose.later_tools import defining, definition_texts
 from gateway.proxy.costs import BYTES_A_TOKEN
 from gateway.proxy.tool_search import FINDER, SEARCH, no_match, rank

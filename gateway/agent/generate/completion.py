@@ -18,8 +18,8 @@ from gateway.agent.generate.refused_grammar import form_refused
 from gateway.agent.generate.replay import lost_grammar, replayed
 from gateway.agent.generate.stop import StopFilter
 from gateway.config import LimitsConfig
-from gateway.context.compose.hidden_ids import hidden_ids
 from gateway.context.history.template_messages import check_length
+from gateway.engine.control_tokens import hidden_ids
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling, Timings
 from gateway.engine.pool.members import key_of
 from gateway.engine.pool.pool import EnginePool

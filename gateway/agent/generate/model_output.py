@@ -13,12 +13,11 @@ from gateway.agent.events import AgentEvent, ContentSampled, IdsGenerated, Token
 from gateway.agent.generate.end_hold import EndHold
 from gateway.agent.generate.generation_options import GenerationOptions
 from gateway.agent.generate.stop import StopFilter
-from gateway.context.compose.asked import Asked
-from gateway.context.compose.conversation import Conversation
-from gateway.context.compose.hidden_ids import hidden_ids
-from gateway.context.history.call_ids import CallIds
+from gateway.context.compose.conversation import Asked, Conversation
+from gateway.context.history.template_messages import CallIds
 from gateway.context.memory import Call, LivedTurn
-from gateway.context.memory.cut import cut_turn
+from gateway.context.memory.lived import cut_turn
+from gateway.engine.control_tokens import hidden_ids
 from gateway.engine.interface import Generated, GenerationEnd
 from gateway.engine.left_behind import shared_prefix
 from gateway.observe.logs import get_logger

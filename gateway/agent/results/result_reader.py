@@ -30,7 +30,7 @@ from gateway.toolcalls.schema.spec import ToolSpec
 from leaf_sdk.vocab import TokenMap
 
 if TYPE_CHECKING:
-    from gateway.context.memory.kept_result import IdSource
+    from gateway.context.memory.remembered import IdSource
 
 READ, SEARCH = RESULT_TOOLS
 _HANDLE: Final = {"type": "string", "description": "As the shortened result names it."}

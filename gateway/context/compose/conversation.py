@@ -1,39 +1,196 @@
 """One conversation while its next answer is made: what was asked, its context, and the engine that continues it.
 
-It does not generate and does not run tools.
+The context's ids only ever grow at their end, so the engine's KV cache stays valid. Contents are spliced in between the
+pieces that the template writes after a turn like the model's last one (`engine/rendering/template.py`). It does not
+generate and does not run tools.
 """
 
+import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.context.compose.asked import Asked
-from gateway.context.compose.begun_turn import begun_ids
-from gateway.context.compose.context import Context
-from gateway.context.compose.observer import Observer
+from gateway.context.compose.sources import SourceTrail, span_without_tool
+from gateway.context.history.template_messages import begun_ids
 from gateway.context.memory import (
     ANSWER,
     NO_TOOLS,
+    CallRecord,
     ContextChange,
     DefinedTools,
+    GenerationRecord,
     History,
     KeptResult,
     LivedAnswer,
+    LivedTurn,
     Miss,
     Remembered,
 )
+from gateway.context.memory.defined_tools import ToolDigests
+from gateway.engine.interface import Message
 from gateway.engine.pool.stay import Stay
-from gateway.engine.rendering.scaffold import Scaffold
+from gateway.engine.rendering.scaffold import WRITTEN, Scaffold, TurnEnd, TurnShape
 from gateway.engine.slots.slot import Hints
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import RequestInvalid
-from gateway.observe.trajectories import Span
+from gateway.observe.trajectories import Sampled, Span
+from gateway.proxy.caller import ANYBODY, Principal
+from gateway.proxy.naming import ToolEntry
+from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.output_events import Diagnostic
 
+_COMPOUND: Final = re.compile(r"[A-Za-z0-9]+(?:[_.-]+[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
+_LONGEST: Final = 128
+_NO_TURN = LivedTurn()
 _PROMPT_TAIL: Final = 64
 """Ids at the end of the prompt: enough to tell whether the template opened a reasoning block."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTool:
+    """The tool with which the model searches for tools that are not defined yet."""
+
+    spec: ToolSpec
+    query: str = "query"
+    """The argument that says what it looks for, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks of its conversation, as the model that answers it takes it."""
+
+    format: Format
+    tools: tuple[ToolSpec, ...] = ()
+    """Those that the prompt is to define."""
+    deferred: Mapping[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
+    """By name, those that are defined only where a search finds them."""
+    search: SearchTool | None = None
+    """The tool that finds those, one of `tools`; None: the gateway does not search, but a tool of the client's may."""
+    result_tools: tuple[ToolSpec, ...] = ()
+    """Those that read results that were kept; they are defined behind the first of these. (): the client wants none."""
+    client_tools: frozenset[str] = frozenset()
+    """Names of tools that the client runs itself."""
+    principal: Principal = ANYBODY
+    """On whose behalf the gateway's tools are called."""
+    server_of: Callable[[str], str | None] = lambda name: None
+    """Returns the server of a tool of the gateway, by the tool's name."""
+    may_call: bool = True
+    """Whether calls may be made; if not, the prompt still holds the tools' definitions."""
+    model: str | None = None
+    """The name by which the client asks for the model; None: it names none."""
+    home: bytes = b""
+    """The key that decides which of several engines answers (`engine/pool/members.py`)."""
+    digests: ToolDigests = field(default_factory=ToolDigests)
+    """Of the tools' definitions."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """What of the messages and tools the model reads in another form, or not at all."""
+
+    def owner_of(self, tool: str) -> str | None:
+        """Return the server of a tool; None for one that came with the request."""
+        return None if tool in self.client_tools else self.server_of(tool)
+
+    def may_be_deferred(self, name: str) -> bool:
+        """Whether a name may mean a tool whose definition the model has not read: models guess names.
+
+        It is made of several words, as names of tools are, or the last part of such a tool's name.
+        """
+        if not self.deferred or len(name) > _LONGEST:
+            return False
+        return bool(_COMPOUND.fullmatch(name)) or any(name == each.rpartition("__")[2] for each in self.deferred)
+
+
+@dataclass(slots=True)
+class Observer:
+    """The records of one answer that is being made."""
+
+    watched: bool = False
+    """Whether somebody is watching: only then there are records of generations and calls."""
+    logprobs: bool = False
+    """Whether the engine is asked how probable its ids were."""
+    sampled: list[Sampled] = field(default_factory=list[Sampled])
+    """The model's turns."""
+    generations: list[GenerationRecord] = field(default_factory=list[GenerationRecord])
+    calls: list[CallRecord] = field(default_factory=list[CallRecord])
+
+
+@dataclass(slots=True)
+class Context:
+    """Everything that the model was given or wrote, in order. Only its own methods change it."""
+
+    ids: list[int]
+    earlier: tuple[int, ...] = ()
+    """Number of calls in each earlier turn that made any; the last turn is left out."""
+    last: LivedTurn = _NO_TURN
+    """The model's last turn."""
+    sources: SourceTrail | None = None
+    """Where the ids came from; None: nobody asks for it."""
+    preamble: int = 0
+    """Ids at its beginning that other conversations begin with too, if it was rendered whole; 0: not known."""
+    question: int = 0
+    """Ids up to the model's first turn after the user's last message; 0: not known."""
+    begun: tuple[int, ...] = ()
+    """Ids at its end that already begin the model's turn; () once the model has written."""
+    defines: bool = False
+    """Whether the template defines tools in it."""
+
+    def splice(
+        self, scaffold: Scaffold, contents: Sequence[Sequence[int]], sources: Sequence[Sequence[Span]] = ()
+    ) -> None:
+        """Append contents and the scaffold around them, which opens the model's next turn.
+
+        `sources`: the spans of each content; they are read only where sources are kept.
+        """
+        self.ids += scaffold.pieces[0]
+        for content, after in zip(contents, scaffold.pieces[1:], strict=True):
+            self.ids += content
+            self.ids += after
+        if self.sources is not None:
+            self.sources.add([Span("template", len(scaffold.pieces[0]))])
+            for source, after in zip(sources, scaffold.pieces[1:], strict=True):
+                self.sources.add([*source, Span("template", len(after))])
+        if self.last.calls:
+            self.earlier += (len(self.last.calls),)
+
+    def write(self, ids: Sequence[int], turn: LivedTurn) -> None:
+        """Append the model's turn."""
+        self.ids += ids
+        self.last, self.begun = turn, ()
+        if self.sources is not None:
+            self.sources.add([span_without_tool("model", len(ids))])
+
+    def note_question(self, ids: int) -> None:
+        """Note how many ids stand before the model's first turn after the user's last message; 0: it is not known."""
+        self.question = ids
+
+    def begin_turn(self, ids: Sequence[int]) -> None:
+        """Append what a client has written of the model's turn."""
+        self.ids += ids
+        self.begun = tuple(ids)
+
+    def last_turn(self, ready: ReadyEngine) -> tuple[TurnShape, TurnEnd]:
+        """Return the shape and end of the model's last turn; calls that are text for the template are content."""
+        turn, token_map, fmt = self.last, ready.token_map, ready.tool_format
+        calls = () if fmt.calls_as_text else turn.calls
+        shape = TurnShape(
+            calls=tuple(call.name for call in calls),
+            content=turn.content or (fmt.calls_as_text and bool(turn.calls)),
+            reasoning=turn.reasoning,
+            tools=self.defines and not fmt.preamble,
+            earlier=self.earlier,
+        )
+        tail = self.ids[-WRITTEN:]
+        end = TurnEnd(
+            lambda: token_map.decode(filter(token_map.has_id, tail)), turn.end_text(token_map), turn.model_ids
+        )
+        return shape, end
+
+
+def calls_of_turns(messages: Sequence[Message]) -> tuple[int, ...]:
+    """Return the number of calls in each turn of a history that makes any."""
+    return tuple(len(message["tool_calls"]) for message in messages if message.get("tool_calls"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,21 @@ from dataclasses import replace
 from itertools import chain, takewhile
 from typing import Final
 
-from gateway.context.compose.asked import Asked
+from gateway.context.compose.conversation import Asked
 from gateway.context.history.template_messages import tool_definitions
 from gateway.context.memory import BEGINNING, RETOLD, DefinedTools
 from gateway.context.memory.defined_tools import DefinedTool, found_in
 from gateway.engine.interface import Message
 from gateway.engine.rendering.definition_text import as_json
 from gateway.engine.start.ready_engine import ReadyEngine
+from gateway.proxy.costs import BYTES_A_TOKEN
 from gateway.toolcalls.formats.registry import describe_tool
 from gateway.toolcalls.schema.spec import ToolSpec
 
 _ASKED: Final = 64
 """Most definitions of one request in the template's own form: each asks the engine, which has other work."""
+_STALE: Final = 8
+"""A prompt is rendered anew if more than one in so many of the context's tokens define tools that are gone."""
 _WORDS: Final = "You can call these tools now:"
 
 
@@ -138,3 +141,26 @@ async def definition_texts(tools: Sequence[ToolSpec], ready: ReadyEngine) -> lis
         await ready.template.definition(each) if number < _ASKED else as_json(each)
         for number, each in enumerate(definitions)
     ]
+
+
+def are_replaced(tools: DefinedTools, asked: Asked, ready: ReadyEngine) -> bool:
+    """Whether a prompt is rendered anew because of its tools: it had none, or holds too many that are gone."""
+    if not tools.entries:
+        return bool(asked.tools)
+    if not asked.tools and not asked.deferred:
+        # A client that sends no tools for once, as agents do that sum a conversation up, will send them again.
+        return False
+    most = ready.facts.context * BYTES_A_TOKEN / _STALE
+    if sum(each.size for each in tools.entries) <= most:
+        return False
+    newest = tools.newest
+    found = (asked.deferred[name].spec for name in newest if name in asked.deferred)
+    # Only those that it defines: a digest costs as much as a message.
+    readers = (tool for tool in asked.result_tools if tool.name in newest)
+    stale = tools.stale(asked.digests.all_of((*readers, *asked.tools, *found)))
+    return stale > most
+
+
+def own_tools(asked: Asked) -> list[ToolSpec]:
+    """The tools whose calls a client may send back with their defaults filled in."""
+    return [*asked.tools, *(each.spec for name, each in asked.deferred.items() if name in asked.client_tools)]

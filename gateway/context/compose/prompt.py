@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from gateway.context.compose.asked import Asked
-from gateway.context.compose.context import Context, calls_of_turns
-from gateway.context.compose.definitions import DefinitionCache, Definitions
-from gateway.context.compose.hidden_ids import hidden_ids
-from gateway.context.compose.source_trail import SourceTrail
-from gateway.context.compose.sources import DefinitionsIn, spans_of_new, spans_of_rendering
-from gateway.context.history.call_ids import with_model_ids
-from gateway.context.history.template_messages import tool_definitions, with_preamble
+from gateway.context.compose.conversation import Asked, Context, calls_of_turns
+from gateway.context.compose.sources import (
+    DefinitionCache,
+    Definitions,
+    DefinitionsIn,
+    SourceTrail,
+    spans_of_new,
+    spans_of_rendering,
+)
+from gateway.context.history.template_messages import tool_definitions, with_model_ids, with_preamble
 from gateway.context.memory import NO_TOOLS, DefinedTools, History, Lived, LivedTurn, Recalled, Turn, retold
+from gateway.engine.control_tokens import hidden_ids
 from gateway.engine.interface import Message
 from gateway.engine.rendering.foreign import is_json_result
 from gateway.engine.rendering.placed import Known

@@ -1,8 +1,9 @@
 """Conversations of one gateway from request to request: continued from what is remembered, kept, and compared.
 
 Joins the memory, the prompt and the reasons for lost ids for the agent; which remembered conversation a request
-continues is decided in `memory/store.py`. For the operator it keeps figures of the last requests that continued a
-conversation, and no text except the few words around what a client changed.
+continues is decided in `memory/store.py`. What is kept of a finished answer, its trajectory and the record of how it
+was made, only where somebody asks for them, is made here too. For the operator it keeps figures of the last requests
+that continued a conversation, and no text except the few words around what a client changed.
 """
 
 import json
@@ -17,20 +18,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.config import LimitsConfig
-from gateway.context.compose.asked import Asked
-from gateway.context.compose.context import Context
-from gateway.context.compose.conversation import Continuation, Conversation, readable
-from gateway.context.compose.definitions import DefinitionCache
-from gateway.context.compose.finished import answer_of, record_of
-from gateway.context.compose.later_tools import completed, with_definitions, with_texts
-from gateway.context.compose.observer import Observer
+from gateway.context.compose.conversation import Asked, Context, Continuation, Conversation, Observer, readable
+from gateway.context.compose.later_tools import are_replaced, completed, own_tools, with_definitions, with_texts
 from gateway.context.compose.prompt import Composer
+from gateway.context.compose.sources import DefinitionCache, span_without_tool
 from gateway.context.memory import (
     NO_TOOLS,
     SUMMARY,
     AnswerRecord,
     ConversationMemory,
-    DefinedTools,
     History,
     KeptResult,
     Miss,
@@ -47,16 +43,12 @@ from gateway.engine.left_behind import shared_prefix
 from gateway.engine.pool.stay import Stay
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.observe.logs import get_logger
-from gateway.observe.trajectories import TrajectoryLog
-from gateway.proxy.costs import BYTES_A_TOKEN
-from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.observe.trajectories import Span, TrajectoryAnswer, TrajectoryLog
 
 if TYPE_CHECKING:
     from gateway.context.shared_memory import SharedMemory
 
 _LINES: Final = 64
-_STALE: Final = 8
-"""A prompt is rendered anew if more than one in so many of the context's tokens define tools that are gone."""
 
 log = get_logger("agent")
 
@@ -131,7 +123,7 @@ class Recall:
             observer = Observer(watched, self._trajectories is not None and self._trajectories.logprobs)
         composer = Composer(asked, ready, NO_TOOLS, history, None if observer is None else self._definitions)
         if recalled is not None:
-            replaced = _are_replaced(recalled.last.tools, asked, ready)
+            replaced = are_replaced(recalled.last.tools, asked, ready)
             found = None if replaced else await self._continued(composer, history, recalled)
             miss = Miss("tools_changed", recalled.last.held) if replaced else _refused(recalled)
         else:
@@ -186,7 +178,7 @@ class Recall:
         return composer, context, Continuation(history, last, kept)
 
     async def _recalled(self, asked: Asked, ready: ReadyEngine, history: History) -> Recalled | None:
-        owner, schemas = asked.principal.name, schemas_of(_own_tools(asked))
+        owner, schemas = asked.principal.name, schemas_of(own_tools(asked))
 
         wanted = asked.digests.all_of(asked.tools)
 
@@ -283,31 +275,8 @@ class Recall:
         return root_digest(key, asked.principal.name, ready.token_map.map_id, ready.facts.chat_template, options)
 
 
-def _are_replaced(tools: DefinedTools, asked: Asked, ready: ReadyEngine) -> bool:
-    """Whether a prompt is rendered anew because of its tools: it had none, or holds too many that are gone."""
-    if not tools.entries:
-        return bool(asked.tools)
-    if not asked.tools and not asked.deferred:
-        # A client that sends no tools for once, as agents do that sum a conversation up, will send them again.
-        return False
-    most = ready.facts.context * BYTES_A_TOKEN / _STALE
-    if sum(each.size for each in tools.entries) <= most:
-        return False
-    newest = tools.newest
-    found = (asked.deferred[name].spec for name in newest if name in asked.deferred)
-    # Only those that it defines: a digest costs as much as a message.
-    readers = (tool for tool in asked.result_tools if tool.name in newest)
-    stale = tools.stale(asked.digests.all_of((*readers, *asked.tools, *found)))
-    return stale > most
-
-
 def _place_of_summary(messages: Sequence[Message]) -> int:
     return next((place for place, message in enumerate(messages) if SUMMARY in message), -1)
-
-
-def _own_tools(asked: Asked) -> list[ToolSpec]:
-    """The tools whose calls a client may send back with their defaults filled in."""
-    return [*asked.tools, *(each.spec for name, each in asked.deferred.items() if name in asked.client_tools)]
 
 
 def _refused(recalled: Recalled) -> Miss:
@@ -360,3 +329,46 @@ def _remember(
     )
     memory.remember(node, history.with_answer(shown))
     return node
+
+
+def answer_of(conversation: Conversation, ended: str) -> TrajectoryAnswer | None:
+    """Return the trajectory's line for a finished answer; None where none is to be written."""
+    sources, observer, ready = conversation.context.sources, conversation.observer, conversation.ready
+    if sources is None or observer is None or not observer.sampled:
+        return None
+    before = conversation.continuation.before
+    return TrajectoryAnswer(
+        answer_id=conversation.answer_id,
+        before=None if before is None else before.answer_id,
+        principal=conversation.asked.principal.name,
+        map_id=ready.token_map.map_id,
+        model=ready.facts.model,
+        ended=ended,
+        kept=sources.kept,
+        ids=array("I", conversation.ids[sources.kept :]),
+        spans=sources.spans,
+        sampled=observer.sampled,
+    )
+
+
+def record_of(conversation: Conversation, ended: str, figures: RequestFigures | None) -> AnswerRecord | None:
+    """Return the record of a finished answer, as it is remembered; None where nobody was watching."""
+    sources, observer, last = conversation.context.sources, conversation.observer, conversation.lived.last
+    if sources is None or observer is None or not observer.watched or last is None:
+        return None
+    # Its last turn may be remembered cut, as its client saw it.
+    before = _cut(sources.spans, conversation.lived.start - sources.kept)
+    spans = (*before, *(last.spans or (span_without_tool("model", len(last.ids)),)))
+    miss = None if figures is None else figures.recall_miss
+    return AnswerRecord(ended, sources.kept, spans, tuple(observer.generations), tuple(observer.calls), miss)
+
+
+def _cut(spans: list[Span], count: int) -> list[Span]:
+    """The spans of the first `count` ids."""
+    cut: list[Span] = []
+    for span in spans:
+        if count <= span.count:
+            return [*cut, span.of(count)] if count > 0 else cut
+        cut.append(span)
+        count -= span.count
+    return cut

@@ -2,12 +2,18 @@
 
 from gateway.context.memory.defined_tools import ANSWER, BEGINNING, FOUND_TOOLS, NO_TOOLS, DefinedTools
 from gateway.context.memory.history import RETOLD, Call, History, Shown, retold, root_digest, schemas_of
-from gateway.context.memory.kept_result import KeptResult
 from gateway.context.memory.lived import Lived, LivedAnswer, LivedTurn
 from gateway.context.memory.misses import Miss, Misses
-from gateway.context.memory.record import AnswerRecord, CallRecord, GenerationRecord
-from gateway.context.memory.remembered import SUMMARY, Remembered
-from gateway.context.memory.request_figures import ContextChange, RequestFigures
+from gateway.context.memory.remembered import (
+    SUMMARY,
+    AnswerRecord,
+    CallRecord,
+    ContextChange,
+    GenerationRecord,
+    KeptResult,
+    Remembered,
+    RequestFigures,
+)
 from gateway.context.memory.store import ConversationMemory, Recalled, Turn, recalled
 
 __all__ = [

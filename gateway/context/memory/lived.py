@@ -1,12 +1,13 @@
 """An answer as the model lived it: its turns with their ids, the results in between, and what its client was shown.
 
-Filled while the answer is made, and kept unchanged afterwards. It knows neither engine nor client.
+Filled while the answer is made, and kept unchanged afterwards. A turn is cut where its client saw it end: before a stop
+string, or where a stream broke. It knows neither engine nor client.
 """
 
 import re
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -148,3 +149,36 @@ def form_of(text: str, reasoning: str, content: str) -> str:
 
 def _shown_call(call: CallClosed) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def cut_turn(
+    ids: Sequence[int], content: str, told: str, token_map: TokenMap, hidden: Container[int] = ()
+) -> list[int] | None:
+    """Return the ids of a turn up to where its client saw it end; None where that place can't be determined.
+
+    `content`: the whole text of the turn; `told`: the beginning of it that was shown; `hidden`: ids of which
+    neither has a text.
+    """
+    pieces = [b"" if token_id in hidden else token_map.token_bytes(token_id) for token_id in ids]
+    written, shown = b"".join(pieces), told.encode("utf-8", "replace")
+    # The whole content is searched for, since what was shown may occur again after it.
+    at = written.rfind(content.encode("utf-8", "replace"))
+    if not shown or at < 0:
+        return None
+    stop = at + len(shown)
+    size, kept = len(written), len(ids)
+    while kept:
+        if size <= stop:
+            rest = _text(written[size:stop])
+            if rest is not None:
+                return [*ids[:kept], *token_map.encode(rest)]
+        kept -= 1
+        size -= len(pieces[kept])
+    return list(token_map.encode(told)) if at == 0 else None
+
+
+def _text(written: bytes) -> str | None:
+    try:
+        return written.decode()
+    except UnicodeDecodeError:
+        return None

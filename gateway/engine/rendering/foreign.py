@@ -14,8 +14,8 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.interface import Message
-from gateway.engine.markers import MarkerGuard
 from gateway.toolcalls.schema.keywords import BY_NAME, DATA
 from gateway.toolcalls.schema.kinds import escaped, steps, unquoted
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import anyio.to_thread
 
+from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.interface import Engine, EngineFacts, Message, Options
-from gateway.engine.markers import MarkerGuard
 from gateway.engine.rendering.definition_text import around, as_json, definition_in
 from gateway.engine.rendering.foreign import Foreign, Signs, argument_characters, is_json_result
 from gateway.engine.rendering.histories import Numbered, histories

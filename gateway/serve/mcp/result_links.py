@@ -28,7 +28,7 @@ from gateway.serve.mcp.sessions import ClientCall
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 
 if TYPE_CHECKING:
-    from gateway.context.memory.kept_result import IdsElsewhere
+    from gateway.context.memory.remembered import IdsElsewhere
 
 RESULT_LIMIT_HEADER: Final = "x-codec-result-limit"
 SCHEME: Final = "codec-result:"

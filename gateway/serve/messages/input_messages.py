@@ -10,8 +10,16 @@ thinking becomes reasoning, its calls keep their ids. Results of calls come befo
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from gateway.context.history.client_messages import MOST_MESSAGES, arguments_text
-from gateway.context.history.contents import LeftOut, found_tools, parts_of, plain_text, text_of_result, unread
+from gateway.context.history.client_messages import (
+    MOST_MESSAGES,
+    LeftOut,
+    arguments_text,
+    found_tools,
+    parts_of,
+    plain_text,
+    text_of_result,
+    unread,
+)
 from gateway.context.history.summaries import add_message, after_summary
 from gateway.context.memory import FOUND_TOOLS
 from gateway.errors import RequestInvalid

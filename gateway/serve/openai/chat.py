@@ -16,7 +16,7 @@ from starlette.routing import Route
 from gateway.agent import Agent, AnswerOptions, Conversation
 from gateway.agent.events import Emit
 from gateway.config import LimitsConfig
-from gateway.context.compose.hidden_ids import spelled
+from gateway.engine.control_tokens import spelled
 from gateway.engine.interface import Message
 from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics

@@ -12,8 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from gateway.agent import NO_DEFERRAL, OURS, AnswerOptions, Deferral, ToolChoice, ToolScope
-from gateway.context.history.client_messages import checked_messages
-from gateway.context.history.contents import LeftOut
+from gateway.context.history.client_messages import LeftOut, checked_messages
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
 from gateway.serve.generation.client_tools import MOST_TOOLS, check_schemas, input_of, read_choice, read_client_tool

@@ -18,7 +18,7 @@ from gateway.agent import Agent, AnswerOptions, Conversation, ToolChoice, ToolSc
 from gateway.agent.compaction import CompactableAnswer, Compaction
 from gateway.agent.events import Emit, Finished
 from gateway.agent.turn import NO_MORE
-from gateway.context.compose.hidden_ids import spelled
+from gateway.engine.control_tokens import spelled
 from gateway.engine.interface import Message
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import Principal

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from gateway.context.history.client_messages import MOST_MESSAGES, checked_call, count_calls, in_todays_form
-from gateway.context.history.contents import LeftOut
+from gateway.context.history.client_messages import MOST_MESSAGES, LeftOut, checked_call, count_calls, in_todays_form
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
 from gateway.serve.responses.items import (

@@ -9,8 +9,14 @@ from typing import Annotated, Any, Final, NamedTuple, cast
 
 from pydantic import Field, TypeAdapter
 
-from gateway.context.history.client_messages import arguments_text
-from gateway.context.history.contents import LeftOut, parts_of, text_of_result, text_of_result_part, texts_of_parts
+from gateway.context.history.client_messages import (
+    LeftOut,
+    arguments_text,
+    parts_of,
+    text_of_result,
+    text_of_result_part,
+    texts_of_parts,
+)
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, cast
 from pydantic import Field
 
 from gateway.agent import OURS, Deferral, SearchTool
-from gateway.context.history.contents import unread_fields
+from gateway.context.history.client_messages import unread_fields
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
 from gateway.proxy.approvals import is_read_only

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from gateway.config import LimitsConfig
 from gateway.context.memory import Call, ConversationMemory, History, Lived, LivedTurn, Remembered, Shown, root_digest
 from gateway.context.memory.remembered import NO_ENGINE
-from gateway.context.memory.serialization import deserialize, serialize
-from gateway.context.shared_memory import SharedMemory
+from gateway.context.shared_memory import SharedMemory, deserialize, serialize
 from gateway.observe.trajectories import Span
 from gateway.toolcalls.stream.output_events import CallClosed
 from tests.standins.redis_in_memory import Memory

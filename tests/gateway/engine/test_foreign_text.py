@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.interface import Message
-from gateway.engine.markers import MarkerGuard
 from gateway.engine.rendering.foreign import Foreign, Signs
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.wire.llama_cpp_client import LlamaCpp

@@ -15,9 +15,7 @@ from gateway.agent.generate.choice import FREE, hold_for
 from gateway.agent.generate.generation import Generation
 from gateway.agent.generate.generation_options import GenerationOptions
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.context.compose.asked import Asked
-from gateway.context.compose.context import Context
-from gateway.context.compose.conversation import Conversation
+from gateway.context.compose.conversation import Asked, Context, Conversation
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.engine.pool.stay import Stay

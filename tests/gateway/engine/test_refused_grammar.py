@@ -11,9 +11,7 @@ import pytest
 from gateway.agent.generate.choice import ToolChoice, hold_for
 from gateway.agent.generate.generation import Generation
 from gateway.agent.generate.generation_options import GenerationOptions
-from gateway.context.compose.asked import Asked
-from gateway.context.compose.context import Context
-from gateway.context.compose.conversation import Conversation
+from gateway.context.compose.conversation import Asked, Context, Conversation
 from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.engine.pool.stay import Stay
 from gateway.engine.rendering.template import ChatTemplate

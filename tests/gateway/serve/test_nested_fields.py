@@ -14,7 +14,7 @@ from anthropic.types.beta import BetaContentBlockParam, BetaToolUnionParam
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolUnionParam
 from openai.types.responses import ResponseInputItemParam, ToolParam
 
-from gateway.context.history.contents import LeftOut
+from gateway.context.history.client_messages import LeftOut
 from gateway.errors import RequestInvalid
 from gateway.serve.messages.message_request import MessagesRequest
 from gateway.serve.openai.chat_request import ChatRequest

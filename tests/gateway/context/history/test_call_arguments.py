@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.context.history.call_arguments import with_readable_calls
 from gateway.context.history.client_messages import RETOLD, checked_messages
-from gateway.engine.markers import MarkerGuard
+from gateway.context.history.template_messages import with_readable_calls
+from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.rendering.foreign import Foreign, Signs
 
 USER = {"role": "user", "content": "hi"}

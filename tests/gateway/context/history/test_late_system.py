@@ -7,7 +7,7 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from gateway.context.history.late_system import in_their_places, merged
+from gateway.context.history.template_messages import in_their_places, merged
 from gateway.engine.interface import EngineFacts
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.errors import EngineRefused

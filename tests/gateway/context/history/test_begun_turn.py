@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.context.compose.begun_turn import begun_ids
+from gateway.context.history.template_messages import begun_ids
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.stream.output_events import Content, Reasoning

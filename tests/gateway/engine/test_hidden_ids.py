@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gateway.context.compose.hidden_ids import hidden_ids, spelled
-from gateway.context.memory.cut import cut_turn
+from gateway.context.memory.lived import cut_turn
+from gateway.engine.control_tokens import hidden_ids, spelled
 from gateway.toolcalls.stream.spelling import TokenReader
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
