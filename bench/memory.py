@@ -25,7 +25,7 @@ from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.rendering.foreign import Foreign, Signs
 from gateway.engine.rendering.placed import Known, regions
 from gateway.engine.rendering.rendered import restored, shown_once
-from gateway.engine.rendering.shapes import shape_of
+from gateway.engine.rendering.scaffold import shape_of
 from gateway.toolcalls.stream.output_events import CallClosed
 
 ROOT = root_digest(b"key", "anybody")

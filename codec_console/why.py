@@ -18,7 +18,7 @@ from gateway.config.masking import mask_text
 from gateway.config.show import secrets_of
 from gateway.context.compose.recall import Comparison
 from gateway.context.memory import RequestFigures
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import shared_prefix
 from gateway.escape import escape_text
 from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.admin.losses import WORDS, advice_on_loss

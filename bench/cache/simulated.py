@@ -13,7 +13,7 @@ from itertools import count
 from typing import Final
 
 from bench.cache.scene import Scene, Start, Talk, talks
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import shared_prefix
 from gateway.engine.slots.paging import Paging
 from gateway.engine.slots.rates import Rates
 from gateway.engine.slots.slot import Slot

@@ -23,8 +23,7 @@ from gateway.agent import AnswerOptions
 from gateway.agent.events import GenerationFinished, IdsGenerated
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig
-from gateway.engine.interface import Sampling
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import Sampling, shared_prefix
 
 BYTES_AN_ID: Final = 23_060
 """Bytes per id of a slot file of SmolLM2 (cache.json)."""

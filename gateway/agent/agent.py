@@ -37,7 +37,7 @@ from gateway.context.memory.defined_tools import ToolDigests
 from gateway.engine.interface import Message
 from gateway.engine.pool.members import home_key
 from gateway.engine.pool.pool import EnginePool
-from gateway.engine.rendering.template_options import NO_OPTIONS, checked_options
+from gateway.engine.rendering.foreign import NO_OPTIONS, checked_options
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import ContextExceeded, TemplateRefused
 from gateway.observe.metrics import Metrics

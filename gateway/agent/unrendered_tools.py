@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.context.history.template_messages import tool_definitions
-from gateway.engine.rendering.tool_forms import ToolFault
+from gateway.engine.rendering.template_forms import ToolFault
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import RequestInvalid
 from gateway.toolcalls.grammar.loosened import too_much

@@ -27,8 +27,15 @@ from gateway.agent.events import AgentEvent, Finished, GenerationFinished
 from gateway.cli.why import row_of
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig
 from gateway.context.memory import Remembered, RequestFigures
-from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import (
+    EngineFacts,
+    Generated,
+    GenerateRequest,
+    GenerationEnd,
+    GenerationEvent,
+    Timings,
+    shared_prefix,
+)
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable

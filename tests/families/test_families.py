@@ -12,7 +12,7 @@ import httpx2
 import jsonschema
 import pytest
 
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import shared_prefix
 from leaf_sdk import open_map
 from leaf_sdk.vocab import TokenMap
 from tests.e2e.conftest import RunningGateway

@@ -17,7 +17,7 @@ RECORDS = {
     # What each slot, and each file of one, holds now.
     "engine/slots/paging.py": {"file", "plan.own"},
     "engine/slots/allocation.py": {"slot"},
-    "engine/rendering/tool_forms.py": {"known"},
+    "engine/rendering/template_forms.py": {"known"},
     "engine/slots/swapper.py": {"plan.own", "slot"},
     "observe/tracing.py": {"traced"},  # what is sent depends on the span that it is made in
     "proxy": {"attempt", "connection", "held", "held.member", "member", "parked", "request", "running"},

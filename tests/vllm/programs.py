@@ -16,8 +16,7 @@ import httpx2
 from anyio.abc import TaskStatus
 from anyio.from_thread import start_blocking_portal
 
-from gateway.engine.interface import GenerateRequest, Retention
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import GenerateRequest, Retention, shared_prefix
 from gateway.engine.wire.vllm_client import Vllm
 from gateway.engine.wire.vllm_json import IDS_PATH, PROGRAMS_PATH, schedules_programs
 from leaf_sdk.testing import tiny_map

@@ -18,8 +18,7 @@ from gateway.context.history.template_messages import CallIds
 from gateway.context.memory import Call, LivedTurn
 from gateway.context.memory.lived import cut_turn
 from gateway.engine.control_tokens import hidden_ids
-from gateway.engine.interface import Generated, GenerationEnd
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import Generated, GenerationEnd, shared_prefix
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Sampled
 from gateway.toolcalls.parser import parser_for

@@ -12,7 +12,7 @@ from typing import Final
 from gateway.agent.generate.choice import Hold
 from gateway.context.compose.conversation import Conversation
 from gateway.engine.interface import GenerateRequest
-from gateway.engine.rendering.tool_forms import ToolFault
+from gateway.engine.rendering.template_forms import ToolFault
 from gateway.errors import GrammarRefused, RequestInvalid
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

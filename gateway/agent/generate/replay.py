@@ -8,7 +8,7 @@ generation can continue (`rewind`).
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gateway.engine.pool.stay import Stay, is_loss
+from gateway.engine.pool.members import Stay, is_loss
 from gateway.errors import EngineError, EngineLost
 
 T = TypeVar("T")

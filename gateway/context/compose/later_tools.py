@@ -15,7 +15,7 @@ from gateway.context.history.template_messages import tool_definitions
 from gateway.context.memory import BEGINNING, RETOLD, DefinedTools
 from gateway.context.memory.defined_tools import DefinedTool, found_in
 from gateway.engine.interface import Message
-from gateway.engine.rendering.definition_text import as_json
+from gateway.engine.rendering.template_forms import as_json
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.proxy.costs import BYTES_A_TOKEN
 from gateway.toolcalls.formats.registry import describe_tool

@@ -27,8 +27,7 @@ from gateway.engine.interface import Message
 from gateway.engine.rendering.foreign import is_json_result
 from gateway.engine.rendering.placed import Known
 from gateway.engine.rendering.rendered import joined
-from gateway.engine.rendering.scaffold import Scaffold, TurnEnd, TurnShape
-from gateway.engine.rendering.shapes import Shape, shape_of
+from gateway.engine.rendering.scaffold import Scaffold, Shape, TurnEnd, TurnShape, shape_of
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import TemplateRefused
 from gateway.observe.logs import get_logger

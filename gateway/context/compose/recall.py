@@ -38,9 +38,8 @@ from gateway.context.memory import (
     schemas_of,
 )
 from gateway.context.memory import recalled as continued
-from gateway.engine.interface import Message
-from gateway.engine.left_behind import shared_prefix
-from gateway.engine.pool.stay import Stay
+from gateway.engine.interface import Message, shared_prefix
+from gateway.engine.pool.members import Stay
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Span, TrajectoryAnswer, TrajectoryLog

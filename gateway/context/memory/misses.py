@@ -11,8 +11,7 @@ from itertools import islice
 from typing import Final
 
 from gateway.context.memory.history import shown_of
-from gateway.engine.interface import Message
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import Message, shared_prefix
 from gateway.observe.exposition import LossReason
 
 _AROUND: Final = 40

@@ -1,27 +1,43 @@
-"""The engines of a pool: which of them serve a model, which is a conversation's home, what is said if none serves.
+"""The engines of a pool: which serve a model, which is a conversation's home, and what an answer does if one is lost.
 
-A member remembers what its engine last served, so that a model is still known when all its engines are down. Nothing
-here has a clock.
+A member remembers what its engine last served, so that a model is still known when all its engines are down. Turns
+questions to an engine into its answers, or those of a replacement. The stay here is for the only engine that there is,
+and changes nothing; `pool.py` has one that moves between several. Nothing here has a clock.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import ceil
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from gateway.breaker import Breaker
-from gateway.engine.pool.stay import Route
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.errors import EngineError, EngineStarting, EngineUnavailable, MapDiffers, ModelUnknown
+from gateway.errors import (
+    EngineBusy,
+    EngineError,
+    EngineRefused,
+    EngineStarting,
+    EngineUnavailable,
+    MapDiffers,
+    ModelUnknown,
+)
 
-# Which of several engines answers a conversation, as pure functions.
+# How often answers may be moved from engine to engine, as pure state machines.
 #
-# Turns the beginning of a conversation into its home: rendezvous hashing over the engines' names, so that gateways that
-# know nothing of each other choose alike, and an engine that comes or goes moves no other engine's conversations. Turns
-# that order, and how busy each engine is, into the engine to ask. It knows no engine, and has no clock.
+# An answer may itself be the reason why its engines are lost, and must not bring all of them down. And more requests do
+# not help a pool that loses more answers than it completes. Moves of answers that only waited for a slot do not count.
 
+_MOVES: Final = 16
+"""Most moves of one answer in all."""
+_IN_VAIN: Final = 3
+"""Most moves of one answer without an id in between."""
+_BUDGET: Final = 128.0
+"""Moves of one pool before any answer has ended."""
+_BACK: Final = 0.5
+"""Moves that the end of an answer adds to the budget."""
+T = TypeVar("T")
 _SPREAD: Final = 1.25
 """An engine that runs more than this many times the mean passes conversations on to the next in their order."""
 _KNOWN_SPREAD: Final = 2.0
@@ -32,6 +48,125 @@ WARM: Final = 15.0
 """Seconds after which a new engine takes its full share."""
 _QUEUED: Final = 60
 """Answers beyond its slots that an engine is given; a few less than may wait there."""
+EngineState = Literal["ready", "starting", "down"]
+_FAILURES: Final = 3
+"""Answers in a row that an engine may lose before it gets no more for a while."""
+_PAUSE: Final = 5.0
+_SHOWN: Final = 20
+
+
+class MovesOfAnswer:
+    """The moves of one answer."""
+
+    def __init__(self) -> None:
+        """Start without a move."""
+        self.made = 0
+        self._in_vain = 0
+
+    def may_move(self) -> bool:
+        """Whether the answer may move once more; counts the move if so."""
+        if self.made >= _MOVES or self._in_vain >= _IN_VAIN:
+            return False
+        self.made += 1
+        self._in_vain += 1
+        return True
+
+    def went_on(self) -> None:
+        """Note that an engine has generated an id."""
+        self._in_vain = 0
+
+
+class RetryBudget:
+    """The moves that one pool may make: each costs one, and the end of each answer gives half a move back."""
+
+    def __init__(self) -> None:
+        """Start with a full budget."""
+        self._left = _BUDGET
+
+    def take(self) -> bool:
+        """Pay for a move. Returns whether the budget allowed it."""
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+    def answered(self) -> None:
+        """Note that an answer is over, however it ended."""
+        self._left = min(self._left + _BACK, _BUDGET)
+
+
+class Route(Protocol):
+    """One engine, across all its starts (`EngineRoute`)."""
+
+    def ready(self) -> ReadyEngine:
+        """The running engine. Raises `EngineError` while there is none."""
+        ...
+
+    def report_loss(self) -> None:
+        """Report that a request found the engine gone."""
+        ...
+
+
+class Stay:
+    """Where one answer is made: the only engine that there is."""
+
+    may_move = False
+    """Whether another engine may take over."""
+
+    def __init__(self, ready: ReadyEngine, route: Route | None = None) -> None:
+        """`route`: told when the engine fails."""
+        self.ready = ready
+        """The engine that makes the answer now."""
+        self._route = route
+
+    async def wait(self, answer: Awaitable[T]) -> T:
+        """Wait for the engine. Raises `EngineUnavailable` if it is lost in the meantime and another may take over."""
+        return await answer
+
+    async def turn(self, place: Awaitable[T]) -> T:
+        """Wait for a slot of the engine. An engine that is lost in the meantime was not lost because of this answer."""
+        return await place
+
+    def each(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
+        """The events of the engine. Each is waited for like `wait`."""
+        return events
+
+    async def ask(self, question: Callable[[ReadyEngine], Awaitable[T]]) -> T:
+        """Ask the engine something that could be asked of any other. Raises `EngineError` if none answers."""
+        while True:
+            try:
+                return await self.wait(question(self.ready))
+            except EngineError as error:
+                self.lost(error)
+                if not is_loss(error):
+                    raise
+                self.move(error)
+
+    def answered(self) -> None:
+        """Note that the engine has generated an id."""
+
+    def lost(self, error: EngineError) -> None:
+        """Note that the engine has failed; its route finds out whether it is gone."""
+        if self._route is not None and isinstance(error, EngineUnavailable) and not isinstance(error, EngineBusy):
+            self._route.report_loss()
+
+    def move(self, error: EngineError) -> None:
+        """Move from a lost engine to another. Raises `error` if there is none, or too much has moved already."""
+        raise error
+
+
+def is_loss(error: EngineError) -> bool:
+    """Whether another engine may succeed: this one is down, was replaced by another server, or answers nonsense."""
+    return isinstance(error, EngineUnavailable | MapDiffers) or (
+        isinstance(error, EngineRefused) and error.status >= 500 and error.status != 501
+    )
+
+
+# Which of several engines answers a conversation, as pure functions.
+#
+# Turns the beginning of a conversation into its home: rendezvous hashing over the engines' names, so that gateways that
+# know nothing of each other choose alike, and an engine that comes or goes moves no other engine's conversations. Turns
+# that order, and how busy each engine is, into the engine to ask. It knows no engine, and has no clock.
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +238,6 @@ def choose(order: Sequence[str], loads: Mapping[str, Load], known: str | None = 
 def _bound(load: Load, mean: float, warmest: float) -> int:
     part = max(load.warmth / warmest, _COLDEST)
     return max(ceil(max(mean, load.slots) * part), 1)
-
-
-EngineState = Literal["ready", "starting", "down"]
-
-_FAILURES: Final = 3
-"""Answers in a row that an engine may lose before it gets no more for a while."""
-_PAUSE: Final = 5.0
-_SHOWN: Final = 20
 
 
 @dataclass(slots=True)

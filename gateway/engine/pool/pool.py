@@ -17,8 +17,13 @@ from gateway.engine.pool.members import (
     EngineState,
     Load,
     Member,
+    MovesOfAnswer,
+    RetryBudget,
+    Route,
+    Stay,
     choose,
     closed,
+    is_loss,
     order_of,
     state_of,
     unknown,
@@ -27,8 +32,7 @@ from gateway.engine.pool.members import (
     why_down,
     with_room,
 )
-from gateway.engine.pool.stay import MovesOfAnswer, RetryBudget, Route, Stay, is_loss
-from gateway.engine.rendering.tool_forms import ToolFault
+from gateway.engine.rendering.template_forms import ToolFault
 from gateway.engine.start.maps import MapSet
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineBusy, EngineError, EngineUnavailable

@@ -3,8 +3,9 @@
 Contents become marks, which are cut out of the rendering again, and are tokenized separately. What a template reads or
 rewrites (names, keys, descriptions, enum values, ids and arguments of calls) stays as it is, guarded by separators.
 Words that a template compares with (JSON Schema's own) come from a closed list and stay bare. Marks and separators are
-random characters of a private-use plane, which are removed from what others wrote. Only fields that llama.cpp reads go
-to the engine. No IO. `rendered.py` reads the result.
+random characters of a private-use plane, which are removed from what others wrote. A client's options go into the
+template's own text, where control tokens are read: so each must be a number, a Boolean or one plain word that is not
+part of a control token. Only fields that llama.cpp reads go to the engine. No IO. `rendered.py` reads the result.
 """
 
 import json
@@ -12,12 +13,15 @@ import re
 import secrets
 import string
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from gateway.engine.control_tokens import MarkerGuard
-from gateway.engine.interface import Message
+from gateway.engine.interface import Message, Options
+from gateway.errors import RequestInvalid
+from gateway.escape import cut_text
 from gateway.toolcalls.schema.keywords import BY_NAME, DATA
 from gateway.toolcalls.schema.kinds import escaped, steps, unquoted
+from leaf_sdk.vocab import TokenMap
 
 PAD = "\n" * 7
 """The outer padding of a mark: a template that strips line ends strips it. Its length sets it apart from the
@@ -43,6 +47,15 @@ _KEYWORDS = frozenset(
         *DATA,
     }
 )
+NO_OPTIONS: Final[Options] = {}
+_MOST: Final = 16
+_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
+_PARTS: Final = re.compile(r"[A-Za-z0-9]+")
+_OURS: Final = frozenset(
+    ("messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "preserve_reasoning")
+)
+_SHOWN: Final = 80
 
 
 def is_json_result(message: Message) -> bool:
@@ -237,3 +250,29 @@ class Foreign:
         if isinstance(value, list | tuple):
             return [self._data(each) for each in cast("Sequence[Any]", value)]
         return value
+
+
+def checked_options(given: Mapping[str, object], token_map: TokenMap, param: str) -> Options:
+    """Check the options of a request, and return them in order. Raises `RequestInvalid` for one that is not allowed."""
+    if len(given) > _MOST:
+        raise RequestInvalid(f"{param}: expected at most {_MOST} options, got {len(given)}", param=param)
+    return {key: _checked(key, given[key], token_map, param) for key in sorted(given)}
+
+
+def _checked(key: str, value: object, token_map: TokenMap, param: str) -> str | int | float | bool:
+    if not _KEY.fullmatch(key) or key in _OURS:
+        words = f"{param}: {cut_text(repr(key), _SHOWN)} can't be an option: it is not a name, or the gateway sets it"
+        raise RequestInvalid(words, param=param)
+    if isinstance(value, bool | int | float):
+        return value
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        words = f"{param}.{key}: expected a number, true, false or one plain word, got {cut_text(repr(value), _SHOWN)}"
+        raise RequestInvalid(words, param=param)
+    if not _words_of_tokens(token_map).isdisjoint(_PARTS.findall(value)):
+        words = f"{param}.{key}: {value!r} is part of a control token, which a template could build of it; use another"
+        raise RequestInvalid(words, param=param)
+    return value
+
+
+def _words_of_tokens(token_map: TokenMap) -> frozenset[str]:
+    return frozenset(word for text in token_map.special_texts for word in _PARTS.findall(text))

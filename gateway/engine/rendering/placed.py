@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from gateway.engine.interface import Message
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import Message, shared_prefix
 from gateway.engine.rendering.foreign import Foreign
 from gateway.engine.rendering.rendered import Mark, Region
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import Final, NamedTuple
 
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import shared_prefix
 from gateway.engine.rendering.foreign import PAD, QUOTE, Foreign
 from leaf_sdk.vocab import TokenMap
 

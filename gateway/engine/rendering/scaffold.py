@@ -1,14 +1,19 @@
-"""What a template writes after the model's turn: around the results of its calls, or around the next question.
+"""What a template writes after the model's turn, and to which shapes of conversation it only appends.
 
 A turn that the model has written is never rendered again, so what follows it is taken from a rendering of a turn of the
 same kind: with as many calls of the same names, and with words or reasoning before them or not. The place in it where
-the model's own text ends is found by the token that ended the model's turn, or by the text that it wrote last. No IO.
+the model's own text ends is found by the token that ended the model's turn, or by the text that it wrote last.
+
+Rendering a long conversation takes up to a second, but most templates only append to it. Whether one does depends on
+the roles, on what is empty and on which turns make calls: the shape. One rendering shows it, and it is remembered. A
+repetition counts at most twice, so that a long conversation soon has the same shape as a shorter one. No IO.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from gateway.engine.interface import Message
 from gateway.engine.rendering.foreign import Foreign
@@ -18,6 +23,10 @@ from leaf_sdk.vocab import TokenMap
 WRITTEN = 64
 """Characters at a turn's end by which the end is found in the template's text."""
 Role = Literal["tool", "user"]
+Shape = tuple[str, ...]
+_KEPT: Final = 1024
+_LONGEST: Final = 6
+"""Most messages of a repeated part: a question, two calls with their results, and an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +205,70 @@ def _results(names: Sequence[str], contents: Sequence[str], foreign: Foreign, st
 def counting(shape: TurnShape) -> TurnShape:
     """Return the same shape with one more call before it: if the text then differs, the template counts calls."""
     return replace(shape, earlier=(*shape.earlier, 1))
+
+
+class Shapes:
+    """What is known about one template."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Shape, bool] = OrderedDict()
+
+    def appends(self, shape: Shape) -> bool | None:
+        """Whether new messages are only appended; None if that is not known yet."""
+        return self._known.get(shape)
+
+    def note(self, shape: Shape, appends: bool) -> None:
+        """Remember what a rendering has shown. Once a shape was found not to append, that stays."""
+        self._known[shape] = appends and self._known.get(shape, True)
+        self._known.move_to_end(shape)
+        if len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+
+
+def shape_of(
+    messages: Sequence[Message],
+    new: int,
+    *,
+    tools: bool,
+    inside: Container[int] = (),
+    forms: Mapping[int, str] | None = None,
+) -> Shape:
+    """Return the shape of a conversation.
+
+    Args:
+        messages: all its messages.
+        new: how many of them, at the end, are to be appended.
+        tools: whether the prompt contains definitions of tools.
+        inside: turns of the model that were continued within one answer, without a rendering in between.
+        forms: how turns of the model were written, by their numbers.
+    """
+    written = forms or {}
+    kinds = [
+        f"{_kind(message)}{'+' * (number in inside)}{written.get(number, '')}"
+        for number, message in enumerate(messages)
+    ]
+    split = len(kinds) - new
+    return ("tools" if tools else "", *_without_repetition(kinds[:split]), "|", *_without_repetition(kinds[split:]))
+
+
+def _kind(message: Message) -> str:
+    role = str(message["role"])
+    if role != "assistant":
+        return role if message.get("content") else f"{role} empty"
+    calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
+    content = str(message.get("content") or "").strip()
+    reasoning = str(message.get("reasoning_content") or "").strip()
+    return f"assistant {bool(content):d}{bool(reasoning):d}{min(len(calls), 2)}"
+
+
+def _without_repetition(kinds: Sequence[str]) -> list[str]:
+    """Return the same, with each part at most twice in a row."""
+    kept: list[str] = []
+    for kind in kinds:
+        kept.append(kind)
+        for size in range(1, _LONGEST + 1):
+            part = kept[-size:]
+            if len(kept) >= 3 * size and kept[-2 * size : -size] == part and kept[-3 * size : -2 * size] == part:
+                del kept[-size:]
+                break
+    return kept

@@ -17,9 +17,7 @@ import anyio.to_thread
 
 from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.interface import Engine, EngineFacts, Message, Options
-from gateway.engine.rendering.definition_text import around, as_json, definition_in
-from gateway.engine.rendering.foreign import Foreign, Signs, argument_characters, is_json_result
-from gateway.engine.rendering.histories import Numbered, histories
+from gateway.engine.rendering.foreign import NO_OPTIONS, Foreign, Signs, argument_characters, is_json_result
 from gateway.engine.rendering.placed import CallsIn, Known, regions
 from gateway.engine.rendering.rendered import (
     Mark,
@@ -43,7 +41,7 @@ from gateway.engine.rendering.scaffold import (
     following,
     layouts,
 )
-from gateway.engine.rendering.template_options import NO_OPTIONS
+from gateway.engine.rendering.template_forms import Numbered, around, as_json, definition_in, histories
 from gateway.errors import EngineRefused, TemplateRefused
 from gateway.escape import cut_text
 from gateway.toolcalls.schema.keywords import is_larger
@@ -87,7 +85,7 @@ class ChatTemplate:
     """The chat template of one running engine, under one map."""
 
     def __init__(self, engine: Engine, facts: EngineFacts, token_map: TokenMap, options: Options = NO_OPTIONS) -> None:
-        """`options`: variables for the template besides the messages (`template_options.py`)."""
+        """`options`: variables for the template besides the messages (`foreign.py`)."""
         self.options = options
         self._engine = engine
         self._facts = facts
@@ -131,7 +129,7 @@ class ChatTemplate:
             known: ids of messages by their numbers; they are used where the template shows these messages whole.
             calls_in: reads the calls in a text of the kind that the model writes.
 
-        Raises `TemplateRefused` when the template rejects the conversation in every form (`histories.py`).
+        Raises `TemplateRefused` when the template rejects the conversation in every form (`template_forms.py`).
         """
         refusal: TemplateRefused | None = None
         for history in histories(messages):

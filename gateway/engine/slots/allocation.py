@@ -17,8 +17,7 @@ from typing import Final
 
 import anyio
 
-from gateway.engine.interface import GenerationEnd, Rewind, Timings
-from gateway.engine.left_behind import LeftBehind, shared_prefix
+from gateway.engine.interface import GenerationEnd, Rewind, Timings, shared_prefix
 from gateway.engine.slots.slot import NO_HINTS, Hints, Slot, continued, longest_rested
 from gateway.engine.slots.swapper import Swapper
 from gateway.errors import EngineBusy, EngineError, EngineUnavailable
@@ -32,6 +31,10 @@ _KEEP_TIME: Final = 10.0
 _LOOK: Final = 0.01
 """Seconds of the first pause between two looks at a busy slot; each further pause is twice as long."""
 _LOOK_MAX: Final = 0.2
+_LEFT_IDS: Final = 1 << 20
+"""Ids of past generations that are remembered in all, 8 MiB of references; the oldest are forgotten first."""
+_LEFT_GENERATIONS: Final = 64
+"""Past generations that are remembered."""
 
 AtRest = Callable[[int], Awaitable[bool]]
 """Asks the engine whether a slot is at rest."""
@@ -70,6 +73,59 @@ class Place:
         """The engine's timings as the principal may see them: they do not depend on what others have left behind."""
         hidden = max(timings.cache_n - self.own, 0)
         return timings.counting(hidden) if hidden else timings
+
+
+class LeftBehind:
+    """What a principal's generations have left in an engine's cache, while it is the only one: then it may be told.
+
+    When a second principal appears, everything is forgotten, since the longest common beginning is then an oracle:
+    whoever asks twice, with a request of another principal in between that takes the slot, would learn how far the two
+    agree.
+    """
+
+    def __init__(self, max_ids: int = _LEFT_IDS, max_entries: int = _LEFT_GENERATIONS) -> None:
+        """Remember nothing yet. `max_ids`: ids in all; `max_entries`: generations."""
+        self._max_ids = max_ids
+        self._max_entries = max_entries
+        self._owner: str | None = None
+        self.several = False
+        """Whether more than one principal has used the engine."""
+        self._held: list[list[int]] = []
+        """The ids of each generation, the latest last."""
+        self.size = 0
+        """Ids that are remembered now."""
+
+    def enter(self, owner: str) -> None:
+        """Note that a principal is about to generate."""
+        self._owner = self._owner or owner
+        if owner != self._owner:
+            self.several = True
+            self._held, self.size = [], 0
+
+    def own(self, prompt: Sequence[int]) -> int:
+        """How many ids of a prompt's beginning one of the generations had."""
+        best = 0
+        for ids in reversed(self._held):
+            # Most begin differently, so one id is compared before any slices are made.
+            longer = best < min(len(ids), len(prompt)) and ids[best] == prompt[best]
+            if longer and ids[:best] == prompt[:best]:
+                best = shared_prefix(ids, prompt)
+        return best
+
+    def note(self, ids: list[int]) -> None:
+        """Remember a generation, including its prompt. Generations that it continues are forgotten."""
+        if self.several:
+            return
+        for before in [each for each in self._held if ids[: len(each)] == each]:
+            self._forget(before)
+        self._held.append(ids)
+        self.size += len(ids)
+        while len(self._held) > self._max_entries or self.size > self._max_ids:
+            self._forget(self._held[0])
+
+    def _forget(self, ids: list[int]) -> None:
+        self._held.remove(ids)
+        self.size -= len(ids)
 
 
 class SlotTable:

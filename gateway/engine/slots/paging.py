@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import shared_prefix
 from gateway.engine.slots.rates import Rates
 from gateway.engine.slots.slot import (
     NO_HINTS,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.engine.embedded.child_process import KEPT_CHECKPOINTS
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import shared_prefix
 
 # How much of a cache a prompt can reuse, where the cache can only go back to checkpoints.
 #

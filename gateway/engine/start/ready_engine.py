@@ -13,9 +13,9 @@ import anyio
 
 from gateway.config import EngineConfig
 from gateway.engine.interface import Engine, EngineFacts, Options
-from gateway.engine.rendering.shapes import Shapes
+from gateway.engine.rendering.scaffold import Shapes
 from gateway.engine.rendering.template import ChatTemplate
-from gateway.engine.rendering.tool_forms import ToolForms
+from gateway.engine.rendering.template_forms import ToolForms
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.slots.prefill import Prefill
 from gateway.errors import EngineUnavailable

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from gateway.agent.calls.offers import is_heavy
 from gateway.config.address import is_loopback
 from gateway.config.model import UpstreamConfig
-from gateway.engine.rendering.tool_forms import nowhere
+from gateway.engine.rendering.template_forms import nowhere
 from gateway.escape import escape_text
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.result_tokens import TextPart, read_parts

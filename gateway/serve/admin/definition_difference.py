@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple
 
 from gateway.config.masking import mask_text
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import shared_prefix
 from gateway.escape import escape_text
 
 _LINES: Final = 300

@@ -10,7 +10,7 @@ from gateway.agent.events import ToolFinished
 from gateway.agent.generate.choice import hold_for
 from gateway.agent.generate.refused_grammar import looseness
 from gateway.engine.interface import Capabilities
-from gateway.engine.pool.stay import Stay
+from gateway.engine.pool.members import Stay
 from gateway.errors import RequestInvalid
 from gateway.proxy.tool_search import SEARCH
 from gateway.toolcalls.formats.answer import AnswerForm

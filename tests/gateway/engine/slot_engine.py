@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.engine.interface import Filled, Moved
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import Filled, Moved, shared_prefix
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.slots.paging import Paging
 from gateway.engine.slots.rates import Rates

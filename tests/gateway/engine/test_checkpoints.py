@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engine.interface import Filled, Moved, Rewind
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import Filled, Moved, Rewind, shared_prefix
 from gateway.engine.slots.slot import after_prompt, reused
 from gateway.engine.slots.slot_directory import slot_directory
 from gateway.engine.slots.slot_files import find_rewind

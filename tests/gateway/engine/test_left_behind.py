@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engine.left_behind import LeftBehind, shared_prefix
+from gateway.engine.interface import shared_prefix
+from gateway.engine.slots.allocation import LeftBehind
 
 IDS = st.lists(st.integers(0, 2), max_size=8)
 

@@ -8,9 +8,8 @@ import pytest
 
 from gateway.config import EngineConfig
 from gateway.engine.interface import EngineFacts
-from gateway.engine.pool.members import order_of
+from gateway.engine.pool.members import MovesOfAnswer, RetryBudget, order_of
 from gateway.engine.pool.pool import EnginePool
-from gateway.engine.pool.stay import MovesOfAnswer, RetryBudget
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine

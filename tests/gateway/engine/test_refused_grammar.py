@@ -13,7 +13,7 @@ from gateway.agent.generate.generation import Generation
 from gateway.agent.generate.generation_options import GenerationOptions
 from gateway.context.compose.conversation import Asked, Context, Conversation
 from gateway.engine.interface import GenerateRequest, Sampling
-from gateway.engine.pool.stay import Stay
+from gateway.engine.pool.members import Stay
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine

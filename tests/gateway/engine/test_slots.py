@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.engine.interface import Timings
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import Timings, shared_prefix
 from gateway.engine.slots.allocation import Place, SlotTable
 from gateway.errors import EngineUnavailable
 

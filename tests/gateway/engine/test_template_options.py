@@ -3,8 +3,8 @@
 import pytest
 
 from gateway.engine.interface import EngineFacts
+from gateway.engine.rendering.foreign import checked_options
 from gateway.engine.rendering.template import ChatTemplate
-from gateway.engine.rendering.template_options import checked_options
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.engine.wire.llama_cpp_client import LlamaCpp

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.engine.rendering.tool_forms import ToolFault, ToolForms
+from gateway.engine.rendering.template_forms import ToolFault, ToolForms
 from gateway.toolcalls.schema.spec import ToolSpec
 
 

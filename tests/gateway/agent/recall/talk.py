@@ -27,11 +27,11 @@ from gateway.engine.interface import (
     GenerationEvent,
     Message,
     Timings,
+    shared_prefix,
 )
-from gateway.engine.left_behind import shared_prefix
 from gateway.engine.pool.pool import EnginePool
-from gateway.engine.rendering.histories import histories
 from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.rendering.template_forms import histories
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.engine.wire.llama_cpp_client import LlamaCpp

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from gateway.context.history.template_messages import tool_definitions
-from gateway.engine.rendering.definition_text import as_json
 from gateway.engine.rendering.template import ChatTemplate
+from gateway.engine.rendering.template_forms import as_json
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineRefused
 from gateway.toolcalls.schema.spec import ToolSpec

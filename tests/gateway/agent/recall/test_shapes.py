@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.context.history.client_messages import checked_messages
-from gateway.engine.rendering.shapes import Shapes
+from gateway.engine.rendering.scaffold import Shapes
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import TemplateRefused
 from leaf_sdk.vocab import TokenMap

@@ -18,8 +18,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.agent import Agent, CallRunner
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.context.result_store import ResultStore
-from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
-from gateway.engine.left_behind import shared_prefix
+from gateway.engine.interface import (
+    EngineFacts,
+    Generated,
+    GenerateRequest,
+    GenerationEnd,
+    GenerationEvent,
+    Timings,
+    shared_prefix,
+)
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable

@@ -1,31 +1,159 @@
-"""How tools must be defined to one running engine: those whose own definition it can't render, or hold calls to.
+"""Messages and tools in the forms that a chat template can render, the client's own first.
 
-Remembers, by a tool's definition, the form in which the chat template gets it, or that it is left out, and what is
-reported of it. It asks no engine itself: `gateway.agent.unrendered_tools` finds the forms.
+Some templates want ids of nine letters or digits, some only one call per turn, and some know no calls or results at
+all: refusing what such a model itself did one request ago would end the conversation. Of tools, those are remembered
+whose own definition one running engine can't render or hold calls to, with the form that its template gets instead; and
+the text of one definition is cut out of a prompt that has it and another that lacks it. It asks no engine itself:
+`gateway.agent.unrendered_tools` finds the forms.
 """
 
+import hashlib
 import json
+import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
+from gateway.engine.interface import Message, shared_prefix
 from gateway.escape import cut_text
 from gateway.observe.logs import get_logger
 from gateway.toolcalls.grammar.exact import has_too_many_ways
 from gateway.toolcalls.schema.kinds import dead_references
 from gateway.toolcalls.schema.spec import ToolSpec
 
+Numbered = tuple[int | None, Message]
+"""A message, and its number in the original conversation; None if it was split or joined."""
+_BETWEEN: Final = " ,\n"
+"""What templates write between two definitions."""
+_ELEMENT: Final = re.compile(r"<([\w|]+)[ >]")
+_NAMES: Final = ("aardvark", "zyzzyva")
+"""Of the tools before and behind it: their definitions have as little in common with others as possible."""
 _REMEMBERED: Final = 1024
 """Most tools that are remembered; the least recently used is dropped first."""
 _SHOWN: Final = 80
 _LISTED: Final = 3
-
 _Key = tuple[str, str, bytes]
 """A tool's name, its description, and the digest of its schema."""
-
 log = get_logger("engine")
+
+
+def histories(messages: Sequence[Message]) -> Iterator[list[Numbered]]:
+    """Yield the conversation as it is, then in ever simpler forms. Without calls and results there is only one form."""
+    yield list(enumerate(messages))
+    if not any(message["role"] == "tool" or message.get("tool_calls") for message in messages):
+        return
+    short = [(number, _with_short_ids(message)) for number, message in enumerate(messages)]
+    yield list(short)
+    single = _one_call_a_turn(short)
+    if len(single) != len(short):
+        yield list(single)
+    yield _results_as_questions(single)
+
+
+def _with_short_ids(message: Message) -> Message:
+    calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
+    changed = dict(message)
+    if calls:
+        changed["tool_calls"] = [{**call, "id": _short(str(call.get("id")))} for call in calls]
+    if "tool_call_id" in message:
+        changed["tool_call_id"] = _short(str(message["tool_call_id"]))
+    return changed
+
+
+def _short(call_id: str) -> str:
+    if len(call_id) == 9 and call_id.isascii() and call_id.isalnum():
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
+
+
+def _one_call_a_turn(messages: Sequence[Numbered]) -> list[Numbered]:
+    """The conversation with each call in a turn of its own, followed by its result if there is one."""
+    shown: list[Numbered] = []
+    results = {str(m.get("tool_call_id")): (number, m) for number, m in messages if m["role"] == "tool"}
+    moved: set[str] = set()
+    for place, message in messages:
+        calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
+        if message["role"] == "tool" and str(message.get("tool_call_id")) in moved:
+            continue
+        if len(calls) < 2:
+            shown.append((place, message))
+            continue
+        for number, call in enumerate(calls):
+            shown.append((None, {**message, "tool_calls": [call], **({"content": ""} if number else {})}))
+            if (result := results.get(str(call["id"]))) is not None:
+                shown.append(result)
+                moved.add(str(call["id"]))
+    return shown
+
+
+def _results_as_questions(messages: Sequence[Numbered]) -> list[Numbered]:
+    """The conversation with results as turns of the user, consecutive ones joined, and without calls."""
+    shown: list[Numbered] = []
+    for number, message in messages:
+        role = "user" if message["role"] == "tool" else message["role"]
+        plain = {key: value for key, value in message.items() if key not in ("tool_calls", "tool_call_id", "name")}
+        if role == "user" and shown and shown[-1][1]["role"] == "user":
+            before = shown[-1][1]
+            shown[-1] = (None, {**before, "content": f"{before['content']}\n\n{message['content']}"})
+        else:
+            shown.append((number, {**plain, "role": role, "content": plain.get("content") or ""}))
+    return shown
+
+
+def around(definition: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    """Return the tools to render: two others, and this one between them."""
+    first, last = (
+        {"type": "function", "function": {"name": name, "description": name, "parameters": {"type": "object"}}}
+        for name in _NAMES
+    )
+    return [first, last] if definition is None else [first, definition, last]
+
+
+def definition_in(text: str, without: str) -> str | None:
+    """Return the definition that `text` has and `without` lacks; None where its ends can't be told.
+
+    Both texts agree around it, and the end of the definition before it may equal its own end: then it could begin
+    earlier. The place nearest to what differs counts where a whole JSON object or element begins, or else a line.
+    """
+    size = len(text) - len(without)
+    start = shared_prefix(text, without)
+    if size <= 0 or text[start + size :] != without[start:]:
+        return None
+    line: str | None = None
+    for place in _places(text, start, size):
+        found = text[place : place + size]
+        if _is_whole(found):
+            return found.strip(_BETWEEN)
+        if line is None and text[place - 1 : place] == "\n":
+            line = found
+    return None if line is None else line.strip(_BETWEEN)
+
+
+def _places(text: str, start: int, size: int) -> Iterator[int]:
+    """Where it could begin, the last place first."""
+    yield start
+    while start and text[start - 1] == text[start + size - 1]:
+        start -= 1
+        yield start
+
+
+def _is_whole(text: str) -> bool:
+    text = text.strip(_BETWEEN)
+    if text.startswith("{"):
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            return False
+        return True
+    opening = _ELEMENT.match(text)
+    return opening is not None and text.endswith(f"</{opening[1]}>")
+
+
+def as_json(definition: Mapping[str, Any]) -> str:
+    """Return a definition as JSON text, in the shape that most templates write."""
+    return json.dumps(definition, ensure_ascii=False, default=dict).encode("utf-8", "replace").decode()
 
 
 @dataclass(frozen=True, slots=True)
