@@ -21,7 +21,7 @@ from gateway.serve.http.request_parts import read_body
 from gateway.serve.messages.message_form import form_of
 from gateway.serve.openai.chat_reply import OPENAI
 from gateway.serve.responses.items import named_by
-from gateway.serve.responses.response_form import broken_off
+from gateway.serve.responses.response_request import broken_off
 
 
 def _broken_chat(error: NotAnswered, _events: int) -> bytes:

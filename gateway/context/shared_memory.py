@@ -22,7 +22,7 @@ from gateway.context.memory.lived import Lived, LivedTurn
 from gateway.context.memory.remembered import NO_ENGINE
 from gateway.observe.trajectories import Span
 from gateway.shared import Shared, StoreBounds, StoreRecord
-from gateway.shared.packing import packed, unpacked
+from gateway.shared.store_interface import packed, unpacked
 from gateway.toolcalls.stream.output_events import CallClosed
 
 _LAST: Final = 64

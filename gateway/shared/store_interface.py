@@ -1,13 +1,18 @@
 """What replicas share through a store, as the packages above see it.
 
 Every caller can go on without an answer: None means that the store is down, slow or at fault. Only the operator is
-told. Kept apart from the implementation, so that a gateway without a store loads none of it.
+told. Values come back from their bytes as they were, lone surrogates included. Kept apart from the implementation, so
+that a gateway without a store loads none of it.
 """
 
 from asyncio import Task
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, Self
+from typing import Any, Final, Literal, Protocol, Self, cast
+
+import msgpack
+
+_packb, _unpackb = cast("Any", msgpack.packb), cast("Any", msgpack.unpackb)
 
 StoreLimit = Literal["rate", "tries"]
 """What is limited: a principal's requests a minute, an address's wrong guesses."""
@@ -137,3 +142,14 @@ class Shared(Protocol):
     async def release(self, owner: str, name: str) -> None:
         """End a lease that was taken here."""
         ...
+
+
+def packed(value: object) -> bytes:
+    """Lists, strings, bytes and numbers, as bytes."""
+    data: bytes = _packb(value, unicode_errors="surrogatepass")
+    return data
+
+
+def unpacked(data: bytes) -> Any:
+    """The value that `packed` turned into bytes."""
+    return _unpackb(data, unicode_errors="surrogatepass", strict_map_key=False)

@@ -12,8 +12,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from gateway.replicas.sealed_records import derived
-from gateway.shared.packing import packed, unpacked
-from gateway.shared.store_interface import StoreKind, StoreRecord
+from gateway.shared.store_interface import StoreKind, StoreRecord, packed, unpacked
 
 # Names and values for a store that others can read: neither reveals anything, and only a replica can make one.
 #

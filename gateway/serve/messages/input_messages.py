@@ -4,7 +4,8 @@ Turns `system` and `messages`, whose contents are texts or lists of typed blocks
 that an answer that a client sends back means what it meant: the text blocks of an assistant become one text, its
 thinking becomes reasoning, its calls keep their ids. Results of calls come before any text of the same message.
 `cache_control` has no effect on the messages; calls that the gateway ran are kept beside them
-(`generation/echoed.py`). Each error names its place. Pure. Source: Anthropic's API reference, "Create a Message".
+(`context/history/client_messages.py`). Each error names its place. Pure. Source: Anthropic's API reference, "Create
+a Message".
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Final, cast
 
 from gateway.context.history.client_messages import (
     MOST_MESSAGES,
+    EchoedAnswer,
     LeftOut,
     arguments_text,
     found_tools,
@@ -25,7 +27,6 @@ from gateway.context.memory import FOUND_TOOLS
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text
 from gateway.proxy.results import KINDS
-from gateway.serve.generation.echoed import EchoedAnswer
 
 ChatMessage = dict[str, Any]
 InputBlock = Mapping[str, Any]

@@ -17,7 +17,6 @@ from gateway.context.history.client_messages import unread_fields
 from gateway.engine.interface import Message, Sampling
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
-from gateway.serve.generation.client_tools import MOST_TOOLS, check_schemas, read_choice, read_client_tool
 from gateway.serve.generation.fields import (
     FAIL_FAST,
     MOST_TEMPERATURE,
@@ -27,9 +26,13 @@ from gateway.serve.generation.fields import (
     checked_part,
 )
 from gateway.serve.generation.request_options import (
+    MOST_TOOLS,
     GatewayTools,
     check_continuation,
+    check_schemas,
     ignores_effort,
+    read_choice,
+    read_client_tool,
     read_form,
     scope_of,
     thinking_options,

@@ -15,12 +15,16 @@ from gateway.agent import NO_DEFERRAL, OURS, AnswerOptions, Deferral, ToolChoice
 from gateway.context.history.client_messages import LeftOut, checked_messages
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
-from gateway.serve.generation.client_tools import MOST_TOOLS, check_schemas, input_of, read_choice, read_client_tool
 from gateway.serve.generation.fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, GenerationFields
 from gateway.serve.generation.request_options import (
+    MOST_TOOLS,
     GatewayTools,
     check_continuation,
+    check_schemas,
     ignores_effort,
+    input_of,
+    read_choice,
+    read_client_tool,
     scope_of,
     thinking_options,
 )

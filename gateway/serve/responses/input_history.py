@@ -21,8 +21,7 @@ from gateway.serve.responses.items import (
     unpacked_summary,
     user_message,
 )
-from gateway.serve.responses.response_form import NotStored
-from gateway.serve.responses.response_request import ResponsesRequest
+from gateway.serve.responses.response_request import NotStored, ResponsesRequest
 from gateway.serve.responses.response_store import Stored, StoredResponse
 
 # Messages in the shape of chats among a request's items: their calls and results become items of their own.

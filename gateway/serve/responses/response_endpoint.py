@@ -25,8 +25,7 @@ from gateway.serve.http.request_parts import must_be_json, read_body
 from gateway.serve.responses.exchange import ResponseExchange, ResponsesState, Seal
 from gateway.serve.responses.input_history import shown
 from gateway.serve.responses.items import ApprovedCalls, name_in, named_by
-from gateway.serve.responses.response_form import RESPONSES, NotStored, broken_off
-from gateway.serve.responses.response_request import ResponsesRequest
+from gateway.serve.responses.response_request import RESPONSES, NotStored, ResponsesRequest, broken_off
 from gateway.serve.responses.response_store import Responses, ResponseStore, StoredResponse, page_of
 from gateway.shared import Shared
 

@@ -1,7 +1,7 @@
-"""What a client may send to `POST /v1/responses`, checked, except for `input`, `tools` and `tool_choice`.
+"""What a client may send to `POST /v1/responses`, checked, except for `input`, `tools` and `tool_choice`; and refusals.
 
 OpenAI's shape (API reference, "Create a response"). `items.py`, `response_tools.py` and
-`serve/generation/client_tools.py` check these three. Knows no HTTP.
+`serve/generation/request_options.py` check these three. Errors name the fields of this API. Knows no HTTP.
 """
 
 import json
@@ -14,16 +14,19 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from gateway.agent.compaction import Compaction
+from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
-from gateway.serve.generation.client_tools import MOST_TOOLS
+from gateway.serve.generation.answers import ApiForm
 from gateway.serve.generation.fields import ApiModel, SamplingFields
 from gateway.serve.generation.request_options import (
+    MOST_TOOLS,
     GatewayTools,
     flat_form,
     ignores_effort,
     read_form,
     thinking_options,
 )
+from gateway.serve.http.errors import error_answer
 from gateway.toolcalls.formats.answer import AnswerForm
 
 _INCLUDED: Final = 64
@@ -150,3 +153,32 @@ class ResponsesRequest(SamplingFields):
         kinds = (escape_text(str(each.type), _SHOWN) for each in self.context_management if each.type != _COMPACTION)
         managed = (f"context_management: {kind}" for kind in kinds)
         return (*self.ignored, *effort, *verbosity, *included, *managed)
+
+
+class NotStored(RequestInvalid):
+    """An id that names nothing kept for this caller: unknown, gone or somebody else's; the error does not say which."""
+
+    def __init__(self, message: str, code: str, param: str | None = None) -> None:
+        super().__init__(message, param=param)
+        self.code = code
+
+
+def refused(error: Exception) -> tuple[int, dict[str, Any]]:
+    """The status and the body of an error."""
+    status, body = error_answer(error)
+    if isinstance(error, NotStored):
+        return 404, {"error": {**body["error"], "code": error.code}}
+    if body["error"]["param"] == "messages":
+        # The agent calls the conversation `messages`; in this API it is `input`.
+        return status, {"error": {**body["error"], "param": "input"}}
+    return status, body
+
+
+def broken_off(error: Exception, events: int) -> bytes:
+    """The event that ends a stream which broke off after `events` events, where the response so far is not known."""
+    said = refused(error)[1]["error"]
+    told = {"type": "error", "code": "server_error", "message": said["message"], "param": None}
+    return RESPONSES.events([{**told, "sequence_number": events}])
+
+
+RESPONSES: Final = ApiForm(refused, names_events=True)

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from gateway.config import LimitsConfig
 from gateway.errors import RequestInvalid
 from gateway.shared import Shared, StoreBounds, StoreRecord
-from gateway.shared.packing import packed, unpacked
+from gateway.shared.store_interface import packed, unpacked
 
 # Answers that clients may refer to by id: whole responses, and their items.
 #

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.context.history.client_messages import checked_message, free_form_arguments
+from gateway.context.history.client_messages import EchoedAnswer, Said, checked_message, free_form_arguments
 from gateway.context.history.summaries import add_message, after_summary
 from gateway.context.memory import FOUND_TOOLS
-from gateway.serve.generation.echoed import EchoedAnswer, Said
 from gateway.serve.responses.items import (
     APPROVAL,
     Item,

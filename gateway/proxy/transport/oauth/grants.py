@@ -19,7 +19,7 @@ from gateway.proxy.transport.oauth.code_flow import Client
 from gateway.proxy.transport.oauth.tokens import Tokens
 from gateway.proxy.transport.server_link import NoAnswer
 from gateway.shared import Shared
-from gateway.shared.packing import packed, unpacked
+from gateway.shared.store_interface import packed, unpacked
 
 if TYPE_CHECKING:
     from gateway.shared.store_records import StoreKeys

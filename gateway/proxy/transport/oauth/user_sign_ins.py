@@ -25,7 +25,7 @@ from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
 from gateway.proxy.transport.oauth.tokens import Refused
 from gateway.proxy.transport.server_link import NoAnswer
 from gateway.shared import StoreBounds, StoreRecord
-from gateway.shared.packing import packed, unpacked
+from gateway.shared.store_interface import packed, unpacked
 
 # Sign-ins of users that have begun: kept until their browser comes back, for a quarter of an hour, and used once.
 #

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.agent import ToolChoice
 from gateway.errors import RequestInvalid
-from gateway.serve.generation.client_tools import read_choice
+from gateway.serve.generation.request_options import read_choice
 
 ALLOWED = {
     "mode": "auto",
