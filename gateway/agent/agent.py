@@ -9,13 +9,21 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gateway.agent.calls.offers import EVERY_TOOL, NO_TOOL, ToolOffers, ToolScope, is_heavy
-from gateway.agent.calls.request_tools import NO_DEFERRAL, Deferral, Deferring, gathered
+from gateway.agent.calls.request_tools import (
+    EVERY_TOOL,
+    NO_DEFERRAL,
+    NO_TOOL,
+    Deferral,
+    Deferring,
+    ToolOffers,
+    ToolScope,
+    gathered,
+    is_heavy,
+    with_suggestions,
+)
 from gateway.agent.calls.runner import CallRunner
-from gateway.agent.calls.suggested_tools import with_suggestions
-from gateway.agent.context_advice import larger_context
 from gateway.agent.events import Emit, Finished, ToolFinished
-from gateway.agent.generate.choice import FREE, ToolChoice, check_choice
+from gateway.agent.generate.generation_options import FREE, ToolChoice, check_choice
 from gateway.agent.results.result_reader import SPECS
 from gateway.agent.turn import ANSWER_ROOM, Answer, AnswerOptions
 from gateway.agent.unrendered_tools import check_left_out, find_forms
@@ -38,7 +46,7 @@ from gateway.engine.interface import Message
 from gateway.engine.pool.members import home_key
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.foreign import NO_OPTIONS, checked_options
-from gateway.engine.start.ready_engine import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine, larger_context
 from gateway.errors import ContextExceeded, TemplateRefused
 from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import TrajectoryLog

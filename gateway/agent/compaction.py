@@ -13,7 +13,7 @@ from typing import Final
 
 from gateway.agent.agent import Agent
 from gateway.agent.events import AgentEvent, Compacted, Emit, Finished
-from gateway.agent.generate.choice import FREE, ToolChoice
+from gateway.agent.generate.generation_options import FREE, ToolChoice
 from gateway.agent.turn import AnswerOptions
 from gateway.context.compose.conversation import Conversation
 from gateway.context.compose.later_tools import names_found

@@ -1,15 +1,19 @@
-"""Computes the figures of a request from its generations and from what was cached before it. Pure.
+"""The figures of a request, from its generations and what was cached before it, and the records of how it was made.
 
-The only place that does: `codec`, the console, `codec-gateway why` and `/status` show what is computed here.
+The only place that computes them: `codec`, the console, `codec-gateway why` and `/status` show what is computed here.
+Records of generations and calls are kept only while somebody is watching. Pure.
 """
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Final, Literal
 
+from gateway.agent.calls.runner import FinishedCall
 from gateway.agent.events import GenerationFinished
 from gateway.context.compose.conversation import Conversation
-from gateway.context.memory import ContextChange, Miss, Remembered, RequestFigures
+from gateway.context.memory import CallRecord, ContextChange, GenerationRecord, Miss, Remembered, RequestFigures
 from gateway.context.memory.remembered import NO_ENGINE
 from gateway.observe.exposition import LossReason
 from gateway.proxy.costs import BYTES_A_TOKEN
@@ -107,3 +111,39 @@ def _engine_reason(conversation: Conversation, before: Remembered, in_slot: int)
         # Of the last token of an answer it is not known whether the engine processed it.
         return "engine_rewound" if in_slot >= before.held - 1 else "slot_taken"
     return "engine_restarted" if before.engine_name == conversation.ready.name else "engine_moved"
+
+
+def note_generation(conversation: Conversation, stats: GenerationFinished) -> None:
+    """Keep the figures of a finished generation."""
+    observer = conversation.observer
+    if observer is None or not observer.watched:
+        return
+    timings, sampled = stats.timings, observer.sampled[-1]
+    logprobs = (nan if each is None else each for each in sampled.logprobs[: sampled.count])
+    observer.generations.append(
+        GenerationRecord(
+            start=sampled.start,
+            count=sampled.count,
+            reasoning=stats.reasoning,
+            held=stats.held,
+            cached=None if timings is None else timings.cache_n,
+            prefilled=stats.prefilled,
+            prefilled_seconds=stats.prefilled_seconds,
+            first=stats.ttft,
+            prompt_seconds=None if timings is None else timings.prompt_seconds,
+            generate_seconds=None if timings is None else timings.generate_seconds,
+            guessed=stats.guessed,
+            logprobs=array("f", logprobs),
+        )
+    )
+
+
+def note_call(conversation: Conversation, outcome: FinishedCall) -> None:
+    """Keep the figures of a finished call."""
+    observer = conversation.observer
+    if observer is None or not observer.watched:
+        return
+    told = outcome.finished
+    observer.calls.append(
+        CallRecord(told.call_id, told.name, outcome.server, told.seconds, told.leaf_ids, told.shim_ids, told.is_error)
+    )

@@ -11,18 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gateway.agent.calls.prefill import prefill
-from gateway.agent.calls.repeats import Repeats
 from gateway.agent.calls.runner import CallRunner, FinishedCall, RunningCalls
-from gateway.agent.calls.splices import fitted, parts_of, spans_of_result
+from gateway.agent.calls.splices import Repeats, fitted, parts_of, prefill, spans_of_result
 from gateway.agent.calls.tool_finder import ToolFinder
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
-from gateway.agent.figures import Reuse, changes_of, figures_of, reuse_of
-from gateway.agent.generate.choice import FREE, Hold, ToolChoice, hold_for
+from gateway.agent.figures import Reuse, changes_of, figures_of, note_call, note_generation, reuse_of
+from gateway.agent.generate.engine_spans import traced
 from gateway.agent.generate.generation import Generation, GenerationResult
-from gateway.agent.generate.generation_options import GenerationOptions
-from gateway.agent.generate.generation_span import traced
-from gateway.agent.records import note_call, note_generation
+from gateway.agent.generate.generation_options import FREE, GenerationOptions, Hold, ToolChoice, hold_for
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Conversation
 from gateway.context.memory import RequestFigures

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.agent import AnswerOptions
 from gateway.agent.events import AgentEvent
-from gateway.agent.generate.choice import ToolChoice
+from gateway.agent.generate.generation_options import ToolChoice
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.config.access import TrajectoriesConfig

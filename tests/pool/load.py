@@ -14,7 +14,7 @@ import anyio
 
 from gateway.agent import AnswerOptions
 from gateway.agent.events import GenerationFinished, IdsGenerated, IdsSpliced
-from gateway.agent.generate.choice import ToolChoice
+from gateway.agent.generate.generation_options import ToolChoice
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
 from gateway.engine.interface import Sampling

@@ -1,22 +1,130 @@
 """The tools of one request: those that its prompt defines, and those that are defined only where a search finds them.
 
-Joins the gateway's tools and the client's. A client says which of its tools are deferred; where it defers none although
-their definitions would take too much of the context, the gateway does, and the answer says so. Pure.
+Turns the proxy's tools, a caller's rights and the request's own wish into the tools that a request is offered, and
+joins the client's to them. A client says which of its tools are deferred; where it defers none although their
+definitions would take too much of the context, the gateway does, and the answer says so. Of deferred tools, those that
+fit the user's last words are suggested: defined in front of the message.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal
+
+import anyio.to_thread
 
 from gateway.agent.calls.tool_finder import OURS, USUAL
 from gateway.context.compose.conversation import SearchTool
-from gateway.context.memory.defined_tools import ToolDigests
-from gateway.proxy.costs import BYTES_A_TOKEN
+from gateway.context.memory import FOUND_TOOLS
+from gateway.context.memory.defined_tools import ToolDigests, found_in
+from gateway.engine.interface import Message
+from gateway.proxy.approvals import level_of, why_asked
+from gateway.proxy.caller import ANYBODY, Principal
+from gateway.proxy.costs import BYTES_A_TOKEN, DefinitionCosts
 from gateway.proxy.naming import ToolEntry
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.tool_search import rank
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import Diagnostic
 
 Deferring = Literal["auto", "never", "always"]
+_AROUND: Final = 70
+"""Characters that templates write around a definition, in OpenAI's shape."""
+_DEFERRED: Final = "tools are deferred: their definitions are not in the prompt until the model finds them"
+_BY_GATEWAY: Final = (
+    "; the gateway defers the request's own since they would take more than half of the context "
+    "(agent.defer_client_tools)"
+)
+_ROOM: Final = 1000
+"""Most tokens that the definitions in front of one message take, by an estimate."""
+_SHARE: Final = 8
+"""The first message's may take one in so many tokens of the context, the second's half of that, and so on."""
+_READ: Final = 2000
+"""Characters from the end of a message that are searched: agents put reminders at its beginning."""
+_SHARED: Final = 2
+"""Words that a tool must share with the message: a single one is shared by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolScope:
+    """Which of the gateway's tools a request wants to see."""
+
+    servers: Mapping[str, frozenset[str] | None] | None = None
+    """By server, names of its tools (public ones or its own), or None for all of its tools. None: every server."""
+
+    def holds(self, entry: ToolEntry) -> bool:
+        """Whether a tool is in the scope."""
+        if self.servers is None:
+            return True
+        if entry.server not in self.servers:
+            return False
+        names = self.servers[entry.server]
+        return names is None or not names.isdisjoint((entry.name, entry.tool, entry.alias_of))
+
+
+EVERY_TOOL: Final = ToolScope()
+NO_TOOL: Final = ToolScope({})
+
+
+class ToolOffers:
+    """The tools of one gateway."""
+
+    def __init__(self, proxy: Proxy, costs: DefinitionCosts) -> None:
+        self._proxy = proxy
+        self._costs = costs
+
+    def entries(self, principal: Principal) -> Sequence[ToolEntry]:
+        """The tools that can be called now on a principal's behalf, with their servers."""
+        return self._proxy.model_tools(principal)
+
+    def servers(self, principal: Principal) -> frozenset[str]:
+        """Names of the servers that a principal may see."""
+        return frozenset(each.name for each in self._proxy.statuses() if principal.sees(each.name))
+
+    def specs(self, principal: Principal = ANYBODY, scope: ToolScope = EVERY_TOOL) -> tuple[ToolSpec, ...]:
+        """The tools that can be called now on a principal's behalf, as the parser and the grammar take them."""
+        return tuple(entry.spec for entry in self.entries(principal) if scope.holds(entry))
+
+    def to(
+        self, principal: Principal, context: int, named: Collection[str] = (), scope: ToolScope = EVERY_TOOL
+    ) -> tuple[tuple[ToolSpec, ...], Mapping[str, ToolEntry]]:
+        """The tools that a conversation's prompt defines, and by name those that are searched for (`tool_search`).
+
+        Args:
+            principal: on whose behalf they would be called.
+            context: ids that the engine's context holds.
+            named: tools that the request names; they are always defined.
+            scope: the tools that the request wants to see. A request that chooses servers has none searched for.
+        """
+        entries = self.entries(principal)
+        if scope.servers is not None or not self._are_searched(entries, context):
+            return self.specs(principal, scope), {}
+        defined = tuple(entry.spec for entry in entries if entry.name in named)
+        return defined, {entry.name: entry for entry in entries if entry.name not in named}
+
+    def approval_rule(self) -> Callable[[ToolEntry], bool]:
+        """Return what says whether the operator wants calls of a tool approved, by the settings in force now."""
+        proxy, settings = self._proxy, self._proxy.config.approvals
+        return lambda entry: why_asked(level_of(settings, *proxy.names_of(entry)), entry.definition) is not None
+
+    def aliases(self, principal: Principal, besides: Collection[str] = ()) -> Mapping[str, str]:
+        """By public name, the aliases of those tools that are offered under one. `besides`: names of other tools."""
+        found = ((each.alias_of, each.name) for each in self.entries(principal))
+        return {public: alias for public, alias in found if public is not None and public not in besides}
+
+    def server_of(self, tool: str) -> str | None:
+        """The server of a tool, by the tool's public name: the one that has it, or that its prefix names."""
+        return self._proxy.server_in(tool)
+
+    def _are_searched(self, entries: Sequence[ToolEntry], context: int) -> bool:
+        search = self._proxy.config.tool_search
+        if search == "auto":
+            return is_heavy(sum(self._costs.of(entry).tokens for entry in entries), context)
+        return search is True and len(entries) > 0
+
+
+def is_heavy(tokens: int, context: int) -> bool:
+    """Whether definitions take more than a quarter of the context."""
+    return tokens * 4 > context
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +152,6 @@ class OfferedTools:
     search: SearchTool | None
     note: Diagnostic | None = None
     """That tools are deferred; None: none is."""
-
-
-_AROUND: Final = 70
-"""Characters that templates write around a definition, in OpenAI's shape."""
-_DEFERRED: Final = "tools are deferred: their definitions are not in the prompt until the model finds them"
-_BY_GATEWAY: Final = (
-    "; the gateway defers the request's own since they would take more than half of the context "
-    "(agent.defer_client_tools)"
-)
 
 
 def gathered(
@@ -109,3 +208,62 @@ def _are_heavy(tools: Sequence[ToolSpec], context: int, digests: ToolDigests) ->
 def _entry(tool: ToolSpec) -> ToolEntry:
     definition = {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters}
     return ToolEntry(tool.name, "", tool.name, definition)
+
+
+async def with_suggestions(
+    messages: Sequence[Message],
+    offered: OfferedTools,
+    digests: ToolDigests,
+    most: int,
+    context: int,
+    allows: Callable[[str], bool],
+) -> tuple[Sequence[Message], OfferedTools]:
+    """Return the messages, the last one with the names of the tools that it suggests, and the tools with a note of it.
+
+    Args:
+        offered: the request's tools. Where a tool of the client's searches, nothing is suggested: clients that bring
+            one have models that use it.
+        digests: those of the request's tools.
+        most: how many tools one message may suggest.
+        context: tokens that the engine's context holds.
+        allows: says whether the model may call a tool.
+    """
+    if not most or offered.search is None or not messages or messages[-1]["role"] != "user":
+        return messages, offered
+    room = _room(messages, context)
+    entries = [entry for entry in offered.deferred.values() if allows(entry.name)] if room else []
+    if not entries:
+        return messages, offered
+    words = str(messages[-1].get("content") or "")[-_READ:]
+    ranked = await anyio.to_thread.run_sync(rank, entries, words, _SHARED)
+    names = _fitting(ranked[:most], digests, room)
+    if not names:
+        return messages, offered
+    found = tuple(dict.fromkeys((*found_in(messages[-1]), *names)))
+    return [*messages[:-1], {**messages[-1], FOUND_TOOLS: found}], _noted(offered, names)
+
+
+def _room(messages: Sequence[Message], context: int) -> int:
+    """Tokens for the definitions in front of the last message: they stay, and the conversation must not end by them."""
+    written = sum(len(str(each.get("content") or "").encode("utf-8", "replace")) for each in messages)
+    if 2 * written > context * BYTES_A_TOKEN:
+        return 0
+    asked = sum(each["role"] == "user" for each in messages)
+    return min(_ROOM, context // (_SHARE * asked))
+
+
+def _fitting(ranked: Sequence[ToolEntry], digests: ToolDigests, room: int) -> list[str]:
+    left, names = room * BYTES_A_TOKEN, list[str]()
+    for entry in ranked:
+        size = digests.of(entry.spec)[1]
+        if size <= left:
+            left -= size
+            names.append(entry.name)
+    return names
+
+
+def _noted(offered: OfferedTools, names: Sequence[str]) -> OfferedTools:
+    note = offered.note
+    if note is None:
+        return offered
+    return replace(offered, note=replace(note, message=f"{note.message}; the user's words suggest {', '.join(names)}"))

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway.agent.calls.argument_ids import spelled_arguments
+from gateway.agent.calls.call_ids import cut, least_tokens, shorten, spelled_arguments
 from gateway.agent.calls.ledger import Ledger
-from gateway.agent.calls.offers import ToolOffers
-from gateway.agent.calls.result_limit import cut, least_tokens, shorten
+from gateway.agent.calls.request_tools import ToolOffers
 from gateway.agent.calls.tool_finder import FoundTools, ToolFinder
 from gateway.agent.events import KeptFigures, Source, ToolFinished
 from gateway.agent.results.compact_form import compacted

@@ -10,13 +10,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.agent.context_advice import larger_context
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
-from gateway.agent.generate.end_hold import EndHold
-from gateway.agent.generate.plain_span import plain_span, sampling_attributes
-from gateway.agent.generate.refused_grammar import form_refused
-from gateway.agent.generate.replay import lost_grammar, replayed
-from gateway.agent.generate.stop import StopFilter
+from gateway.agent.generate.engine_spans import plain_span, sampling_attributes
+from gateway.agent.generate.recovery import form_refused, lost_grammar, replayed
+from gateway.agent.generate.turn_end import EndHold, StopFilter
 from gateway.config import LimitsConfig
 from gateway.context.history.template_messages import check_length
 from gateway.engine.control_tokens import hidden_ids
@@ -24,7 +21,7 @@ from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationE
 from gateway.engine.pool.members import Stay, key_of
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.slots.allocation import Place
-from gateway.engine.start.ready_engine import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine, larger_context
 from gateway.errors import EngineError, EngineUnavailable, GrammarRefused, RequestInvalid
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal

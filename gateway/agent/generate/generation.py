@@ -14,11 +14,9 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway.agent.events import AgentEvent, Emit, GenerationFinished
-from gateway.agent.generate.choice import Hold
-from gateway.agent.generate.generation_options import GenerationOptions
+from gateway.agent.generate.generation_options import GenerationOptions, Hold
 from gateway.agent.generate.model_output import ModelOutput
-from gateway.agent.generate.refused_grammar import loosened_hold, looseness
-from gateway.agent.generate.replay import lost_grammar, replayed
+from gateway.agent.generate.recovery import loosened_hold, looseness, lost_grammar, replayed
 from gateway.agent.generate.retention import retention_of
 from gateway.context.compose.conversation import Conversation, Spliced
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling

@@ -10,9 +10,8 @@ from dataclasses import replace
 from itertools import starmap, zip_longest
 
 from gateway.agent.events import AgentEvent, ContentSampled, IdsGenerated, TokenLogprob
-from gateway.agent.generate.end_hold import EndHold
 from gateway.agent.generate.generation_options import GenerationOptions
-from gateway.agent.generate.stop import StopFilter
+from gateway.agent.generate.turn_end import EndHold, StopFilter
 from gateway.context.compose.conversation import Asked, Conversation
 from gateway.context.history.template_messages import CallIds
 from gateway.context.memory import Call, LivedTurn

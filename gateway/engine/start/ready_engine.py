@@ -120,3 +120,18 @@ class ReadyEngine:
         self.variants.move_to_end(key)
         known, shapes = self.variants[key]
         return replace(self, template=known, shapes=shapes)
+
+
+def larger_context(ready: ReadyEngine) -> str:
+    """What to change so that longer prompts fit."""
+    settings = ready.settings
+    if settings.kind == "embedded":
+        each = settings.context // settings.slots
+        if ready.facts.context < each:
+            return "the model was not trained on more; shorten it, or use a model with a larger context"
+        shared = f", which is shared by engine.slots (now {settings.slots})" if settings.slots > 1 else ""
+        return f"shorten it, or raise engine.context (now {settings.context}){shared}"
+    return (
+        "shorten it, or give the engine a larger context (`llama-server -c`, `vllm serve --max-model-len`, or "
+        "engine.context where the gateway runs the engine)"
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from gateway.agent.calls.offers import is_heavy
+from gateway.agent.calls.request_tools import is_heavy
 from gateway.config.address import is_loopback
 from gateway.config.model import UpstreamConfig
 from gateway.engine.rendering.template_forms import nowhere

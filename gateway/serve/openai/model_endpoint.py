@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.agent import Agent
-from gateway.agent.generate.plain_span import plain_span
+from gateway.agent.generate.engine_spans import plain_span
 from gateway.config import LimitsConfig
 from gateway.context.history.template_messages import check_length
 from gateway.engine.pool.members import key_of

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.agent import AnswerOptions, ToolScope
 from gateway.agent.events import ToolFinished
-from gateway.agent.generate.choice import ToolChoice
+from gateway.agent.generate.generation_options import ToolChoice
 from gateway.config.overrides import ToolOverride
 from gateway.errors import RequestInvalid
 from gateway.observe.audit import Audit

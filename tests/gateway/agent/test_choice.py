@@ -7,8 +7,8 @@ import pytest
 
 from gateway.agent import NO_TOOL, AnswerOptions, ToolChoice
 from gateway.agent.events import ToolFinished
-from gateway.agent.generate.choice import hold_for
-from gateway.agent.generate.refused_grammar import looseness
+from gateway.agent.generate.generation_options import hold_for
+from gateway.agent.generate.recovery import looseness
 from gateway.engine.interface import Capabilities
 from gateway.engine.pool.members import Stay
 from gateway.errors import RequestInvalid

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.agent import AnswerOptions
-from gateway.agent.calls.offers import NO_TOOL
+from gateway.agent.calls.request_tools import NO_TOOL
 from gateway.agent.compaction import CompactableAnswer, Compaction
 from gateway.agent.events import Compacted, ToolFinished
 from gateway.agent.results.result_reader import READ, SEARCH

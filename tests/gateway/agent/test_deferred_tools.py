@@ -9,7 +9,7 @@ from bench.tool_search.definitions import as_client
 from gateway.agent import AnswerOptions, Deferral
 from gateway.agent.calls.tool_finder import OURS
 from gateway.agent.events import ToolFinished
-from gateway.agent.generate.choice import ToolChoice
+from gateway.agent.generate.generation_options import ToolChoice
 from gateway.context.memory import FOUND_TOOLS
 from gateway.engine.interface import Message
 from gateway.proxy.caller import Principal

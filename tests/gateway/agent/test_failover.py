@@ -16,7 +16,7 @@ from opentelemetry.trace import StatusCode
 
 from gateway.agent import Agent, AnswerOptions, Completer, CompletionOptions
 from gateway.agent.events import GenerationFinished, IdsGenerated, IdsSpliced
-from gateway.agent.generate.choice import ToolChoice
+from gateway.agent.generate.generation_options import ToolChoice
 from gateway.config import EngineConfig, LimitsConfig
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.pool.pool import EnginePool

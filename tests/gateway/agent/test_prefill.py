@@ -15,7 +15,7 @@ import pytest
 from gateway.agent import AnswerOptions, CallRunner
 from gateway.agent.calls.runner import Answered
 from gateway.agent.events import Finished, GenerationFinished
-from gateway.agent.generate.choice import ToolChoice
+from gateway.agent.generate.generation_options import ToolChoice
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
 from gateway.engine.interface import Filled, Generated, GenerationEnd, Sampling

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.agent.calls.repeats import Repeats
 from gateway.agent.calls.runner import FinishedCall
+from gateway.agent.calls.splices import Repeats
 from gateway.agent.events import ToolFinished
 from gateway.proxy.result_tokens import IdPiece
 from leaf_sdk.testing import tiny_map

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.agent import Deferral
 from gateway.agent.calls.tool_finder import OURS
-from gateway.agent.generate.choice import ToolChoice
+from gateway.agent.generate.generation_options import ToolChoice
 from gateway.engine.interface import Message
 from gateway.toolcalls.schema.spec import ToolSpec
 

@@ -9,7 +9,7 @@ import pytest
 from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, ToolFinished
 from gateway.agent.figures import changes_of
-from gateway.agent.generate.choice import hold_for
+from gateway.agent.generate.generation_options import hold_for
 from gateway.engine.interface import Generated, GenerationEnd, Timings
 from gateway.errors import ContextExceeded, EngineUnavailable, RequestInvalid
 from gateway.toolcalls.schema.spec import ToolSpec

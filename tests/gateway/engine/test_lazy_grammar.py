@@ -11,9 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.agent.generate.choice import FREE, hold_for
 from gateway.agent.generate.generation import Generation
-from gateway.agent.generate.generation_options import GenerationOptions
+from gateway.agent.generate.generation_options import FREE, GenerationOptions, hold_for
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.context.compose.conversation import Asked, Context, Conversation
 from gateway.engine.embedded.packaged_model import packaged_model

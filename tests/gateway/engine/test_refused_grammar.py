@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.agent.generate.choice import ToolChoice, hold_for
 from gateway.agent.generate.generation import Generation
-from gateway.agent.generate.generation_options import GenerationOptions
+from gateway.agent.generate.generation_options import GenerationOptions, ToolChoice, hold_for
 from gateway.context.compose.conversation import Asked, Context, Conversation
 from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.engine.pool.members import Stay

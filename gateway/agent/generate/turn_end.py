@@ -1,10 +1,38 @@
-"""Stop strings in streamed text.
+"""Where a model's answer ends: at its end-of-turn id, or before a stop string.
 
-The engine is never given stop strings, since it withholds ids for them; they are found here, in the content. Text that
-may be the beginning of a stop string is held until that is decided. Pure.
+The last id of a generation may be the end of turn, which does not belong to it: a special id is held back until another
+id follows or the engine says what ended the generation. The engine is never given stop strings, since it withholds ids
+for them; they are found in the content, and text that may be the beginning of one is held until that is decided. Pure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+
+
+class EndHold:
+    """Holds back the id that may be the end of turn."""
+
+    def __init__(self, specials: Container[int]) -> None:
+        """`specials`: the ids that could end a turn."""
+        self._specials = specials
+        self._held: Sequence[int] = ()
+
+    def feed(self, ids: Sequence[int]) -> Sequence[int]:
+        """Take at least one id; return those that are certainly not the end of turn."""
+        if not self._held and ids[-1] not in self._specials:
+            return ids
+        ids = [*self._held, *ids]
+        self._held = ids[-1:] if ids[-1] in self._specials else ()
+        return ids[: len(ids) - len(self._held)]
+
+    def close(self, ended_by: int | None) -> Sequence[int]:
+        """Return what is held, without the id that ended the turn, if one did."""
+        held, self._held = self._held, ()
+        return held if ended_by is None else held[:-1]
+
+    def drop(self) -> int:
+        """Forget what is held; return how many ids that was."""
+        dropped, self._held = len(self._held), ()
+        return dropped
 
 
 class StopFilter:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.context_advice import larger_context
 from gateway.config import EngineConfig
+from gateway.engine.start.ready_engine import larger_context
 
 EMBEDDED = EngineConfig(kind="embedded", context=8192, slots=2)
 
