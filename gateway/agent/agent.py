@@ -17,6 +17,8 @@ from gateway.agent.calls.request_tools import (
     Deferring,
     ToolOffers,
     ToolScope,
+    check_left_out,
+    find_forms,
     gathered,
     is_heavy,
     with_suggestions,
@@ -26,7 +28,6 @@ from gateway.agent.events import Emit, Finished, ToolFinished
 from gateway.agent.generate.generation_options import FREE, ToolChoice, check_choice
 from gateway.agent.results.result_reader import SPECS
 from gateway.agent.turn import ANSWER_ROOM, Answer, AnswerOptions
-from gateway.agent.unrendered_tools import check_left_out, find_forms
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Asked, Conversation
 from gateway.context.compose.recall import Recall

@@ -2,7 +2,7 @@
 
 The instruction to do so stands behind what the engine holds, so only it and the summary are processed. What follows is
 a new conversation with the same preamble; the earlier one stays remembered until its place is needed. Knows no API:
-those show the summary (`Compacted`), and read it when it is sent back (`context/history/summaries.py`).
+those show the summary (`Compacted`), and read it when it is sent back (`context/history/shortening.py`).
 """
 
 import json
@@ -17,7 +17,7 @@ from gateway.agent.generate.generation_options import FREE, ToolChoice
 from gateway.agent.turn import AnswerOptions
 from gateway.context.compose.conversation import Conversation
 from gateway.context.compose.later_tools import names_found
-from gateway.context.history.summaries import (
+from gateway.context.history.shortening import (
     INSTRUCTION,
     after_summary,
     is_summary,

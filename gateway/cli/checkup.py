@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import anyio
 import anyio.to_thread
 
-from gateway.agent.unrendered_tools import find_forms
+from gateway.agent.calls.request_tools import find_forms
 from gateway.app.mcp_services import open_sign_ins
 from gateway.config.masking import mask_text
 from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig

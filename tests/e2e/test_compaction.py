@@ -7,7 +7,7 @@ import anthropic
 import openai
 import pytest
 
-from gateway.context.history.summaries import INSTRUCTION
+from gateway.context.history.shortening import INSTRUCTION
 
 pytestmark = pytest.mark.engine
 

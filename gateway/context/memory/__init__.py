@@ -1,9 +1,8 @@
 """What the gateway remembers of conversations: histories of messages, and their ids in the context. No IO."""
 
 from gateway.context.memory.defined_tools import ANSWER, BEGINNING, FOUND_TOOLS, NO_TOOLS, DefinedTools
-from gateway.context.memory.history import RETOLD, Call, History, Shown, retold, root_digest, schemas_of
+from gateway.context.memory.history import RETOLD, Call, History, Miss, Misses, Shown, retold, root_digest, schemas_of
 from gateway.context.memory.lived import Lived, LivedAnswer, LivedTurn
-from gateway.context.memory.misses import Miss, Misses
 from gateway.context.memory.remembered import (
     SUMMARY,
     AnswerRecord,

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from gateway.context.memory.defined_tools import NO_TOOLS, DefinedTools
-from gateway.context.memory.history import Shown
+from gateway.context.memory.history import Miss, Shown
 from gateway.context.memory.lived import Lived
-from gateway.context.memory.misses import Miss
 from gateway.observe.exposition import LossReason
 from gateway.observe.trajectories import Span
 

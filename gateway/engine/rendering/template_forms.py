@@ -4,7 +4,7 @@ Some templates want ids of nine letters or digits, some only one call per turn, 
 all: refusing what such a model itself did one request ago would end the conversation. Of tools, those are remembered
 whose own definition one running engine can't render or hold calls to, with the form that its template gets instead; and
 the text of one definition is cut out of a prompt that has it and another that lacks it. It asks no engine itself:
-`gateway.agent.unrendered_tools` finds the forms.
+`gateway.agent.calls.request_tools` finds the forms.
 """
 
 import hashlib

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, cast
 from pydantic import Field
 
 from gateway.agent.compaction import Compaction
-from gateway.context.history.cleared_results import Clearing
+from gateway.context.history.shortening import Clearing
 from gateway.escape import escape_text
 from gateway.serve.generation.fields import ApiModel, checked_part
 

@@ -22,7 +22,7 @@ from gateway.context.history.client_messages import (
     text_of_result,
     unread,
 )
-from gateway.context.history.summaries import add_message, after_summary
+from gateway.context.history.shortening import add_message, after_summary
 from gateway.context.memory import FOUND_TOOLS
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text

@@ -18,7 +18,7 @@ from gateway.agent import Agent, Conversation, ToolChoice
 from gateway.agent.compaction import CompactableAnswer
 from gateway.agent.events import Emit, Finished
 from gateway.config import LimitsConfig
-from gateway.context.history.cleared_results import ClearedHistory
+from gateway.context.history.shortening import ClearedHistory
 from gateway.context.memory import ContextChange
 from gateway.engine.interface import Message
 from gateway.engine.pool.pool import EnginePool

@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, Field
 
 from gateway.agent import OURS, AnswerOptions, Deferral, SearchTool, ToolChoice, ToolScope
 from gateway.agent.compaction import Compaction
-from gateway.context.history.cleared_results import ClearedHistory, with_cleared_results
 from gateway.context.history.client_messages import unread_fields
+from gateway.context.history.shortening import ClearedHistory, with_cleared_results
 from gateway.engine.interface import Message, Sampling
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text

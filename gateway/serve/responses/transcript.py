@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.context.history.client_messages import EchoedAnswer, Said, checked_message, free_form_arguments
-from gateway.context.history.summaries import add_message, after_summary
+from gateway.context.history.shortening import add_message, after_summary
 from gateway.context.memory import FOUND_TOOLS
 from gateway.serve.responses.items import (
     APPROVAL,

@@ -12,7 +12,7 @@ from gateway.agent.compaction import CompactableAnswer, Compaction
 from gateway.agent.events import Compacted, ToolFinished
 from gateway.agent.results.result_reader import READ, SEARCH
 from gateway.context.history.client_messages import checked_messages
-from gateway.context.history.summaries import add_message, after_summary, summary_text
+from gateway.context.history.shortening import add_message, after_summary, summary_text
 from gateway.context.memory import SUMMARY, ContextChange, KeptResult
 from gateway.engine.interface import Message
 from gateway.proxy.caller import Principal

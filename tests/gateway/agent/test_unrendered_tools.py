@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.agent import AnswerOptions, ToolChoice
+from gateway.agent.calls.request_tools import find_forms
 from gateway.agent.generate.generation_options import FREE
-from gateway.agent.unrendered_tools import find_forms
 from gateway.engine.interface import EngineFacts
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.context.history.cleared_results import CLEARED, Clearing, with_cleared_results
+from gateway.context.history.shortening import CLEARED, Clearing, with_cleared_results
 
 RESULT = "x" * 400
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.context.history.cleared_results import CLEARED
+from gateway.context.history.shortening import CLEARED
 from gateway.context.memory import ContextChange
 
 pytestmark = pytest.mark.anyio
