@@ -14,15 +14,16 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import machine_for
 from gateway.toolcalls.schema.spec import ToolSpec, read_tools
-from gateway.toolcalls.stream.call_events import CallEvents, new_call_ids
 from gateway.toolcalls.stream.output_events import (
     CallArguments,
+    CallEvents,
     CallStarted,
     Content,
     Diagnostic,
     Event,
     Policy,
     Reasoning,
+    new_call_ids,
 )
 from gateway.toolcalls.stream.spelling import Spelling
 

@@ -11,9 +11,8 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.lookalikes import MAX_TRIED
 from gateway.toolcalls.nodes.regions import RegionTooLong
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.call_events import CallEvents, new_call_ids
 from gateway.toolcalls.stream.cursor import Cursor
-from gateway.toolcalls.stream.output_events import Content, Event, Policy, Reasoning
+from gateway.toolcalls.stream.output_events import CallEvents, Content, Event, Policy, Reasoning, new_call_ids
 from gateway.toolcalls.stream.spelling import Spelling, TokenReader, Vocabulary, stand_ins
 
 MAX_REGION = 1 << 20

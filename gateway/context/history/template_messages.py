@@ -23,8 +23,7 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import call_text, system_preamble
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.call_events import new_call_ids
-from gateway.toolcalls.stream.output_events import Content, Diagnostic, Event, Reasoning
+from gateway.toolcalls.stream.output_events import Content, Diagnostic, Event, Reasoning, new_call_ids
 from leaf_sdk.vocab import TokenMap
 
 STAND_IN: Final = "input"

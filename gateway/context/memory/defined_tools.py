@@ -79,7 +79,7 @@ class DefinedTools:
     @property
     def beginning(self) -> tuple[ToolSpec, ...]:
         """The tools that the template defines."""
-        return self._specs(BEGINNING)
+        return tuple(each.spec for each in self.entries if each.place == BEGINNING and each.spec is not None)
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
@@ -149,9 +149,6 @@ class DefinedTools:
             if 0 <= each.place < places and each.text:
                 found.setdefault(each.place, []).append(each)
         return found
-
-    def _specs(self, place: int) -> tuple[ToolSpec, ...]:
-        return tuple(each.spec for each in self.entries if each.place == place and each.spec is not None)
 
 
 NO_TOOLS: Final = DefinedTools()

@@ -23,7 +23,7 @@ from gateway.serve.responses.items import (
     unpacked_summary,
 )
 from gateway.serve.responses.response_tools import SEARCH, RequestTools, names_of
-from gateway.toolcalls.stream.call_events import is_of_one_turn
+from gateway.toolcalls.stream.output_events import is_of_one_turn
 
 _THOUGHT: Final = re.compile(r"<think>\n(.*)\n</think>", re.DOTALL)
 """How pydantic-ai sends back reasoning that came from another API."""

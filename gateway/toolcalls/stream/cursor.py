@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Literal
 
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.call_events import SHOWN_NAME, CallEvents
+from gateway.toolcalls.stream.output_events import SHOWN_NAME, CallEvents
 from gateway.toolcalls.stream.spelling import Spelling
 
 WHITESPACE = " \t\r\n"

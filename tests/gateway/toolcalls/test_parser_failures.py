@@ -15,9 +15,8 @@ from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, First, Lit, Node, Start, Steps
 from gateway.toolcalls.nodes.regions import CallNode, MarkedRegion
 from gateway.toolcalls.parser import Machine, parser_for
-from gateway.toolcalls.stream.call_events import CallEvents, new_call_ids
 from gateway.toolcalls.stream.cursor import Cursor, Sight
-from gateway.toolcalls.stream.output_events import CallArguments, Content, Policy, Reasoning
+from gateway.toolcalls.stream.output_events import CallArguments, CallEvents, Content, Policy, Reasoning, new_call_ids
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, closed, diagnostics, run, started, texts
 from tests.gateway.toolcalls.families import Told

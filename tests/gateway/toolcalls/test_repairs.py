@@ -12,8 +12,7 @@ from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.message import parse, stream
 from gateway.toolcalls.parser import machine_for, parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.call_events import CallEvents
-from gateway.toolcalls.stream.output_events import CallClosed, Content, Event, Reasoning
+from gateway.toolcalls.stream.output_events import CallClosed, CallEvents, Content, Event, Reasoning
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.fakes import Numbered, TinyVocabulary
 from tests.gateway.toolcalls.families import Family, Written

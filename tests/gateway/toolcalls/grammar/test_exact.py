@@ -12,8 +12,7 @@ from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.message import AssistantMessage, join_events
 from gateway.toolcalls.parser import machine_for
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.call_events import CallEvents
-from gateway.toolcalls.stream.output_events import Policy
+from gateway.toolcalls.stream.output_events import CallEvents, Policy
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.answer_schemas import HELD, UNHELD, members
 from tests.gateway.toolcalls.fakes import TOOLS
