@@ -43,7 +43,7 @@ from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import Diagnostic
 
 _COMPOUND: Final = re.compile(r"[A-Za-z0-9]+(?:[_.-]+[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
-_LONGEST: Final = 128
+_LONGEST_NAME: Final = 128
 _NO_TURN = LivedTurn()
 _PROMPT_TAIL: Final = 64
 """Ids at the end of the prompt: enough to tell whether the template opened a reasoning block."""
@@ -97,7 +97,7 @@ class Asked:
 
         It is made of several words, as names of tools are, or the last part of such a tool's name.
         """
-        if not self.deferred or len(name) > _LONGEST:
+        if not self.deferred or len(name) > _LONGEST_NAME:
             return False
         return bool(_COMPOUND.fullmatch(name)) or any(name == each.rpartition("__")[2] for each in self.deferred)
 

@@ -48,11 +48,11 @@ _KEYWORDS = frozenset(
     }
 )
 NO_OPTIONS: Final[Options] = {}
-_MOST: Final = 16
-_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
+_MOST_OPTIONS: Final = 16
+_OPTION_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_OPTION_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 _PARTS: Final = re.compile(r"[A-Za-z0-9]+")
-_OURS: Final = frozenset(
+_SET_BY_GATEWAY: Final = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "preserve_reasoning")
 )
 _SHOWN: Final = 80
@@ -254,18 +254,18 @@ class Foreign:
 
 def checked_options(given: Mapping[str, object], token_map: TokenMap, param: str) -> Options:
     """Check the options of a request, and return them in order. Raises `RequestInvalid` for one that is not allowed."""
-    if len(given) > _MOST:
-        raise RequestInvalid(f"{param}: expected at most {_MOST} options, got {len(given)}", param=param)
+    if len(given) > _MOST_OPTIONS:
+        raise RequestInvalid(f"{param}: expected at most {_MOST_OPTIONS} options, got {len(given)}", param=param)
     return {key: _checked(key, given[key], token_map, param) for key in sorted(given)}
 
 
 def _checked(key: str, value: object, token_map: TokenMap, param: str) -> str | int | float | bool:
-    if not _KEY.fullmatch(key) or key in _OURS:
+    if not _OPTION_NAME.fullmatch(key) or key in _SET_BY_GATEWAY:
         words = f"{param}: {cut_text(repr(key), _SHOWN)} can't be an option: it is not a name, or the gateway sets it"
         raise RequestInvalid(words, param=param)
     if isinstance(value, bool | int | float):
         return value
-    if not isinstance(value, str) or not _WORD.fullmatch(value):
+    if not isinstance(value, str) or not _OPTION_WORD.fullmatch(value):
         words = f"{param}.{key}: expected a number, true, false or one plain word, got {cut_text(repr(value), _SHOWN)}"
         raise RequestInvalid(words, param=param)
     if not _words_of_tokens(token_map).isdisjoint(_PARTS.findall(value)):

@@ -24,8 +24,8 @@ WRITTEN = 64
 """Characters at a turn's end by which the end is found in the template's text."""
 Role = Literal["tool", "user"]
 Shape = tuple[str, ...]
-_KEPT: Final = 1024
-_LONGEST: Final = 6
+_SHAPES_KEPT: Final = 1024
+_LONGEST_PART: Final = 6
 """Most messages of a repeated part: a question, two calls with their results, and an answer."""
 
 
@@ -221,7 +221,7 @@ class Shapes:
         """Remember what a rendering has shown. Once a shape was found not to append, that stays."""
         self._known[shape] = appends and self._known.get(shape, True)
         self._known.move_to_end(shape)
-        if len(self._known) > _KEPT:
+        if len(self._known) > _SHAPES_KEPT:
             self._known.popitem(last=False)
 
 
@@ -266,7 +266,7 @@ def _without_repetition(kinds: Sequence[str]) -> list[str]:
     kept: list[str] = []
     for kind in kinds:
         kept.append(kind)
-        for size in range(1, _LONGEST + 1):
+        for size in range(1, _LONGEST_PART + 1):
             part = kept[-size:]
             if len(kept) >= 3 * size and kept[-2 * size : -size] == part and kept[-3 * size : -2 * size] == part:
                 del kept[-size:]
