@@ -133,7 +133,6 @@ class BoundedLabel:
     """Values of one label: those of the right shape, the first `bound` of them; the rest are `other`."""
 
     def __init__(self, pattern: re.Pattern[str], bound: int) -> None:
-        """Start with no values."""
         self._pattern = pattern
         self._bound = bound
         self._seen: set[str] = set()

@@ -137,7 +137,6 @@ class Forwarder:
     """The requests that this replica sends on to the others."""
 
     def __init__(self, keys: ReplicaKeys) -> None:
-        """Nothing is connected yet."""
         self._pool = LinkPool(keys)
         self._running: set[_Errand] = set()
         self._deadlines = Deadlines()

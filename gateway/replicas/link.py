@@ -226,7 +226,6 @@ class LinkPool:
     """The connections to all other replicas."""
 
     def __init__(self, keys: ReplicaKeys) -> None:
-        """Nothing is connected yet."""
         self._keys = keys
         self._kept: defaultdict[str, list[Link]] = defaultdict(list)
         self._turns: WeakValueDictionary[str, _Turns] = WeakValueDictionary()

@@ -238,7 +238,6 @@ class ModelFile:
     """The file that an embedded engine loads."""
 
     def __init__(self, settings: EngineConfig) -> None:
-        """Look at nothing yet."""
         self._settings = settings
 
     def fault(self) -> str | None:

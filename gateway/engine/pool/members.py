@@ -59,7 +59,6 @@ class MovesOfAnswer:
     """The moves of one answer."""
 
     def __init__(self) -> None:
-        """Start without a move."""
         self.made = 0
         self._in_vain = 0
 
@@ -80,7 +79,6 @@ class RetryBudget:
     """The moves that one pool may make: each costs one, and the end of each answer gives half a move back."""
 
     def __init__(self) -> None:
-        """Start with a full budget."""
         self._left = _BUDGET
 
     def take(self) -> bool:

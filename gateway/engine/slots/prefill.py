@@ -36,7 +36,6 @@ class Prefill:
     """Processing ahead of time on one running engine, whose slots are ours to choose."""
 
     def __init__(self, slots: SlotTable, fill: Fill, rates: Rates) -> None:
-        """Ask nothing yet."""
         self._slots = slots
         self._fill = fill
         self._rates = rates

@@ -35,7 +35,6 @@ class Life:
     """One start of an engine, until it is lost."""
 
     def __init__(self) -> None:
-        """Start as alive."""
         self.over = False
         self._waiting: set[anyio.CancelScope] = set()
 

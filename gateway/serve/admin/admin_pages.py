@@ -27,7 +27,6 @@ class Readiness:
     """What each part of the gateway last reported. Ready: at least one has, all are well, no drain has begun."""
 
     def __init__(self) -> None:
-        """Start with no reports: the gateway is starting."""
         self._reasons: dict[str, str | None] = {}
         self._details: dict[str, Callable[[], Any]] = {}
         self._draining = False

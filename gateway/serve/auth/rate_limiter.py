@@ -46,7 +46,6 @@ class Bucket:
     __slots__ = ("_at", "_left")
 
     def __init__(self, size: float, now: float) -> None:
-        """Start full."""
         self._left = size
         self._at = now
 

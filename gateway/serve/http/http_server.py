@@ -165,7 +165,6 @@ class HttpServer(uvicorn.Server):
     """A uvicorn server that leaves signals to `app/role.py`: a process has two servers, but stops once."""
 
     def __init__(self, config: uvicorn.Config) -> None:
-        """Listen nowhere yet."""
         super().__init__(config)
         self.servers = []
 

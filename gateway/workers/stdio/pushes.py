@@ -35,7 +35,6 @@ class Greeting:
     """The handshake of one process."""
 
     def __init__(self) -> None:
-        """Start with no request from any worker."""
         self.asked: int | None = None
         """The request that was sent to the process and is not answered yet."""
         self._waiting: dict[int, None] = {}
@@ -88,7 +87,6 @@ class Interests:
     """What the workers at one process want to be told."""
 
     def __init__(self, seats: Seats) -> None:
-        """Start with no subscriptions."""
         self._seats = seats
         self._subscribers: dict[str, set[int]] = {}
 

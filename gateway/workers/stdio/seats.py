@@ -39,7 +39,6 @@ class Seat:
     __slots__ = ("calls", "forgot", "given_up", "level", "number", "ours", "silent_since")
 
     def __init__(self, number: int) -> None:
-        """Start with no requests."""
         self.number = number
         self.calls: dict[int, None] = {}
         """Clients' requests that are running at the server."""
@@ -114,7 +113,6 @@ class Seats:
     """The connections of workers, by their numbers."""
 
     def __init__(self) -> None:
-        """Start with no workers."""
         self.count = 0
         """How many connections there have ever been."""
         self._seats: dict[int, Seat] = {}
@@ -177,7 +175,6 @@ class Turns:
     """At most `most` calls at a time; the others wait in order. Each worker bounds how many of its own calls wait."""
 
     def __init__(self, most: int) -> None:
-        """Start with no calls."""
         self._most = most
         self._running = 0
         self._waiting: dict[int, bytes] = {}

@@ -64,7 +64,6 @@ class WorkerLine(asyncio.Protocol):
     """The connection of one worker."""
 
     def __init__(self, host: Host) -> None:
-        """Start without a connection."""
         self.process: ServerProcess | None = None
         self.wanted: Wanted | None = None
         self.number = 0
@@ -285,7 +284,6 @@ class StdioHost:
     """The server processes of one gateway."""
 
     def __init__(self) -> None:
-        """Start with no processes."""
         self._watchdog = Watchdog()
         self._shared: dict[bytes, SharedProcess] = {}
 
