@@ -6,7 +6,7 @@ OpenAI's sampling fields; Codec's fields for the form of the stream (`stream_for
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nsmallest
 from math import isfinite
@@ -21,7 +21,6 @@ from gateway.engine.interface import Sampling
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
 from gateway.serve.generation.request_options import FORM_FIELDS, read_only_form
-from gateway.serve.generation.watch import DEFAULT_END, DEFAULT_START, WatchIds, WatchTexts
 from gateway.serve.http.request_parts import without_texts
 from gateway.toolcalls.formats.answer import AnswerForm
 from leaf_sdk.vocab import TokenMap
@@ -279,6 +278,26 @@ def _table_of_pairs(given: object) -> object:
     return {str(token_id): -100.0 if bias is False else bias for token_id, bias in pairs}
 
 
+_DEFAULT_START: Final = "<tool_call>"
+_DEFAULT_END: Final = "</tool_call>"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchIds:
+    """Markers by their ids."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTexts:
+    """Markers by their texts."""
+
+    start: str
+    end: str
+
+
 class GenerationFields(SamplingFields):
     """Fields that chat completions and plain completions share."""
 
@@ -298,8 +317,8 @@ class GenerationFields(SamplingFields):
     stream_format: StreamFormat = "json"
     stream_flush: FlushName = "interactive"
     tool_watcher: bool | _WatchedIds = False
-    tool_watcher_start: str = DEFAULT_START
-    tool_watcher_end: str = DEFAULT_END
+    tool_watcher_start: str = _DEFAULT_START
+    tool_watcher_end: str = _DEFAULT_END
 
     @cached_property
     def form(self) -> AnswerForm | None:

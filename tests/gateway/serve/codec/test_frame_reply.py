@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, IdsSpliced, SplicedPart
-from gateway.serve.codec.frames import FrameReply
-from gateway.serve.generation.watch import Regions, WatchIds, WatchTexts, resolve
+from gateway.serve.codec.frames import FrameReply, Regions, watched_ids
+from gateway.serve.generation.fields import WatchIds, WatchTexts
 from gateway.toolcalls.stream.output_events import CallClosed, Content
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.wire import Extras, Frame, Spliced, ToolCall, Usage
@@ -101,7 +101,7 @@ def test_every_id_comes_out_once_and_in_order_however_they_came(ids, size):
 def test_watched_texts_that_are_one_token_each_are_found_and_others_are_not_watched():
     special = sorted(TINY.special_texts)[0]
 
-    assert resolve(WatchTexts(special, special), TINY) == WatchIds(
+    assert watched_ids(WatchTexts(special, special), TINY) == WatchIds(
         TINY.special_texts[special], TINY.special_texts[special]
     )
-    assert resolve(WatchTexts("two words here", special), TINY) is None
+    assert watched_ids(WatchTexts("two words here", special), TINY) is None
