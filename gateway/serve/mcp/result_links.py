@@ -46,7 +46,11 @@ _AROUND: Final = 200
 _SHOWN: Final = 80
 _NUMBER: Final = re.compile(r" *[0-9]{1,15} *")
 _MOST_QUERY: Final = 1000
-_PART: Final = re.compile(r" *([0-9]{1,12}) *(?:(-) *([0-9]{0,12}))? *")
+_MOST_WORDS: Final = 200
+"""Characters of what is searched for."""
+_STEP: Final = 65_536
+"""Characters that are looked at in one step: even in a thread, a step lets nothing else run."""
+_PART: Final = re.compile(r" *([0-9]{1,20}) *(?:(-) *([0-9]{0,20}))? *")
 _MOST_NAMES: Final = 4096
 """Names of results after which those are forgotten that are no longer kept."""
 
@@ -212,21 +216,37 @@ def _selected(data: bytes, query: str) -> str:
     text = data.decode()
     if not query:
         return text
-    wanted = {name: values[0] for name, values in parse_qs(query[:_MOST_QUERY]).items()}
+    # Some write a blank as a plus, and others mean a plus: it is kept, and looked at below.
+    asked = parse_qs(query[:_MOST_QUERY].replace("+", "%2B"))
+    wanted = {name: values[0] for name, values in asked.items()}
     if words := wanted.get("text"):
-        return _with_words(text, words)
+        return _with_words(text, words[:_MOST_WORDS])
     kind = "lines" if "lines" in wanted else "characters"
-    part = _PART.fullmatch(wanted.get(kind, ""))
+    part = _PART.fullmatch(wanted.get(kind, "").replace("+", " "))
     if part is None:
         raise rpc_error(INVALID_PARAMS, f"expected {_PARTS} behind the URI of a result")
-    units = text.split("\n") if kind == "lines" else text
     first = max(int(part[1]), 1)
-    last = first if part[2] is None else int(part[3] or len(units))
-    return ("\n" if kind == "lines" else "").join(units[first - 1 : last]) or f"[there are {len(units):,} {kind}]"
+    last = first if part[2] is None else int(part[3] or len(text) + 1)
+    start, end = (_line(text, first), _line(text, last + 1) - 1) if kind == "lines" else (first - 1, last)
+    count = text.count("\n") + 1 if kind == "lines" else len(text)
+    return text[start:end] if first <= min(last, count) else f"[there are {count:,} {kind}]"
+
+
+def _line(text: str, number: int) -> int:
+    """Where a line begins; behind the text and a line break if there are not so many."""
+    place, left = 0, number - 1
+    while (count := text.count("\n", place, place + _STEP)) < left:
+        place, left = place + _STEP, left - count
+        if place >= len(text):
+            return len(text) + 1
+    for _ in range(left):
+        place = text.index("\n", place) + 1
+    return place
 
 
 def _with_words(text: str, words: str) -> str:
-    found = list(islice(_hits(text, words), _MOST_HITS + 1))
+    spellings = dict.fromkeys((words, words.replace("+", " ")))
+    found = next(filter(None, (list(islice(_hits(text, each), _MOST_HITS + 1)) for each in spellings)), [])
     more = f"\n[and more: only the first {_MOST_HITS} are shown]" if len(found) > _MOST_HITS else ""
     return "\n".join(found[:_MOST_HITS]) + more or f"[{words[:_SHOWN]!r} is not in the result; try other words]"
 
@@ -234,8 +254,8 @@ def _with_words(text: str, words: str) -> str:
 def _hits(text: str, words: str) -> Iterator[str]:
     """The lines with these words in either case, each with its number; of a long line, what is around them."""
     number, counted, shown = 1, 0, 0
-    for place in re.finditer(re.escape(words[:_AROUND]), text, re.IGNORECASE):
-        start, end = place.span()
+    for start in _places(text, words):
+        end = start + len(words)
         if start >= shown:
             number += text.count("\n", counted, start)
             counted = start
@@ -243,3 +263,21 @@ def _hits(text: str, words: str) -> Iterator[str]:
             after = text.find("\n", end, end + _AROUND)
             shown = after if after >= 0 else end + _AROUND
             yield f"{number}: {text[first:shown]}"
+
+
+def _places(text: str, words: str) -> Iterator[int]:
+    """Where these words begin, in either case."""
+    sought, at = _without_case(words), 0
+    while at < len(text):
+        window = _without_case(text[at : at + _STEP + len(words) - 1])
+        place, after = window.find(sought), 0
+        while place >= 0:
+            yield at + place
+            after = place + len(words)
+            place = window.find(sought, after)
+        at += max(_STEP, after)
+
+
+def _without_case(text: str) -> str:
+    """The text in small letters, with as many characters: Python spells one letter with two, and one by its place."""
+    return text.replace("\u0130", "i").replace("\u03a3", "\u03c3").replace("\u03c2", "\u03c3").lower()

@@ -1,9 +1,12 @@
 """Large results for MCP clients that say how much they take: a beginning, and a resource with the whole."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.config import GatewayConfig, LimitsConfig
 from gateway.context.result_store import ResultStore
@@ -14,6 +17,7 @@ from gateway.proxy.caller import Principal
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.replicas import Replica
 from gateway.replicas.replica import ALONE
+from gateway.serve.mcp import result_links
 from leaf_sdk.vocab import load_map
 
 pytestmark = pytest.mark.anyio
@@ -101,6 +105,49 @@ async def test_query_behind_the_link_selects_a_part(site, query, expected):
     async with site() as there:
         client = await there.session()
         assert await read(client, f"{await link_of(client)}?{query}") == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("lines=2", ""),
+        ("lines=1-2", "C++, a b and a+c\n"),
+        ("lines=3-9007199254740991", "\u0130\u03a3\u03a3\r\n" + "x\n" * 4000),
+        ("lines=3-2", "[there are 4,004 lines]"),
+        ("lines=+1+-+1", "C++, a b and a+c"),
+        ("text=c++", "1: C++, a b and a+c"),
+        ("text=c%2B%2B", "1: C++, a b and a+c"),
+        ("text=a+b", "1: C++, a b and a+c"),
+        ("text=b+and+a+c", "['b+and+a+c' is not in the result; try other words]"),
+        ("text=\u03c3\u03c2", "3: \u0130\u03a3\u03a3\r"),
+        ("text=i\u03c3", "3: \u0130\u03a3\u03a3\r"),
+    ],
+)
+async def test_empty_lines_pluses_and_letters_of_other_length_are_found(servers, site, query, expected):
+    servers.result = {"content": [text("C++, a b and a+c\n\n\u0130\u03a3\u03a3\r\n" + "x\n" * 4000)]}
+    async with site() as there:
+        client = await there.session()
+        assert await read(client, f"{await link_of(client)}?{query}") == expected
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 65_536])
+@given(st.text("aB\n", max_size=30), st.text("abB\n", min_size=1, max_size=3), st.integers(1, 9), st.integers(0, 9))
+def test_parts_are_the_same_whatever_is_looked_at_in_one_step(step, whole, words, first, last):
+    lines = whole.split("\n")
+    shown = "\n".join(lines[first - 1 : last]) if first <= min(last, len(lines)) else f"[there are {len(lines)} lines]"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(result_links, "_STEP", step)
+        assert result_links._selected(whole.encode(), f"lines={first}-{last}") == shown
+        places = [*result_links._places(whole, words)]
+
+    assert places == [found.start() for found in re.finditer(re.escape(words), whole, re.IGNORECASE)]
+
+
+def test_search_for_one_letter_many_times_looks_at_each_part_of_a_long_line_once():
+    """A regular expression began again at each letter, for half a minute, and let nothing else run."""
+    found = result_links._selected(b"a" * 2**22 + b"\n" + b"a" * 199 + b"B", "text=" + "a" * 199 + "b")
+
+    assert found == "2: " + "a" * 199 + "B"
 
 
 @pytest.mark.parametrize("query", ["lines=x", "lines=-5", "characters=", "page=2", "&" * 5000])
