@@ -42,7 +42,7 @@ from gateway.proxy.results import CallOutcome, ending_of
 from gateway.serve.mcp.ids import ClientIds, SessionMaps
 from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.recorder import Recorder
-from gateway.serve.mcp.result_links import ResultLinks
+from gateway.serve.mcp.result_links import ResultLinks, no_result, result_name
 from gateway.serve.mcp.sessions import ClientCall, McpSession
 from leaf_sdk.vocab import TokenMap
 
@@ -219,9 +219,21 @@ class McpCore:
             return await self.subscriptions.listen(request_id, params, call)
         if method == "logging/setLevel":
             _set_level(params, call)
-        if method == "resources/read" and self._links.owns(params.get("uri")):
-            return await self._links.read(params["uri"], call)
+        if method == "resources/read" and result_name(params.get("uri")) is not None:
+            return await self._read_result(params, call)
         return await self.servers.handle(method, params, call)
+
+    async def _read_result(self, params: dict[str, Any], call: ClientCall) -> dict[str, Any]:
+        """A kept result: one of ours, or one of a server's that is a gateway, too."""
+        uri: str = params["uri"]
+        if self._links.owns(uri):
+            return await self._links.read(uri, call)
+        try:
+            return await self.servers.handle("resources/read", params, call)
+        except RpcError as error:
+            if error.error.get("code") == INTERNAL_ERROR:
+                raise
+            raise no_result(uri) from None
 
     async def _wait(self) -> None:
         with anyio.move_on_after(_GREETING):

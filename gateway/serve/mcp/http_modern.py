@@ -40,7 +40,7 @@ from gateway.serve.mcp.http import (
     send_frame,
 )
 from gateway.serve.mcp.outbox import Outbox
-from gateway.serve.mcp.result_links import result_name
+from gateway.serve.mcp.result_links import no_result, result_name
 from gateway.serve.mcp.sessions import enveloped_call
 
 _ALLOW: Final = ((b"allow", b"POST"),)
@@ -129,7 +129,9 @@ class ModernHttp:
         except ReplicaBusy as error:
             raise Rejected(503, error.message, headers=RETRY_AFTER) from None
         except OwnerGone as error:
-            await _send_answer(request, error_answer(message.id, unknown_state(error.message).error))
+            is_call = is_parked(message.params)
+            gone = unknown_state(error.message) if is_call else no_result(message.params["uri"])
+            await _send_answer(request, error_answer(message.id, gone.error))
 
     async def _run(self, message: Request, request: HttpRequest) -> None:
         with HttpReply(request, self._open, self._deadlines) as reply:

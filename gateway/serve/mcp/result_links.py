@@ -19,7 +19,7 @@ from anyio.to_thread import run_sync
 
 from gateway.context.result_shape import shape_of
 from gateway.context.result_store import ResultStore
-from gateway.errors import rpc_error
+from gateway.errors import RpcError, rpc_error
 from gateway.escape import escape_text
 from gateway.protocol.eras import RESULT_LIMIT_KEY, meta_of
 from gateway.protocol.messages import INVALID_PARAMS
@@ -149,8 +149,7 @@ class ResultLinks:
         if self._store is not None and kept is not None and kept.owner == call.principal.name:
             content = await self._store.ids_of(kept)
         if content is None:
-            shown = escape_text(uri, _SHOWN)
-            raise rpc_error(INVALID_PARAMS, f"no result is kept under {shown!r}: call its tool again", uri=uri)
+            raise no_result(uri)
         selected = await run_sync(partial(_selected, bytes(content), uri.partition("?")[2]))
         result: dict[str, Any] = {"contents": [{"uri": uri, "mimeType": "text/plain", "text": selected}]}
         return result | {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if call.modern else result
@@ -164,6 +163,13 @@ class ResultLinks:
 def result_name(uri: object) -> str | None:
     """Return the name in the URI of a kept result, here or at another replica; None: it is another URI."""
     return _name_in(uri) if isinstance(uri, str) and uri.startswith(SCHEME) else None
+
+
+def no_result(uri: str) -> RpcError:
+    """The error for a URI of a result that is no longer kept, or is not this client's."""
+    return rpc_error(
+        INVALID_PARAMS, f"no result is kept under {escape_text(uri, _SHOWN)!r}: call its tool again", uri=uri
+    )
 
 
 def _name_in(uri: str) -> str:

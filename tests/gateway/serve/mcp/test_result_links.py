@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from gateway.config import GatewayConfig, LimitsConfig
 from gateway.context.result_store import ResultStore
+from gateway.errors import OwnerGone, rpc_error
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
+from gateway.protocol.messages import INTERNAL_ERROR
 from gateway.proxy.caller import Principal
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.replicas import Replica
@@ -222,6 +224,38 @@ async def test_result_that_is_no_longer_kept_says_what_to_do(servers, site):
     assert "call its tool again" in answer["error"]["message"]
 
 
+async def test_result_from_before_a_restart_says_what_to_do(site):
+    async with site() as there:
+        client = await there.session()
+        for uri in ("codec-result:before", "codec-result:before?lines=1"):
+            answer = (await client.post("resources/read", {"uri": uri})).json()
+            modern = (await there.modern("resources/read", {"uri": uri})).json()
+
+            assert "call its tool again" in answer["error"]["message"]
+            assert "call its tool again" in modern["error"]["message"]
+
+
+async def test_servers_own_resource_of_that_kind_is_read_there(servers, site, monkeypatch):
+    """It may be another gateway."""
+    theirs = {"contents": [{"uri": "codec-result:theirs", "text": "whole"}]}
+    asked: list[Any] = [theirs, rpc_error(INTERNAL_ERROR, "server 'up' is away")]
+
+    async def handle(method: str, params: dict[str, Any], _: object) -> dict[str, Any]:
+        assert (method, params["uri"]) == ("resources/read", "codec-result:theirs")
+        given = asked.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    async with site() as there:
+        client = await there.session()
+        monkeypatch.setattr(servers, "handle", handle)
+        assert await read(client, "codec-result:theirs") == "whole"
+        answer = (await client.post("resources/read", {"uri": "codec-result:theirs"})).json()
+
+    assert answer["error"]["message"] == "server 'up' is away"
+
+
 async def test_result_that_can_not_be_kept_stays_whole(site):
     async with site(results=store(kept_result_bytes=1000)) as there:
         client = await there.session()
@@ -279,6 +313,21 @@ async def test_modern_client_reads_with_the_fields_of_its_era(site):
     assert answer["contents"][0]["text"] == LOG
     assert answer["resultType"] == "complete"
     assert answer["cacheScope"] == "private"
+
+
+async def test_result_of_a_replica_that_is_gone_says_what_to_do(site):
+    class Gone(type(ALONE)):
+        def owner(self, purpose, name, principal, scope):
+            return Replica("other:1", b"") if purpose == "result" else None
+
+        async def forward(self, owner, scope, receive, send, broken=None):
+            raise OwnerGone("the replica that held it was restarted or has stopped")
+
+    async with site(replicas=Gone()) as there:
+        answer = (await there.modern("resources/read", {"uri": "codec-result:sealed?lines=1"})).json()
+
+    assert "call its tool again" in answer["error"]["message"]
+    assert "requestState" not in answer["error"]["message"]
 
 
 async def test_modern_request_for_a_result_goes_to_the_replica_that_keeps_it(site):
