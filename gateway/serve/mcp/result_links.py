@@ -23,7 +23,7 @@ from gateway.errors import RpcError, rpc_error
 from gateway.escape import escape_text
 from gateway.protocol.eras import RESULT_LIMIT_KEY, meta_of
 from gateway.protocol.messages import INVALID_PARAMS
-from gateway.proxy.result_tokens import content_of, is_text
+from gateway.proxy.result_tokens import content_of, is_legacy, is_text, resource_text
 from gateway.serve.mcp.sessions import ClientCall
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 
@@ -119,7 +119,7 @@ class ResultLinks:
 
     async def shorten(self, tool: str, result: dict[str, Any], limit: int, call: ClientCall) -> dict[str, Any]:
         """Return a result with at most `limit` characters of text, and a link to the whole if it has more."""
-        texts = [block["text"] for block in content_of(result) if is_text(block)]
+        texts = [text for block in content_of(result) if (text := _text_in(block)) is not None]
         if self._store is None or sum(map(len, texts)) <= limit:
             return result
         data = array("B", "\n".join(texts).encode("utf-8", "replace"))
@@ -190,12 +190,13 @@ def _shortened(result: dict[str, Any], limit: int, link: dict[str, Any], whole: 
     content: list[Any] = []
     left = limit
     for block in content_of(result):
-        if not is_text(block):
+        text = _text_in(block)
+        # Ids in a block of their own go with their text.
+        if text is None and (left >= 0 or not is_legacy(block)):
             content.append(block)
-        elif left > 0:
-            text = block["text"]
-            content.append(block if len(text) <= left else _beginning(block, left))
-            left -= len(text)
+        elif text is not None and left > 0:
+            content.append(block if len(text) <= left else _beginning(block, text, left))
+        left -= len(text or "")
     uri = link["uri"]
     content.append(
         {
@@ -207,11 +208,17 @@ def _shortened(result: dict[str, Any], limit: int, link: dict[str, Any], whole: 
     return {**result, "content": [*content, link] if has_links else content}
 
 
-def _beginning(block: dict[str, Any], most: int) -> dict[str, Any]:
+def _text_in(block: Any) -> str | None:
+    """The text of a block, or of the resource in it."""
+    return block["text"] if is_text(block) else resource_text(block)
+
+
+def _beginning(block: dict[str, Any], text: str, most: int) -> dict[str, Any]:
     """The block with the beginning of its text, up to the end of a line if one is near; without ids of the whole."""
-    text = block["text"]
-    end = text.rfind("\n", most // 2, most) + 1 or most
-    made = {**block, "text": text[:end]}
+    shown = {"text": text[: text.rfind("\n", most // 2, most) + 1 or most]}
+    if not is_text(block):
+        return {**block, "resource": {**block["resource"], **shown}}
+    made = {**block, **shown}
     if "_meta" in made:
         made["_meta"] = {key: value for key, value in meta_of(made).items() if key != CODEC_META_KEY}
     return made

@@ -20,6 +20,7 @@ from gateway.proxy.result_tokens import ResultTokens
 from gateway.replicas import Replica
 from gateway.replicas.replica import ALONE
 from gateway.serve.mcp import result_links
+from leaf_sdk.leaf.contract import LEGACY_BLOCK_TYPE
 from leaf_sdk.vocab import load_map
 
 pytestmark = pytest.mark.anyio
@@ -287,6 +288,38 @@ async def test_other_blocks_and_what_is_structured_stay(servers, site):
     assert result["structuredContent"] == {"a": 1}
     assert result["isError"] is True
     assert whole == "\n".join(("first", "y" * 9000, "z" * 5000))
+
+
+async def test_text_of_an_embedded_resource_is_shortened_as_any_other(servers, site):
+    """Where servers of repositories put a file that was asked for."""
+    page = {"uri": "repo://log", "mimeType": "text/x-log"}
+    picture = {"type": "resource", "resource": {"uri": "repo://picture", "blob": "A" * 9000}}
+    file = {"type": "resource", "resource": {**page, "text": LOG}, "annotations": {"priority": 1}}
+    servers.result = {"content": [text("Downloaded."), picture, file, file]}
+    async with site() as there:
+        client = await there.session()
+        content = (await client.call("log", **HEADER)).json()["result"]["content"]
+        whole = await read(client, content[-1]["uri"])
+
+    beginning = content[2]["resource"].pop("text")
+    assert LOG.startswith(beginning)
+    assert 900 < len(beginning) < 2000
+    assert content[:2] == [text("Downloaded."), picture]
+    assert content[2] == {"type": "resource", "resource": page, "annotations": {"priority": 1}}
+    assert [block["type"] for block in content[3:]] == ["text", "resource_link"]
+    assert whole == f"Downloaded.\n{LOG}\n{LOG}"
+
+
+async def test_ids_beside_a_shortened_text_are_not_left_without_it(servers, site):
+    """The older form of a payload is a block of its own."""
+    first, second = ({"type": LEGACY_BLOCK_TYPE, "map_id": "m", "ids": [*range(9000)]} for _ in range(2))
+    servers.result = {"content": [text("first"), first, text("y" * 9000), second, text("z" * 9000), second]}
+    async with site() as there:
+        client = await there.session()
+        content = (await client.call("log", **HEADER)).json()["result"]["content"]
+
+    assert content[:3] == [text("first"), first, text("y" * 1995)]
+    assert [block["type"] for block in content[3:]] == ["text", "resource_link"]
 
 
 async def test_ids_of_a_shortened_text_spell_what_is_shown(servers, site):
