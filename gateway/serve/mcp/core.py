@@ -149,13 +149,12 @@ class McpCore:
         if alone:
             self.servers.adopt(session)
         await self._wait()
+        limit = self._links.limit_for(session.result_limit)
         result: dict[str, Any] = {
             "protocolVersion": session.version,
-            "capabilities": self.servers.capabilities(session.principal, modern=False),
+            "capabilities": self._capabilities(session.principal, limit, modern=False),
             "serverInfo": SERVER_INFO,
         }
-        if self._links.limit_for(session.result_limit):
-            result["capabilities"].setdefault("resources", {})
         if (text := self.servers.instructions(session.principal)) is not None:
             result["instructions"] = text
         return result
@@ -214,7 +213,7 @@ class McpCore:
         if method == "ping":
             return {}
         if method == "server/discover":
-            return await self._discovered(call.principal)
+            return await self._discovered(params, call)
         if method == "subscriptions/listen":
             return await self.subscriptions.listen(request_id, params, call)
         if method == "logging/setLevel":
@@ -239,19 +238,25 @@ class McpCore:
         with anyio.move_on_after(_GREETING):
             await self.servers.ready()
 
-    async def _discovered(self, principal: Principal) -> dict[str, Any]:
+    async def _discovered(self, params: dict[str, Any], call: ClientCall) -> dict[str, Any]:
+        limit = self._links.limit_of(params, call)
         await self._wait()
         result: dict[str, Any] = {
             "resultType": "complete",
             "supportedVersions": list(MODERN_VERSIONS),
-            "capabilities": self.servers.capabilities(principal, modern=True),
+            "capabilities": self._capabilities(call.principal, limit, modern=True),
             "ttlMs": 0,
             "cacheScope": "private",
             "_meta": {SERVER_INFO_KEY: SERVER_INFO},
         }
-        if (text := self.servers.instructions(principal)) is not None:
+        if (text := self.servers.instructions(call.principal)) is not None:
             result["instructions"] = text
         return result
+
+    def _capabilities(self, principal: Principal, limit: int, *, modern: bool) -> dict[str, Any]:
+        """Those of the servers, and resources for a client whose results are cut at this limit."""
+        offered = self.servers.capabilities(principal, modern=modern)
+        return {"resources": {}, **offered} if limit else offered
 
 
 def error_answer(request_id: RequestId | None, error: Mapping[str, Any]) -> WrittenAnswer:

@@ -95,7 +95,7 @@ class ResultLinks:
 
     def limit_for(self, named: int | None) -> int:
         """Return the limit for a client that named this one, or none."""
-        limit = self._limit if named is None else named
+        limit = 0 if self._store is None else self._limit if named is None else named
         return limit and max(limit, _LEAST)
 
     def named_limit(self, params: Mapping[str, Any], headers: Mapping[str, str] | None) -> int | None:

@@ -337,6 +337,22 @@ async def test_ids_of_a_shortened_text_spell_what_is_shown(servers, site):
     assert block["_meta"]["x"] == 1
 
 
+async def test_client_that_gets_links_is_told_that_there_are_resources(servers, site):
+    servers.offered = {"tools": {}}
+    async with site() as there:
+        plain = (await there.modern("server/discover")).json()["result"]
+        named = (await there.modern("server/discover", x_codec_result_limit="2000")).json()["result"]
+        wrong = (await there.modern("server/discover", x_codec_result_limit="many")).json()
+    async with site(results=None) as there:
+        client = await there.session()
+        whole = (await there.modern("server/discover", x_codec_result_limit="2000")).json()["result"]
+        assert (await client.call("log", **HEADER)).json()["result"] == servers.result
+
+    assert plain["capabilities"] == whole["capabilities"] == {"tools": {}}
+    assert named["capabilities"] == {"tools": {}, "resources": {}}
+    assert "is no limit of results" in wrong["error"]["message"]
+
+
 async def test_modern_client_reads_with_the_fields_of_its_era(site):
     async with site() as there:
         called = await there.modern("tools/call", {"name": "log"}, x_codec_result_limit="2000")
