@@ -155,7 +155,9 @@ class Channel:
         # Judged now and not when the answer comes: a request sent before a session began says nothing about it.
         in_session, named = self.in_session and not opening, self.session
         connection = await self._post(body, lines, opening=opening)
-        if connection.status == 400 and in_session and await self._has_renamed(named):
+        # One that names the session anew has answered in it.
+        refused = connection.status == 400 and connection.header(SESSION_HEADER) in ("", named)
+        if refused and in_session and await self._has_renamed(named):
             # Under the old name nothing was begun.
             self.release(connection, drain=True)
             connection = await self._post(body, lines)

@@ -100,6 +100,33 @@ async def test_request_under_a_name_that_the_session_had_before_is_sent_again(op
         assert (await waiting)["content"] == []
 
 
+async def test_request_that_was_answered_with_an_error_in_the_session_is_not_sent_again(opened):
+    renamed, paid = anyio.Event(), 0
+
+    async def answer(asked: Asked, reply: Reply) -> None:
+        nonlocal paid
+        if asked.method != "POST" or asked.message["method"] != "tools/call":
+            await friendly(asked, reply)
+        elif asked.message["params"]["arguments"].get("hang"):
+            paid += 1
+            await renamed.wait()
+            error = {"jsonrpc": "2.0", "id": asked.message["id"], "error": {"code": -32602, "message": "no such card"}}
+            await reply.message(error, status=400, mcp_session_id="newer")
+        else:
+            await reply.result(asked, {"content": []}, mcp_session_id="new")
+
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        await shake(transport)
+        waiting = asyncio.ensure_future(call(transport, hang=True))
+        await server.until(lambda: "tools/call" in server.methods)
+        await call(transport)
+        renamed.set()
+
+        with pytest.raises(PeerError, match="no such card"):
+            await waiting
+    assert paid == 1
+
+
 async def test_refused_request_waits_for_the_answer_that_names_the_session_anew(opened):
     refused, names = anyio.Event(), iter(("one", "two"))
 
