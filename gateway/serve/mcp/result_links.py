@@ -258,8 +258,9 @@ def _line(text: str, number: int) -> int:
 
 
 def _with_words(text: str, words: str) -> str:
-    spellings = dict.fromkeys((words, words.replace("+", " ")))
-    found = next(filter(None, (list(islice(_hits(text, each), _MOST_HITS + 1)) for each in spellings)), [])
+    found: list[str] = []
+    for each in dict.fromkeys((words, words.replace("+", " "))):
+        found = found or [*islice(_hits(text, each), _MOST_HITS + 1)]
     more = f"\n[and more: only the first {_MOST_HITS} are shown]" if len(found) > _MOST_HITS else ""
     return "\n".join(found[:_MOST_HITS]) + more or f"[{words[:_SHOWN]!r} is not in the result; try other words]"
 
