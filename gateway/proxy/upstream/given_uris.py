@@ -41,13 +41,17 @@ class GivenUris:
                 self._give(uri, principal.name, ref(giver))
 
     def has(self, uri: str, principal: Principal) -> bool:
-        """Whether the server gave this URI to this principal."""
-        return uri in self._of.get(principal.name, ())
+        """Whether the server gave this URI to this principal, or one of which this is a part by its query."""
+        return self._entry(uri, principal) is not None
 
     def giver(self, uri: str, principal: Principal) -> SessionMember | None:
-        """The session that last gave this principal the URI, if it still exists."""
-        giver = self._of.get(principal.name, {}).get(uri)
+        """The session that last gave this principal such a URI, if it still exists."""
+        giver = self._entry(uri, principal)
         return None if giver is None else giver()
+
+    def _entry(self, uri: str, principal: Principal) -> "ref[SessionMember] | None":
+        has = self._of.get(principal.name, {})
+        return has.get(uri) or has.get(uri.partition("?")[0])
 
     def _give(self, uri: str, name: str, giver: ref[SessionMember]) -> None:
         has = self._of.setdefault(name, {})

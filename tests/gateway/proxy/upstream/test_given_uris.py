@@ -80,3 +80,17 @@ def test_any_answer_is_taken(answer: dict[str, object]):
 
     assert not uris.has("x" * 3000, ANN)
     assert not uris.has("x:1", BOB)
+
+
+def test_part_of_what_was_given_that_a_query_names_is_given_with_it():
+    """Where another gateway is the server, its large results are read like that."""
+    uris, giver = GivenUris(), session()
+    uris.note(links("x:1", "x:2?whole"), ANN, giver)
+
+    assert [uris.has(uri, ANN) for uri in ("x:1?lines=2", "x:2?whole", "x:2", "x:3?lines=2")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [uris.giver("x:1?lines=2", each) for each in (ANN, BOB)] == [giver, None]
