@@ -109,6 +109,9 @@ class ResultLinks:
             given = headers.get(RESULT_LIMIT_HEADER)
         if isinstance(given, str) and _NUMBER.fullmatch(given):
             given = int(given)
+        if isinstance(given, float) and given.is_integer():
+            # JSON has one kind of number.
+            given = int(given)
         if given is None or (isinstance(given, int) and not isinstance(given, bool) and given >= 0):
             return given
         raise rpc_error(

@@ -185,7 +185,14 @@ async def test_limit_is_named_in_the_request_the_greeting_or_the_settings(server
         assert 750 < len(answer.json()["result"]["content"][0]["text"]) <= 1500
 
     config = GatewayConfig(limits=limits)
-    for meta, expected in (({}, 3000), ({KEY: 1200}, 1200), ({KEY: "1200"}, 1200), ({KEY: 1}, 1000), ({KEY: 0}, 10**9)):
+    for meta, expected in (
+        ({}, 3000),
+        ({KEY: 1200}, 1200),
+        ({KEY: "1200"}, 1200),
+        ({KEY: 1.2e3}, 1200),
+        ({KEY: 1}, 1000),
+        ({KEY: 0}, 10**9),
+    ):
         async with lines_of(servers, config=config, results=store()) as lines:
             lines.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "_meta": meta}, 0)
             assert (await lines.line())["result"]["capabilities"].get("resources") is not None
