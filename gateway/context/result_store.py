@@ -171,6 +171,8 @@ class _Shelf:
         self.share = int(most * share)
         """Bytes that one principal may fill once there are several."""
         self._places: OrderedDict[int, _Place] = OrderedDict()
+        self._own: dict[str, OrderedDict[int, None]] = {}
+        """The keys of each owner, in the same order."""
         self._sizes: Counter[str] = Counter()
 
     @property
@@ -185,6 +187,7 @@ class _Shelf:
         self._remove(key)
         gone = weakref.ref(result, lambda _: self._remove(key))
         self._places[key] = _Place(gone, result.owner, size, now)
+        self._own.setdefault(result.owner, OrderedDict())[key] = None
         self._sizes[result.owner] += size
 
     def remove(self, result: Storable) -> None:
@@ -194,6 +197,7 @@ class _Shelf:
         if (place := self._places.get(id(result))) is not None:
             place.used = now
             self._places.move_to_end(id(result))
+            self._own[place.owner].move_to_end(id(result))
 
     def excess(self, owner: str) -> Iterator[Storable]:
         """Take out what is too much, one by one."""
@@ -208,14 +212,15 @@ class _Shelf:
             yield from self._remove(key)
 
     def _without_oldest(self, owner: str) -> list[Storable]:
-        return self._remove(next(key for key, place in self._places.items() if place.owner == owner))
+        return self._remove(next(iter(self._own[owner])))
 
     def _remove(self, key: int) -> list[Storable]:
         place = self._places.pop(key, None)
         if place is None:
             return []
         self._sizes[place.owner] -= place.size
-        if not self._sizes[place.owner]:
-            del self._sizes[place.owner]
+        del self._own[place.owner][key]
+        if not self._own[place.owner]:
+            del self._own[place.owner], self._sizes[place.owner]
         result = place.result()
         return [] if result is None else [result]

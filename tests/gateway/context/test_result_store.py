@@ -177,3 +177,25 @@ async def test_cancelled_move_leaves_nothing_behind(tmp_path):
         await where.keep(result(), array("I", [9]) * 10)
     assert results[0].content is None
     assert where.size <= 160
+
+
+async def test_making_room_does_not_look_through_what_others_keep():
+    compared = 0
+
+    class Owner(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return super().__eq__(other)
+
+    where = store(16_000, principal_share=0.5)
+    ann, bob = Owner("ann"), Owner("bob")
+    others = await kept(where, 200, owner=ann)
+    mine = await kept(where, 200, owner=bob)
+    large = await kept(where, 1, 2000, owner=bob)
+
+    assert compared < 1000
+    assert [each.content is None for each in mine] == [True] * 200
+    assert all(each.content is not None for each in [*others, *large])
