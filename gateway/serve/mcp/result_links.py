@@ -52,7 +52,7 @@ _STEP: Final = 65_536
 """Characters that are looked at in one step: even in a thread, a step lets nothing else run."""
 _PART: Final = re.compile(r" *([0-9]{1,20}) *(?:(-) *([0-9]{0,20}))? *")
 _MOST_NAMES: Final = 4096
-"""Names of results after which those are forgotten that are no longer kept."""
+"""Names of results from which on those are forgotten that are no longer kept."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -85,6 +85,7 @@ class ResultLinks:
         self._new_name = new_name
         self._limit = limit
         self._kept = dict[str, KeptText]()
+        self._most_names = _MOST_NAMES
 
     def limit_of(self, params: Mapping[str, Any], call: ClientCall) -> int:
         """Return how many characters of a result the client takes; 0: all. Raises as `named_limit`."""
@@ -159,8 +160,9 @@ class ResultLinks:
 
     def _forget(self) -> None:
         """Drop the names of what is no longer kept."""
-        if len(self._kept) >= _MOST_NAMES:
+        if len(self._kept) >= self._most_names:
             self._kept = {name: kept for name, kept in self._kept.items() if kept.content is not None}
+            self._most_names = max(_MOST_NAMES, 2 * len(self._kept))
 
 
 def result_name(uri: object) -> str | None:

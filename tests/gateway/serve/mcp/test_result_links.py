@@ -270,6 +270,36 @@ async def test_result_that_can_not_be_kept_stays_whole(site):
         assert (await client.call("log", **HEADER)).json()["result"] == {"content": [text(LOG)]}
 
 
+async def test_names_are_forgotten_with_their_results_and_seldom_looked_through(servers, site, monkeypatch):
+    read = 0
+
+    class Counted(result_links.KeptText):
+        def __getattribute__(self, name: str) -> Any:
+            nonlocal read
+            read += name == "content"
+            return super().__getattribute__(name)
+
+    monkeypatch.setattr(result_links, "KeptText", Counted)
+    monkeypatch.setattr(result_links, "_MOST_NAMES", 4)
+    servers.result = {"content": [text("x" * 3000)]}
+    async with site(results=store(principal_share=1.0)) as there:
+        client = await there.session()
+        first = await link_of(client)
+        for _ in range(99):
+            await link_of(client)
+        assert len(there.endpoint._core._links._kept) == 100
+        assert (
+            len((await client.post("resources/read", {"uri": first})).json()["result"]["contents"][0]["text"]) == 3000
+        )
+    assert read < 600
+
+    async with site(results=store(kept_result_bytes=50_000, principal_share=1.0)) as there:
+        client = await there.session()
+        for _ in range(99):
+            await link_of(client)
+        assert len(there.endpoint._core._links._kept) <= 24
+
+
 async def test_client_from_before_links_gets_the_address_in_the_text_alone(site):
     async with site() as there:
         client = await there.session("2025-03-26")
