@@ -181,12 +181,12 @@ class McpCore:
         if method != "tools/call":
             return self._of_request(request_id, method, params, call, token_map)
         try:
-            limit = self._links.limit_of(params, call)
+            named = self._links.named_by(params, call)
         except RpcError as error:
             return _refuse(error)
-        if token_map is None and self._recorder is None and not limit:
+        if token_map is None and self._recorder is None and not self._links.limit_for(named):
             return self.servers.call_tool(params, call)
-        return self._of_call(params, call, token_map, limit)
+        return self._of_call(params, call, token_map, named)
 
     async def _of_request(
         self, request_id: RequestId, method: str, params: dict[str, Any], call: ClientCall, token_map: TokenMap | None
@@ -195,14 +195,14 @@ class McpCore:
         return CallOutcome(result, ending_of(result), map_id=None if token_map is None else token_map.map_id)
 
     async def _of_call(
-        self, params: dict[str, Any], call: ClientCall, token_map: TokenMap | None, limit: int
+        self, params: dict[str, Any], call: ClientCall, token_map: TokenMap | None, named: int | None
     ) -> CallOutcome:
         if token_map is not None:
             params = {**params, "_meta": {**meta_of(params), MAP_KEY: token_map.map_id}}
         outcome = await self.servers.call_tool(params, call)
         name = cast("str", params["name"])
-        if limit:
-            outcome = outcome._replace(result=await self._links.shorten(name, outcome.result, limit, call))
+        if self._links.limit_for(named):
+            outcome = outcome._replace(result=await self._links.shorten(name, outcome.result, named, call))
         return await self._ids.add(name, outcome, token_map)
 
     async def _result(
@@ -239,7 +239,7 @@ class McpCore:
             await self.servers.ready()
 
     async def _discovered(self, params: dict[str, Any], call: ClientCall) -> dict[str, Any]:
-        limit = self._links.limit_of(params, call)
+        limit = self._links.limit_for(self._links.named_by(params, call))
         await self._wait()
         result: dict[str, Any] = {
             "resultType": "complete",

@@ -87,15 +87,13 @@ class ResultLinks:
         self._kept = dict[str, KeptText]()
         self._most_names = _MOST_NAMES
 
-    def limit_of(self, params: Mapping[str, Any], call: ClientCall) -> int:
-        """Return how many characters of a result the client takes; 0: all. Raises as `named_limit`."""
+    def named_by(self, params: Mapping[str, Any], call: ClientCall) -> int | None:
+        """Return the limit that a request or its session names; None: they name none. Raises as `named_limit`."""
         named = self.named_limit(params, call.headers)
-        if named is None and call.session is not None:
-            named = call.session.result_limit
-        return self.limit_for(named)
+        return call.session.result_limit if named is None and call.session is not None else named
 
     def limit_for(self, named: int | None) -> int:
-        """Return the limit for a client that named this one, or none."""
+        """Return how many characters of a result a client takes that named this limit, or none; 0: all."""
         limit = 0 if self._store is None else self._limit if named is None else named
         return limit and max(limit, _LEAST)
 
@@ -121,8 +119,12 @@ class ResultLinks:
             f"all, in the header X-Codec-Result-Limit or in _meta[{RESULT_LIMIT_KEY!r}]",
         )
 
-    async def shorten(self, tool: str, result: dict[str, Any], limit: int, call: ClientCall) -> dict[str, Any]:
-        """Return a result with at most `limit` characters of text, and a link to the whole if it has more."""
+    async def shorten(self, tool: str, result: dict[str, Any], named: int | None, call: ClientCall) -> dict[str, Any]:
+        """Return a result with no more text than the client takes, and a link to the whole if it has more.
+
+        `named`: the limit that the client named. One that named none may refuse blocks that it does not know.
+        """
+        limit = self.limit_for(named)
         texts = [text for block in content_of(result) if (text := _text_in(block)) is not None]
         if self._store is None or sum(map(len, texts)) <= limit:
             return result
@@ -135,7 +137,8 @@ class ResultLinks:
         self._forget()
         kept = self._kept[name] = KeptText(call.principal.name, tool)
         await self._store.keep(kept, data)
-        has_links = call.modern or (call.session is not None and call.session.version >= _LINKS_SINCE)
+        knows_links = call.modern or (call.session is not None and call.session.version >= _LINKS_SINCE)
+        has_links = named is not None and knows_links
         return _shortened(result, limit, _link(name, tool, len(data)), f"{len(whole):,} characters, {shape}", has_links)
 
     def owns(self, uri: object) -> bool:

@@ -300,6 +300,19 @@ async def test_names_are_forgotten_with_their_results_and_seldom_looked_through(
         assert len(there.endpoint._core._links._kept) <= 24
 
 
+async def test_client_that_named_no_limit_gets_the_address_in_the_text_alone(servers, lines_of, site):
+    """Kiro and Cline refuse whole results for a block of a kind that they don't know."""
+    config = GatewayConfig(limits=LimitsConfig(mcp_result_characters=3000))
+    async with lines_of(servers, config=config, results=store()) as lines:
+        await lines.greet()
+        lines.ask("tools/call", {"name": "log"}, 1)
+        content = (await lines.line())["result"]["content"]
+        lines.leave()
+
+    assert [block["type"] for block in content] == ["text", "text"]
+    assert "codec-result:" in content[1]["text"]
+
+
 async def test_client_from_before_links_gets_the_address_in_the_text_alone(site):
     async with site() as there:
         client = await there.session("2025-03-26")
