@@ -134,7 +134,7 @@ class Clone:
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                timeout=120,
+                timeout=600,
                 check=False,
             )
         printed = output.read_text()

@@ -73,7 +73,9 @@ _GET_LINES: Final = header_lines({"accept": EVENTS})
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _GOODBYE_TIME: Final = 2.0
 _LAST_WORDS: Final = 2.0
-"""Seconds to wait for the head of an answer in a session that the server has forgotten, or has given another name."""
+"""Seconds to wait for the head of an answer to a request in a session that the server has forgotten."""
+_NEW_NAME: Final = 15.0
+"""Seconds to wait for the head of an answer that may give the session the name under which the server knows it now."""
 _REDIRECTS: Final = 3
 _REPEATED: Final = frozenset({301, 302, 307, 308})
 """Redirects after which the same message is sent to the new address. The first two often come from a server that wants
@@ -172,7 +174,7 @@ class Channel:
 
     async def _has_renamed(self, named: str) -> bool:
         """Whether the session has another name now, or gets one by an answer that is about to come."""
-        with anyio.move_on_after(_LAST_WORDS):
+        with anyio.move_on_after(_NEW_NAME):
             while self._renames and self._asked and self.session == named:
                 self._answered.clear()
                 await self._answered.wait()
