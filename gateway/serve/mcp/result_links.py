@@ -128,10 +128,10 @@ class ResultLinks:
         texts = [text for block in content_of(result) if (text := _text_in(block)) is not None]
         if self._store is None or sum(map(len, texts)) <= limit:
             return result
-        data = array("B", "\n".join(texts).encode("utf-8", "replace"))
+        whole = "\n".join(texts)
+        data = array("B", whole.encode("utf-8", "replace"))
         if not self._store.has_room(len(data) + _BESIDE):
             return result
-        whole = data.tobytes().decode()
         shape = await run_sync(shape_of, whole)
         name = self._new_name(call.principal.name)
         self._forget()
