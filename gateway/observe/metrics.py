@@ -3,7 +3,7 @@
 Turns what the packages report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix
 `codec_`, in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A
 label is always a map id, the name of a configured server or a word from a fixed list (`exposition.py`). It knows no
-tools, requests or HTTP. `serve/admin/admin_pages.py` shows what it renders, `reference.py` documents it.
+tools, requests or HTTP. `serve/admin/admin_pages.py` shows what it renders.
 """
 
 from collections.abc import Callable

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -17,14 +16,11 @@ from gateway.observe.exposition import (
     OTHER,
     REASONS,
     SERVERS_BOUND,
-    TOOL_OUTCOMES,
     BoundedLabel,
 )
 from gateway.observe.metrics import Metrics
-from gateway.observe.reference import render_page
 from leaf_sdk.leaf.verify import Reason
 
-PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 MAP = "sha256:" + "ab" * 32
 OTHER_MAP = "sha256:" + "cd" * 32
 
@@ -210,13 +206,6 @@ def test_fixed_words_have_a_zero_from_the_start() -> None:
     assert [read(metrics, "codec_leaf_rejected_total", reason=reason) for reason in REASONS] == [0] * len(REASONS)
     assert [read(metrics, "codec_chat_requests_total", outcome=o) for o in CHAT_OUTCOMES] == [0] * len(CHAT_OUTCOMES)
     assert read(metrics, "codec_build_info", version="0.1.0") == 1
-
-
-def test_reference_page_is_what_the_code_writes() -> None:
-    command = "python -m gateway.observe.reference > docs/metrics.md"
-
-    assert PAGE.read_text(encoding="utf-8") == render_page(Metrics()), f"docs/metrics.md is stale: run {command}"
-    assert all(f"`{word}`" in PAGE.read_text(encoding="utf-8") for word in (*TOOL_OUTCOMES, *REASONS))
 
 
 def test_tasks_are_those_of_the_loop_that_asks_and_none_outside_of_one() -> None:

@@ -1,11 +1,10 @@
-"""The page docs/configure.md: `python -m gateway.config.reference > docs/configure.md`.
+"""The page docs/configure.md.
 
 Turns the settings' own descriptions, types and defaults into tables, below a text that is kept here because it is about
 the same code. A test compares the page with this output and loads the examples in it, so that neither can drift.
 """
 
 import json
-import sys
 import types
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -214,7 +213,3 @@ def _kind(annotation: Any) -> str:
         return "table"
     names: dict[Any, str] = {list: "list of text", dict: "table of text", str: "text", int: "integer", float: "number"}
     return names.get(origin or annotation, "true or false")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render_page())

@@ -1,36 +1,22 @@
 """The page of the formats: what the code writes, complete, and with an example that works."""
 
 import re
-import runpy
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.toolcalls import reference
 from gateway.toolcalls.formats.format import Format, call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.parser import parser_for
-from gateway.toolcalls.reference import render_page
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Content, Reasoning
+from pages.tool_formats import render_page
 from tests.gateway.toolcalls.fakes import TIME, TinyVocabulary
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
-PAGE = Path(__file__).parents[3] / "docs" / "tool-formats.md"
-
-
-def test_page_of_the_formats_is_what_the_code_writes() -> None:
-    command = "python -m gateway.toolcalls.reference > docs/tool-formats.md"
-
-    assert PAGE.read_text(encoding="utf-8") == render_page(), f"docs/tool-formats.md is stale: run {command}"
-
-
-def test_the_command_that_the_page_names_writes_it(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(Path(reference.__file__)), run_name="__main__")
-
-    assert capsys.readouterr().out == render_page()
+PAGE = Path(__file__).parents[2] / "docs" / "tool-formats.md"
 
 
 @pytest.mark.parametrize("name", format_names())
