@@ -243,7 +243,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
         "tests/gateway/agent/test_turn.py::test_result_is_spliced_behind_the_ids_that_the_model_wrote",
     ),
     "Lost ids. llama.cpp's stream holds back tokens that end inside a character and then sends one id for several.": "an explanation of the model, the engine or the template",
-    "`gateway/engine/wire/id_repair.py` finds the lost ones: the bytes are known, the number is known, and nearly always one split fits.": (
+    "`gateway/engine/wire/llama_cpp_json.py` finds the lost ones: the bytes are known, the number is known, and nearly always one split fits.": (
         "tests/gateway/engine/wire/test_llama_cpp_stream.py::test_ids_that_the_stream_lost_are_found_and_counted_in_gathered_events_too",
     ),
     "Where several do, the turn is marked `guessed`, and the next turn's cache shows whether that was right. vLLM loses none.": (

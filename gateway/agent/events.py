@@ -114,7 +114,7 @@ class GenerationFinished:
     ttft: float
     """Time to the first id since the results (or the question) were there; includes making and splicing their ids."""
     guessed: bool
-    """Whether the stream lost some ids of this generation and they were guessed (engine/wire/id_repair.py)."""
+    """Whether the stream lost some ids of this generation and they were guessed (engine/wire/llama_cpp_json.py)."""
     reasoning: int = 0
     """Part of `generated`: the ids of reasoning, its opening marker included."""
     prefilled: int = 0

@@ -18,7 +18,7 @@ from gateway.replicas import Replica, Replicas
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.http.errors import SOON, ReplicaAnswer, error_answer, error_response, new_request_id
 from gateway.serve.http.request_parts import read_body
-from gateway.serve.messages.message_form import form_of
+from gateway.serve.messages.message_reply import form_of
 from gateway.serve.openai.chat_reply import OPENAI
 from gateway.serve.responses.items import named_by
 from gateway.serve.responses.response_request import broken_off

@@ -20,10 +20,10 @@ from gateway.proxy.transport.http.http_transport import HttpClient, open_http, o
 from gateway.proxy.transport.oauth.authorizers import SignedIn, authorizer_for
 from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.grants import GrantStore
-from gateway.proxy.transport.oauth.token_exchange import TokenExchange
+from gateway.proxy.transport.oauth.tokens import TokenExchange
 from gateway.proxy.transport.server_link import Pending, Transport
+from gateway.proxy.transport.stdio.server_process import Watchdog
 from gateway.proxy.transport.stdio.stdio_transport import open_stdio
-from gateway.proxy.transport.stdio.watchdog import Watchdog
 from gateway.proxy.upstream.session.session import ForNobody, Session
 from gateway.proxy.upstream.supervision.session_member import Connect
 

@@ -26,10 +26,10 @@ from gateway.proxy.catalog import Catalog, ChangeFeed, Clash, ListChange
 from gateway.proxy.connector import Connector
 from gateway.proxy.lists import RELAYED, merge_capabilities, merge_instructions
 from gateway.proxy.naming import Naming, ToolEntry
+from gateway.proxy.per_user import sign_in_advice
 from gateway.proxy.results import CallOutcome, WrittenIds
 from gateway.proxy.router import Router
 from gateway.proxy.server_registry import LastCalls, ServerRegistry, UpstreamStatus, status_of
-from gateway.proxy.sign_in_questions import sign_in_advice
 from gateway.proxy.transport.oauth.grants import GrantStore
 from gateway.proxy.upstream.server_lists import ListCache
 

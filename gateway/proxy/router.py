@@ -34,9 +34,9 @@ from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.lists import Lists
 from gateway.proxy.naming import ToolEntry, filled
+from gateway.proxy.per_user import answered, find_own, refusal
 from gateway.proxy.resolver import Resolver, Resources, ResourceWatch
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_by, ending_of, failure, in_era
-from gateway.proxy.sign_in_questions import answered, find_own, refusal
 from gateway.proxy.upstream.session.task_owners import unknown_task
 from gateway.proxy.upstream.supervision.listing import ItemKind
 from gateway.proxy.upstream.upstream import Upstream

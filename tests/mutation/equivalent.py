@@ -15,7 +15,7 @@ EQUIVALENT: Final = {
     "gateway/agent/calls/runner.py: 0 < unread <= _UNREAD  ->  0 <= unread <= _UNREAD": (
         "the same text, made now or when read"
     ),
-    "gateway/agent/generate/turn_end.py: if not self._held and ids[-1] not in self._specials:  ->  if False:": (
+    "gateway/agent/generate/model_output.py: if not self._held and ids[-1] not in self._specials:  ->  if False:": (
         "a short cut"
     ),
     "gateway/engine/wire/adapter.py: 32  ->  33": _LENGTH,

@@ -262,7 +262,7 @@ class Conversation:
     held: int = 0
     """Ids of the last generation's prompt and output; before the first, those of the remembered answer."""
     guessed: bool = False
-    """Whether the last generation has ids that were guessed (engine/wire/id_repair.py)."""
+    """Whether the last generation has ids that were guessed (engine/wire/llama_cpp_json.py)."""
     spliced: Spliced = field(default_factory=Spliced)
 
     @property

@@ -5,7 +5,7 @@ a map.
 accepted map, writes a call and reads its answer, `bolt_on_transport` joins them as a `Transport`.
 """
 
-from gateway.proxy.bolt_on.bolt_on_calls import BoltOnStatus, HeldMaps, KnownMaps, NoMaps
+from gateway.proxy.bolt_on.bolt_on_tools import BoltOnStatus, HeldMaps, KnownMaps, NoMaps
 from gateway.proxy.bolt_on.bolt_on_transport import open_bolt_on
 
 __all__ = [

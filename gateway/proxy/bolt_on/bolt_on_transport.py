@@ -18,16 +18,21 @@ from gateway.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import NEWEST_MODERN, SERVER_INFO_KEY
 from gateway.protocol.messages import INVALID_PARAMS, METHOD_NOT_FOUND
-from gateway.proxy.bolt_on.bolt_on_calls import (
+from gateway.proxy.bolt_on.bolt_on_tools import (
     BoltOnStatus,
     HeldMaps,
     MapMiss,
     Match,
+    Tool,
+    Tools,
+    call_lines,
+    look,
     match,
+    post,
     read_answer,
+    read_tools,
     write_call,
 )
-from gateway.proxy.bolt_on.bolt_on_tools import Tool, Tools, call_lines, look, post, read_tools
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.http.client import HttpClient

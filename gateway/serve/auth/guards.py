@@ -10,8 +10,7 @@ from starlette.types import ASGIApp
 from gateway.config.model import GatewayConfig
 from gateway.observe.client_metrics import AccessMetrics
 from gateway.serve.auth.api_keys import KeyRing
-from gateway.serve.auth.bearer import BearerAuth, ProtectedResource
-from gateway.serve.auth.credentials import AccessTokens, Credentials
+from gateway.serve.auth.bearer import AccessTokens, BearerAuth, Credentials, ProtectedResource
 from gateway.serve.auth.gateway_token import HostGuard, own_hosts
 from gateway.serve.auth.sign_in_pages import Identify
 from gateway.serve.http.plain_pages import NO_PAGES, Home

@@ -29,8 +29,7 @@ from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Answering, ApiForm, Chunk, StreamedAnswer, WholeAnswer
 from gateway.serve.http.errors import new_request_id, speaks_anthropic
 from gateway.serve.http.request_parts import must_be_json, read_body
-from gateway.serve.messages.message_form import form_of
-from gateway.serve.messages.message_reply import MessageOptions, MessagesReply, Thinking
+from gateway.serve.messages.message_reply import MessageOptions, MessagesReply, Thinking, form_of
 from gateway.serve.messages.message_request import MessagesRequest, PromptFields
 
 _MCP = "mcp-client"

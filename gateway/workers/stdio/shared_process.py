@@ -23,8 +23,7 @@ from gateway.protocol.messages import is_json
 from gateway.proxy.transport.server_link import ServerLog
 from gateway.proxy.transport.stdio import host_protocol
 from gateway.proxy.transport.stdio.host_protocol import SHIFT, Wanted
-from gateway.proxy.transport.stdio.server_process import Child, run_child
-from gateway.proxy.transport.stdio.watchdog import Watchdog
+from gateway.proxy.transport.stdio.server_process import Child, Watchdog, run_child
 from gateway.workers.stdio.switch import SERVER, Switch, To
 
 # A worker's connection: lines out of the bytes of a Unix socket, and lines into bytes.

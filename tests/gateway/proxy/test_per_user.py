@@ -9,7 +9,7 @@ import pytest
 from gateway.config.overrides import ApprovalsConfig, ToolOverride
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
-from gateway.proxy import per_user, sign_in_questions
+from gateway.proxy import per_user
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.proxy.transport.oauth.grants import OPERATOR, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns
@@ -275,7 +275,7 @@ async def test_calls_that_run_at_the_server_are_bounded_for_all_users_together(a
 async def test_user_of_a_handshake_client_is_shown_the_page_and_the_call_goes_on(
     accounts, proxy_of, client, monkeypatch
 ):
-    monkeypatch.setattr(sign_in_questions, "_LOOK", 0.01)
+    monkeypatch.setattr(per_user, "_LOOK", 0.01)
     monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
     ann = client(principal=ANN, **URLS)
     ann.answers["elicitation/create"] = {"action": "accept"}
@@ -323,7 +323,7 @@ async def test_client_that_shows_only_forms_is_not_asked(accounts, proxy_of, cli
 async def test_user_of_a_modern_client_is_shown_the_page_until_they_have_signed_in(
     accounts, proxy_of, client, monkeypatch
 ):
-    monkeypatch.setattr(sign_in_questions, "_ROUND", 0.01)
+    monkeypatch.setattr(per_user, "_ROUND", 0.01)
     monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
     ann = client(modern=True, principal=ANN, **URLS)
     sent = {"name": "docs__who", "arguments": {"word": "x"}}

@@ -43,8 +43,7 @@ from gateway.proxy.transport.http.http_answers import (
     read_refusal,
     why_given_up,
 )
-from gateway.proxy.transport.http.old_stream import FIRST, OLD_PATH, REFUSALS, OldStream
-from gateway.proxy.transport.http.streams import StreamAnswers, follow, listen
+from gateway.proxy.transport.http.streams import FIRST, OLD_PATH, REFUSALS, OldStream, StreamAnswers, follow, listen
 from gateway.proxy.transport.server_link import (
     CANCELLED,
     NEVER_CANCELLED,

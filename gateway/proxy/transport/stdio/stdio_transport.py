@@ -47,8 +47,7 @@ from gateway.proxy.transport.server_link import (
     encode_or_refuse,
     too_long,
 )
-from gateway.proxy.transport.stdio.server_process import Child, run_child
-from gateway.proxy.transport.stdio.watchdog import Watchdog
+from gateway.proxy.transport.stdio.server_process import Child, Watchdog, run_child
 
 _NOTIFY_TIME: Final = 5.0
 """Seconds a notification waits for a server that does not read."""

@@ -5,7 +5,7 @@ import json
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gateway.engine.wire.id_repair import IdRepair
+from gateway.engine.wire.llama_cpp_json import IdRepair
 from leaf_sdk.vocab import TokenMap, load_map
 from leaf_sdk.vocab.byte_level import ALPHABET
 from leaf_sdk.vocab.utf8 import cuts_a_character

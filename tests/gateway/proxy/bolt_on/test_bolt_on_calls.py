@@ -14,7 +14,7 @@ from gateway.errors import UnknownTool
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy.bolt_on.bolt_on_calls import Outgoing, read_answer
+from gateway.proxy.bolt_on.bolt_on_tools import Outgoing, read_answer
 from gateway.proxy.result_tokens import ResultTokens, UnreadText
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.server_link import Unfit

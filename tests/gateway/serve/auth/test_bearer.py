@@ -13,8 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.api_keys import KeyFile, KeyRecord, KeyRing, digest_of
-from gateway.serve.auth.bearer import BearerAuth
-from gateway.serve.auth.credentials import Credentials
+from gateway.serve.auth.bearer import BearerAuth, Credentials
 from gateway.serve.auth.identity import PRINCIPAL, refusal_over_limit
 from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, Limiter
 

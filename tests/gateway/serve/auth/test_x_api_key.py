@@ -8,8 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
-from gateway.serve.auth.bearer import BearerAuth
-from gateway.serve.auth.credentials import Credentials
+from gateway.serve.auth.bearer import BearerAuth, Credentials
 from gateway.serve.auth.identity import PRINCIPAL
 from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE
 

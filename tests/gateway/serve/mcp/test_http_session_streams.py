@@ -11,8 +11,7 @@ from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.api_keys import KeyFile, KeyRecord, KeyRing, digest_of
-from gateway.serve.auth.bearer import BearerAuth
-from gateway.serve.auth.credentials import Credentials
+from gateway.serve.auth.bearer import BearerAuth, Credentials
 from tests.gateway.serve.mcp.http_requests import curious, quiet, text
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,7 @@ from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolF
 from gateway.context.memory import RequestFigures
 from gateway.engine.interface import Timings
 from gateway.errors import EngineUnavailable
-from gateway.serve.messages.message_form import form_of, written
-from gateway.serve.messages.message_reply import MessageOptions, MessagesReply
+from gateway.serve.messages.message_reply import MessageOptions, MessagesReply, form_of, written
 from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,

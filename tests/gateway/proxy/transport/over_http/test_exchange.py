@@ -15,8 +15,7 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.caller import CallerToken
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
 from gateway.proxy.transport.oauth import tokens
-from gateway.proxy.transport.oauth.token_exchange import TokenExchange
-from gateway.proxy.transport.oauth.tokens import AGAIN
+from gateway.proxy.transport.oauth.tokens import AGAIN, TokenExchange
 from gateway.proxy.transport.server_link import NoAnswer
 
 from .raw_server import Asked, RawServer, Reply, raw_server

@@ -8,8 +8,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.proxy.transport.stdio import watchdog as module
-from gateway.proxy.transport.stdio.watchdog import Watchdog
+from gateway.proxy.transport.stdio import server_process as module
+from gateway.proxy.transport.stdio.server_process import Watchdog
 
 pytestmark = pytest.mark.anyio
 

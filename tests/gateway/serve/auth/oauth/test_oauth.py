@@ -25,8 +25,7 @@ from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.api_keys import digest_of
-from gateway.serve.auth.bearer import BearerAuth
-from gateway.serve.auth.credentials import Credentials
+from gateway.serve.auth.bearer import BearerAuth, Credentials
 from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.identity import CredentialRefused, MustWait
 from gateway.serve.auth.oauth import FRESH, IssuerKeys, TokenVerifier, scopes_of
