@@ -23,7 +23,7 @@ from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError, UpstreamUnavailable
-from gateway.http1.faults import LinkLost, NoAnswer
+from gateway.http1.connection import LinkLost, NoAnswer
 from gateway.observe.logs import configure_logging
 from gateway.proxy.transport.http.client import open_http_client
 from gateway.proxy.transport.oauth.discovery import fetcher_for

@@ -16,7 +16,7 @@ from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.errors import ConfigError
 from gateway.escape import escape_text
-from gateway.http1.faults import LinkLost, NoAnswer
+from gateway.http1.connection import LinkLost, NoAnswer
 from gateway.proxy.transport.http.client import open_http_client
 from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, REGISTRATION, GrantKey, GrantStore

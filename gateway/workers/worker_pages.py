@@ -23,8 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.http1.connection import Connection
-from gateway.http1.faults import LinkLost, NoAnswer
+from gateway.http1.connection import Connection, LinkLost, NoAnswer
 from gateway.http1.origin import Origin
 from gateway.observe.client_metrics import WorkerMetrics
 from gateway.observe.metrics import Metrics

@@ -28,7 +28,7 @@ RECORDS = {
     "engine/wire/connections.py": {"connection"},
 }
 LIBRARIES = {
-    "agent/results/search.py": {"options"},
+    "agent/results/spelled_ids.py": {"options"},
     "app/process.py": {"server"},
     "cli": {"console"},
     "documentation/pages.py": {"state"},

@@ -23,8 +23,8 @@ EQUIVALENT: Final = {
     "gateway/engine/wire/event_stream.py: len(whole) < _ERROR_BODY  ->  len(whole) <= _ERROR_BODY": _BOUND,
     "gateway/engine/wire/vllm_json.py: 100  ->  101": _LENGTH,
     "gateway/engine/wire/vllm_json.py: len(held) > 1  ->  len(held) >= 1": "one event joined is that event",
-    "gateway/http1/decoding.py: 2  ->  3": "no compressed body of two bytes holds anything; and the unit in a message",
-    "gateway/http1/decoding.py: len(self._left) < _MAGIC  ->  len(self._left) <= _MAGIC": (
+    "gateway/http1/connection.py: 2  ->  3": "no compressed body of two bytes holds anything",
+    "gateway/http1/connection.py: len(self._left) < _MAGIC  ->  len(self._left) <= _MAGIC": (
         "no compressed body of two bytes holds anything"
     ),
     "gateway/http1/origin.py: 200  ->  201": _LENGTH,

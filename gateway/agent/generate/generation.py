@@ -6,7 +6,7 @@ the template's own turn end takes its place.
 """
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,9 +17,8 @@ from gateway.agent.events import AgentEvent, Emit, GenerationFinished
 from gateway.agent.generate.generation_options import GenerationOptions, Hold
 from gateway.agent.generate.model_output import ModelOutput
 from gateway.agent.generate.recovery import loosened_hold, looseness, lost_grammar, replayed
-from gateway.agent.generate.retention import retention_of
 from gateway.context.compose.conversation import Conversation, Spliced
-from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
+from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Retention, Sampling
 from gateway.engine.slots.allocation import Place
 from gateway.errors import EngineError, EngineUnavailable, GrammarRefused
 from gateway.observe.metrics import Metrics
@@ -255,3 +254,45 @@ class Generation:
         )
         if self._conversation.guessed and not self._moved:
             self._metrics.guess_judged(right=end.timings.cache_n >= self._conversation.held)
+
+
+# How long what a generation leaves in the engine's cache will be needed: as long as its tools usually take.
+#
+# Turns the durations of earlier calls into what a router is told before it knows whether the model will call
+# anything. It chooses no slot and sends nothing. The gateway does not see how long a client's own tools take.
+
+_MOST: Final = 0.9
+"""The part of the calls that are waited for."""
+_CALLS: Final = 20
+"""Fewer calls than this say nothing about the slowest tenth."""
+_LONGEST: Final = 10.0
+"""Seconds; a cache that is kept for longer costs others more than processing it again. vllm-router's own bound for the
+times that it chooses by itself (`max_acting_ttl_seconds`)."""
+
+
+def retention_of(conversation: Conversation, metrics: Metrics, *, words: bool = False) -> Retention | None:
+    """What follows a generation; None for an engine that does not ask. `words`: whether it may call no more tools."""
+    if not conversation.ready.facts.can.retention:
+        return None
+    asked, tools = conversation.asked, conversation.tools
+    calls = bool(tools) and asked.may_call and not words
+    if not calls or any(conversation.is_clients(tool.name) for tool in tools):
+        return Retention(conversation.first_answer_id, continues=calls)
+    servers = {asked.server_of(tool.name) for tool in tools} - {None}
+    return Retention(conversation.first_answer_id, True, usual_seconds(metrics.call_times(*filter(None, servers))))
+
+
+def usual_seconds(times: Sequence[tuple[float, int]]) -> float | None:
+    """Seconds after which nine of ten calls are over; None: too few calls are known, or these take too long.
+
+    `times`: upper bounds in seconds, and how many calls took no longer than this and longer than the bound before.
+    """
+    known = sum(count for _, count in times)
+    if known < _CALLS:
+        return None
+    over = 0
+    for bound, count in times:
+        over += count
+        if over >= _MOST * known:
+            return bound if bound <= _LONGEST else None
+    return None

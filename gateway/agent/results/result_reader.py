@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from anyio.to_thread import run_sync
 
 from gateway.agent.results.json_path import select
-from gateway.agent.results.search import LONG_LINE, find
 from gateway.agent.results.shown_ids import ResultBeginning, Selection
-from gateway.agent.results.spelled_ids import SpelledIds
+from gateway.agent.results.spelled_ids import LONG_LINE, SpelledIds, find
 from gateway.config.overrides import RESULT_TOOLS
 from gateway.context.compose.conversation import Conversation
 from gateway.context.compose.later_tools import defining, definition_texts

@@ -29,8 +29,7 @@ from gateway.engine.wire.event_stream import StreamSilent
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.engine.wire.vllm_client import Vllm
 from gateway.errors import EngineRefused, EngineStarting, EngineUnavailable
-from gateway.http1.connection import Connection
-from gateway.http1.faults import LinkLost, NoAnswer
+from gateway.http1.connection import Connection, LinkLost, NoAnswer
 
 # What answers at an engine's URL if it is no engine: a sentence with the way out.
 #

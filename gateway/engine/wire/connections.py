@@ -17,8 +17,7 @@ import anyio
 
 from gateway.engine.wire.event_stream import EngineAnswer, StreamSilent
 from gateway.errors import GatewayError
-from gateway.http1.connection import KEPT_TIME, Connection, header_lines
-from gateway.http1.faults import LinkLost, NoAnswer
+from gateway.http1.connection import KEPT_TIME, Connection, LinkLost, NoAnswer, header_lines
 from gateway.http1.origin import read_url
 
 _CONNECT_TIME: Final = 5.0

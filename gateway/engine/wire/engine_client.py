@@ -32,8 +32,7 @@ from gateway.engine.wire.connections import Connections
 from gateway.engine.wire.engine_answers import EVENT_FIELDS, Ask, EventReader, error_of_answer
 from gateway.engine.wire.event_stream import MAX_LINE, EngineAnswer, LineOverLimit, StreamSilent
 from gateway.errors import EngineRefused, EngineUnavailable, GatewayError
-from gateway.http1.connection import Connection
-from gateway.http1.faults import LinkLost, NoAnswer
+from gateway.http1.connection import Connection, LinkLost, NoAnswer
 from gateway.observe.logs import get_logger
 from leaf_sdk.vocab import TokenMap
 

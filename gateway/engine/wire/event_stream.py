@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from gateway.http1.connection import Connection
-from gateway.http1.faults import LinkLost, NoAnswer
+from gateway.http1.connection import Connection, LinkLost, NoAnswer
 
 _T = TypeVar("_T")
 

@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.errors import RpcError
 from gateway.escape import escape_text
-from gateway.http1.faults import LinkLost, NoAnswer
+from gateway.http1.connection import LinkLost, NoAnswer
 from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.protocol.messages import (
     INTERNAL_ERROR,

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.config.model import CALLBACK, UpstreamConfig
 from gateway.errors import ConfigError, RequestInvalid
 from gateway.escape import escape_text
-from gateway.http1.faults import LinkLost, NoAnswer
+from gateway.http1.connection import LinkLost, NoAnswer
 from gateway.observe.logs import get_logger
 from gateway.serve.auth.gateway_token import HostGuard
 from gateway.serve.auth.identity import CredentialRefused, Identity

@@ -33,7 +33,7 @@ from gateway.serve.auth.identity import principal_of
 from gateway.serve.http.errors import replay_body
 from gateway.serve.http.request_layers import LATE
 from gateway.serve.http.request_parts import headers_of
-from gateway.serve.mcp.core import McpCore
+from gateway.serve.mcp.core import McpCore, Subscriptions
 from gateway.serve.mcp.http import (
     RETRY_AFTER,
     SESSION_HEADER,
@@ -48,14 +48,12 @@ from gateway.serve.mcp.http_modern import ModernHttp
 from gateway.serve.mcp.http_session import SessionLimits
 from gateway.serve.mcp.http_sessions import HttpSessions, LeftEvents
 from gateway.serve.mcp.ids import MAP_HEADER, ClientIds, SessionMaps
-from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.old_sessions import OLD_PATH, OldSessions, named_session
 from gateway.serve.mcp.outbox import Losses
-from gateway.serve.mcp.pipe import claim_stdio
 from gateway.serve.mcp.recorder import Recorder
 from gateway.serve.mcp.result_links import ResultLinks
 from gateway.serve.mcp.sessions import McpSession
-from gateway.serve.mcp.stdio_client import StdioClient
+from gateway.serve.mcp.stdio_client import StdioClient, claim_stdio
 from gateway.shared import Shared
 from leaf_sdk.vocab import TokenMap
 

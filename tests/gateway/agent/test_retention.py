@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.agent import AnswerOptions, ToolChoice
-from gateway.agent.generate.retention import usual_seconds
+from gateway.agent.generate.generation import usual_seconds
 from gateway.engine.interface import Retention
 from gateway.proxy.caller import Principal
 from gateway.toolcalls.schema.spec import ToolSpec

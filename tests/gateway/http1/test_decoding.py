@@ -8,8 +8,7 @@ import zlib
 import brotli
 import pytest
 
-from gateway.http1.decoding import Inflater, decoder_for
-from gateway.http1.faults import NoAnswer
+from gateway.http1.connection import Inflater, NoAnswer, decoder_for
 from leaf_sdk.wire.zstandard import ZstdCompressor
 
 TEXT = b'{"answer": "done"}' * 50

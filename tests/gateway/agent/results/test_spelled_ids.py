@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.results.search import Found, find
 from gateway.agent.results.shown_ids import ResultBeginning, Selection
-from gateway.agent.results.spelled_ids import SpelledIds, fitting
+from gateway.agent.results.spelled_ids import Found, SpelledIds, find, fitting
 from gateway.context.memory import KeptResult
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import TokenMap
