@@ -4,7 +4,6 @@ OpenAI's sampling fields; Codec's fields for the form of the stream (`stream_for
 `return_token_ids`, and `stream_flush`, which is the gateway's own. Knows nothing of HTTP.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +20,7 @@ from gateway.engine.interface import Sampling
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
 from gateway.serve.generation.request_options import FORM_FIELDS, read_only_form
-from gateway.serve.http.request_parts import without_texts
+from gateway.serve.http.request_parts import MOST_VALUES, without_texts
 from gateway.toolcalls.formats.answer import AnswerForm
 from leaf_sdk.vocab import TokenMap
 
@@ -37,10 +36,12 @@ _HINTS: Final = (b"e000", b"e+000", b"0" * 200)
 """Every number over 10^308 contains one of these, once its digits 1 to 9 are replaced by 0."""
 _DIGITS: Final = 400
 """An integer with so many digits is too large, whatever follows them."""
-_LARGE: Final = re.compile(
-    # Never inside a number: that would read the rest of it again for each of its digits.
-    rb"(?<![0-9.])-?(?:[0-9]++(?:\.[0-9]*+)?(?P<power>[eE]\+?[0-9]{2,}+)|[0-9]{300,}+)"
+_LONG: Final = 300
+"""Digits from which on an integer may be too large."""
+_APART: Final = bytes(
+    byte if byte in b"0123456789.+-e" else ord("e") if byte == ord("E") else ord(" ") for byte in range(256)
 )
+"""Leaves of a JSON text without its strings only the numbers, with blanks between them."""
 _LOOKS: Final = 100_000
 """Maximum number of values that are looked at to tell the place of a number."""
 _SHOWN: Final = 200
@@ -74,10 +75,18 @@ def _may_hold_others(body: bytes) -> bool:
 
 def _holds_others(bare: bytes) -> bool:
     """Whether a JSON text without its strings holds such a number."""
-    return any(word in bare for word in _WORDS) or any(
-        _is_other(float(found.group()) if found["power"] else int(found.group()[:_DIGITS]))
-        for found in _LARGE.finditer(bare)
-    )
+    if any(word in bare for word in _WORDS):
+        return True
+    # Cut apart at once: a search would begin anew at every digit of a long number.
+    numbers = bare.translate(_APART).split(None, MOST_VALUES)
+    return any(_is_large(number) for number in numbers if len(number) >= _LONG or b"e" in number)
+
+
+def _is_large(number: bytes) -> bool:
+    try:
+        return _is_other(float(number) if b"e" in number else int(number.partition(b".")[0][:_DIGITS]))
+    except ValueError:
+        return False  # not JSON
 
 
 def _first_other(value: object) -> tuple[str, ...] | None:

@@ -146,6 +146,8 @@ VALUES: Final = 200_000
 """Most lists, objects and members of objects in one body: each costs the event loop a microsecond, and more later."""
 _ITEMS: Final = 500_000
 """Most strings in such a body, and most commas outside of them."""
+MOST_VALUES: Final = VALUES + _ITEMS + 1
+"""All values of a JSON text that passes `check_values`, whatever they are."""
 _AVAILABLE: Final = available_codings()
 _TEXT: Final = re.compile(rb'"[^"]*+"?')
 

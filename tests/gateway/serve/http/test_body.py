@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from math import isinf
 from typing import Any
 
 import pytest
@@ -108,6 +109,20 @@ def test_number_that_json_lacks_is_refused_wherever_it_stands(number: bytes) -> 
 @pytest.mark.parametrize("number", [b"1e308", b"0e999", b"1e-999", b"9" * 308, b"0." + b"0" * 400])
 def test_large_number_that_json_has_passes(number: bytes) -> None:
     must_be_finite(b'{"a": [%s, "NaN", "1e999"]}' % number)
+
+
+NUMBER = r"(?a)-?(?:0|[1-9]\d{0,4}|9{300,320})(?:\.\d{1,3})?(?:[eE][+-]?\d{1,4})?"
+
+
+@given(st.lists(st.from_regex(NUMBER, fullmatch=True)))
+def test_numbers_are_refused_if_one_of_them_is_infinite(numbers: list[str]) -> None:
+    body = f'{{"a": [{", ".join(numbers)}], "b": "1e999"}}'.encode()
+
+    if any(isinf(float(number)) for number in numbers):
+        with pytest.raises(RequestInvalid, match=r"^a\.\d+: NaN and Infinity"):
+            must_be_finite(body)
+    else:
+        must_be_finite(body)
 
 
 def test_body_of_numbers_that_are_nearly_too_large_is_read_once() -> None:
