@@ -65,6 +65,8 @@ def other_server(url: str, root: Answer, models: Answer) -> str:
             f"the server at {url!r} answers {models[0]} to /v1/models: set engine.api_key to the key that it asks for, "
             f"or correct {_SETTING}"
         )
+    if _is_sglang(*models):
+        return f"SGLang answers at {url!r}, which the gateway can't speak to: serve the model with llama-server or vLLM"
     if _lists_models(models):
         return (
             f"the server at {url!r} has OpenAI's API, but is neither llama.cpp (it has no /props) nor vLLM (it has no "
@@ -139,7 +141,8 @@ async def _api_of(shown: str, get: Get) -> Api:
     if _is_llama_cpp(*await get("/props")):
         return "llama_cpp"
     models = await get("/v1/models")
-    if _is_vllm(*models) or _has_version(*await get("/version")):
+    # Its list of models is vLLM's, but what it takes and sends is not.
+    if not _is_sglang(*models) and (_is_vllm(*models) or _has_version(*await get("/version"))):
         return "vllm"
     raise EngineRefused(other_server(shown, await get("/"), models), 502)
 
@@ -220,6 +223,14 @@ def _is_llama_cpp(status: int, body: bytes) -> bool:
 def _is_vllm(status: int, body: bytes) -> bool:
     match json_of(body) if status == _OK else None:
         case {"data": [{"max_model_len": _}, *_]}:
+            return True
+        case _:
+            return False
+
+
+def _is_sglang(status: int, body: bytes) -> bool:
+    match json_of(body) if status == _OK else None:
+        case {"data": [{"owned_by": "sglang"}, *_]}:
             return True
         case _:
             return False

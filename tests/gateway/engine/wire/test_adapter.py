@@ -22,6 +22,8 @@ from gateway.errors import EngineRefused, EngineUnavailable
 pytestmark = pytest.mark.anyio
 
 VLLM_MODELS = {"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 8}]}
+SGLANG_MODELS = {"data": [{"id": "m", "owned_by": "sglang", "root": "m", "max_model_len": 8}]}
+"""As SGLang lists them: with the key by which vLLM is recognised."""
 OTHER_MODELS = {"data": [{"id": "m", "owned_by": "somebody"}]}
 
 
@@ -71,6 +73,12 @@ async def test_engine_is_told_by_its_answers(answers: dict[str, object], kind: t
 async def test_server_that_is_neither_is_refused_with_what_it_lacks() -> None:
     async with served(v1__models=OTHER_MODELS) as url:
         with pytest.raises(EngineRefused, match=r"neither llama\.cpp .* nor vLLM .*engine\.api"):
+            await client(url)
+
+
+async def test_sglang_is_not_taken_for_vllm_whose_list_of_models_it_has() -> None:
+    async with served(v1__models=SGLANG_MODELS, version={"version": "0.5.23"}) as url:
+        with pytest.raises(EngineRefused, match=r"SGLang answers at .* serve the model with llama-server or vLLM"):
             await client(url)
 
 
