@@ -18,8 +18,7 @@ from gateway.config import LimitsConfig
 from gateway.context.memory import ConversationMemory, History, Remembered
 from gateway.context.memory.defined_tools import DefinedTool, DefinedTools
 from gateway.context.memory.history import Call, Shown
-from gateway.context.memory.lived import Lived, LivedTurn
-from gateway.context.memory.remembered import NO_ENGINE
+from gateway.context.memory.remembered import NO_ENGINE, Lived, LivedTurn
 from gateway.observe.trajectories import Span
 from gateway.shared import Shared, StoreBounds, StoreRecord
 from gateway.shared.store_interface import packed, unpacked

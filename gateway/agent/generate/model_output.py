@@ -14,7 +14,7 @@ from gateway.agent.generate.generation_options import GenerationOptions
 from gateway.context.compose.conversation import Asked, Conversation
 from gateway.context.history.template_messages import CallIds
 from gateway.context.memory import Call, LivedTurn
-from gateway.context.memory.lived import cut_turn
+from gateway.context.memory.remembered import cut_turn
 from gateway.engine.control_tokens import hidden_ids
 from gateway.engine.interface import Generated, GenerationEnd, shared_prefix
 from gateway.observe.logs import get_logger

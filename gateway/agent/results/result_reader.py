@@ -22,8 +22,7 @@ from gateway.config.overrides import RESULT_TOOLS
 from gateway.context.compose.conversation import Conversation
 from gateway.context.compose.later_tools import defining, definition_texts
 from gateway.context.memory import KeptResult
-from gateway.context.result_shape import shape_of
-from gateway.context.result_store import ResultStore
+from gateway.context.result_store import ResultStore, shape_of
 from gateway.proxy.result_tokens import IdPiece
 from gateway.toolcalls.schema.spec import ToolSpec
 from leaf_sdk.vocab import TokenMap

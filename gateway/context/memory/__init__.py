@@ -2,7 +2,6 @@
 
 from gateway.context.memory.defined_tools import ANSWER, BEGINNING, FOUND_TOOLS, NO_TOOLS, DefinedTools
 from gateway.context.memory.history import RETOLD, Call, History, Miss, Misses, Shown, retold, root_digest, schemas_of
-from gateway.context.memory.lived import Lived, LivedAnswer, LivedTurn
 from gateway.context.memory.remembered import (
     SUMMARY,
     AnswerRecord,
@@ -10,6 +9,9 @@ from gateway.context.memory.remembered import (
     ContextChange,
     GenerationRecord,
     KeptResult,
+    Lived,
+    LivedAnswer,
+    LivedTurn,
     Remembered,
     RequestFigures,
 )

@@ -16,8 +16,7 @@ from sys import getsizeof
 from typing import Any, Final
 
 from gateway.context.memory.history import History, ordered_results, retold, root_digest
-from gateway.context.memory.lived import Lived
-from gateway.context.memory.remembered import Remembered
+from gateway.context.memory.remembered import Lived, Remembered
 from gateway.engine.interface import Message
 
 _ALIKE: Final = 8

@@ -17,8 +17,7 @@ from urllib.parse import parse_qs
 
 from anyio.to_thread import run_sync
 
-from gateway.context.result_shape import shape_of
-from gateway.context.result_store import ResultStore
+from gateway.context.result_store import ResultStore, shape_of
 from gateway.errors import RpcError, rpc_error
 from gateway.escape import escape_text
 from gateway.protocol.eras import RESULT_LIMIT_KEY, meta_of

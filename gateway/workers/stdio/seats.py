@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.proxy.transport.stdio.host_protocol import SHIFT
+from gateway.proxy.transport.stdio.hosted import SHIFT
 
 # One worker's place at a server's process: the requests it has sent that are not answered yet.
 #

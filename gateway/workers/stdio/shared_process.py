@@ -21,8 +21,8 @@ from gateway.observe.logs import get_logger
 from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.protocol.messages import is_json
 from gateway.proxy.transport.server_link import ServerLog
-from gateway.proxy.transport.stdio import host_protocol
-from gateway.proxy.transport.stdio.host_protocol import SHIFT, Wanted
+from gateway.proxy.transport.stdio import hosted
+from gateway.proxy.transport.stdio.hosted import SHIFT, Wanted
 from gateway.proxy.transport.stdio.server_process import Child, Watchdog, run_child
 from gateway.workers.stdio.switch import SERVER, Switch, To
 
@@ -173,7 +173,7 @@ class SharedProcess:
         except (OSError, ValueError) as error:
             # ValueError: an argument that can't be given to a program.
             why = error if isinstance(error, OSError) else OSError(str(error))
-            self._send((each, host_protocol.refusal(why)) for each in self._lines)
+            self._send((each, hosted.refusal(why)) for each in self._lines)
         finally:
             self.over.set()
             for line in (*self._lines.values(), *self._leaving):
@@ -186,7 +186,7 @@ class SharedProcess:
         self._lines[line.number] = line
         if self._runs:
             self._welcome(line)
-        if line.number >= host_protocol.MOST_CONNECTIONS:
+        if line.number >= hosted.MOST_CONNECTIONS:
             self._end(_USED_UP)
 
     def receive(self, line: WorkerLine, data: bytes) -> None:
@@ -225,16 +225,16 @@ class SharedProcess:
         elif rest:
             self._log.warning("upstream's output ended in the middle of a line")
         if not self.over.is_set():
-            self._send((each, host_protocol.ending(cause)) for each in self._lines)
+            self._send((each, hosted.ending(cause)) for each in self._lines)
             self.over.set()
 
     def _welcome(self, line: WorkerLine) -> None:
-        self._send([(line.number, b"%b%d" % (host_protocol.WELCOME, line.number << SHIFT))])
+        self._send([(line.number, b"%b%d" % (hosted.WELCOME, line.number << SHIFT))])
         if self._child.full:
-            self._send([(line.number, host_protocol.FULL)])
+            self._send([(line.number, hosted.FULL)])
 
     def _tell_room(self, room: bool) -> None:
-        self._send((each, host_protocol.ROOM if room else host_protocol.FULL) for each in self._lines)
+        self._send((each, hosted.ROOM if room else hosted.FULL) for each in self._lines)
 
     def _send(self, out: Iterable[To]) -> None:
         """Send lines. All lines for the same receiver are sent in one piece."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.context.memory.lived import cut_turn
+from gateway.context.memory.remembered import cut_turn
 from gateway.engine.control_tokens import hidden_ids, spelled
 from gateway.toolcalls.stream.spelling import TokenReader
 from leaf_sdk.testing import tiny_map, tiny_map_bytes

@@ -4,7 +4,7 @@ from array import array
 
 from gateway.context.history.template_messages import with_model_ids
 from gateway.context.memory import LivedTurn, Turn
-from gateway.context.memory.lived import Lived
+from gateway.context.memory.remembered import Lived
 from gateway.toolcalls.stream.output_events import CallClosed
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.context.memory.lived import cut_turn
+from gateway.context.memory.remembered import cut_turn
 from leaf_sdk.testing import tiny_map
 
 TINY = tiny_map()

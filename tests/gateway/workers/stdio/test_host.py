@@ -13,7 +13,7 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.protocol.messages import encode_request
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer, Transport
-from gateway.proxy.transport.stdio.host_protocol import Wanted
+from gateway.proxy.transport.stdio.hosted import Wanted
 from gateway.workers.stdio import shared_process, switch
 
 pytestmark = pytest.mark.anyio
@@ -251,7 +251,7 @@ async def test_connection_that_does_not_greet_as_a_worker_is_cut(host, socket, o
 
 
 async def test_process_whose_numbers_are_used_up_is_ended(host, opened, upstream, monkeypatch):
-    monkeypatch.setattr(shared_process.host_protocol, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(shared_process.hosted, "MOST_CONNECTIONS", 2)
     config = upstream(COUNTER)
     async with host(), opened(config) as one:
         pid = (await call(one))["pid"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.protocol.lines import LineSplitter
 from gateway.protocol.messages import encode_failure, encode_notification, encode_request, encode_response
-from gateway.proxy.transport.stdio.host_protocol import SHIFT, STRANGE
+from gateway.proxy.transport.stdio.hosted import SHIFT, STRANGE
 from gateway.workers.stdio.switch import SERVER, Switch, To
 
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
