@@ -26,7 +26,7 @@ from .standin_authorization import StandInAuthorization, standin_authorization
 
 pytestmark = pytest.mark.anyio
 REDIRECT = "http://127.0.0.1:7777/callback"
-PATIENCE = 120.0
+LONGEST = 120.0
 """Seconds: what waits for the store to come back takes long on a busy machine."""
 
 
@@ -84,7 +84,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
-    monkeypatch.setattr(authorizers, "FETCH_TIME", PATIENCE)
+    monkeypatch.setattr(authorizers, "FETCH_TIME", LONGEST)
     memory = Memory()
     async with AsyncExitStack() as stack:
         standin = await stack.enter_async_context(standin_authorization())
@@ -101,14 +101,14 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerat
 
 async def until_up(*replicas: Replica) -> None:
     """Wait until they have noticed that the store answers again."""
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(LONGEST):
         while not all(each.shared.status.up for each in replicas):  # noqa: ASYNC110 - it says nothing
             await anyio.sleep(0.05)
 
 
 async def until_missed(*replicas: Replica) -> None:
     """Have them notice that the store is away, and find that again."""
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(LONGEST):
         for each in replicas:
             await each.signed_in.look_up()
             before = each.way.refused
@@ -154,7 +154,7 @@ async def test_token_that_is_still_valid_is_used_while_another_replica_renews_it
     first.signed_in._keep(soon, first.store.state(first.key))
     first.signed_in._due = 0.0
 
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(LONGEST):
         assert await first.token() == f"Bearer {grant.access}"
     assert world.refreshes == 0
 
@@ -164,7 +164,7 @@ async def test_replica_that_dies_with_the_lease_delays_the_others_until_it_ends(
     dead, alive = world.replicas[:2]
     assert await dead.shared.acquire(OPERATOR, f"web {world.standin.url}", 0.5)
 
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(LONGEST):
         token = await alive.token()
     assert token not in (None, f"Bearer {stale.access}")
     assert world.refreshes == 1
@@ -246,7 +246,7 @@ async def test_tokens_that_the_store_did_not_take_are_offered_again_before_the_l
     world.standin.before = cut
     mine = await first.token()
     first.way.is_there, world.standin.before = True, None
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(LONGEST):
         theirs = await second.token()
 
     assert mine == theirs
@@ -379,7 +379,7 @@ async def test_store_that_loses_its_leases_during_a_renewal_does_not_let_another
         tokens.append(await replica.token())
 
     world.standin.before = wait
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(LONGEST):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(use, first)
             await restart_store()
@@ -407,7 +407,7 @@ async def test_tokens_that_a_long_outage_kept_from_the_store_are_not_renewed_by_
     await until_missed(second)
     second.way.is_there, world.standin.before = True, None
     await until_up(second)
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(LONGEST):
         async with anyio.create_task_group() as tasks:
 
             async def use():
