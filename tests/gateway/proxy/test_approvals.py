@@ -136,6 +136,19 @@ def test_arguments_of_2000_characters_are_shown_whole_even_if_each_is_invisible(
     assert "too many to be shown" in question_about({"path": "x" + arguments["path"]})
 
 
+def test_of_many_arguments_only_those_that_are_shown_are_written_one_by_one():
+    written = 0
+
+    class Counted:
+        def __str__(self):
+            nonlocal written
+            written += 1
+            return "x"
+
+    assert question_about({str(n): Counted() for n in range(1000)}).endswith("}, and 960 more arguments")
+    assert written <= 1000 + 40
+
+
 def test_long_arguments_are_cut_and_it_is_said_how_much_is_missing():
     question = Question("up__rm", "up", {"paths": "x" * 10_000}, "it may")
 
