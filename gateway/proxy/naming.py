@@ -97,7 +97,9 @@ def overridden(definition: Mapping[str, Any], overrides: Iterable[ToolOverride])
         texts = {"title": override.title, "description": override.description}
         shown |= {key: text for key, text in texts.items() if text is not None}
         if override.annotations:
-            shown["annotations"] = {**_table(shown.get("annotations")), **override.annotations}
+            # The server's claim to be read-only would take the meaning from the operator's word.
+            implied = {"readOnlyHint": False} if override.annotations.get("destructiveHint") is True else {}
+            shown["annotations"] = {**_table(shown.get("annotations")), **implied, **override.annotations}
         if override.defaults:
             shown["inputSchema"] = _with_defaults(_table(shown.get("inputSchema")), override.defaults)
     return shown

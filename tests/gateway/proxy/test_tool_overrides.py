@@ -182,6 +182,9 @@ async def test_renamed_tool_keeps_the_stricter_approval_of_its_names(overriding,
         ({}, {"destructiveHint": False}, True),
         ({"readOnlyHint": True}, {"readOnlyHint": False}, False),
         ({"readOnlyHint": True}, {"title": "T"}, True),
+        ({"readOnlyHint": True}, {"destructiveHint": True}, False),
+        ({"readOnlyHint": True}, {"destructiveHint": False}, True),
+        ({}, {"readOnlyHint": True, "destructiveHint": True}, True),
     ],
 )
 async def test_approvals_go_by_the_operators_annotations(overriding, noted, theirs, ours, runs):
