@@ -157,10 +157,15 @@ class Catalog:
         for entry in self.naming.entries(server, _items(listed)):
             kept = self.tools.setdefault(entry.name, entry)
             # A server that lists one tool twice is the clients' business.
-            if (kept.server, kept.tool) != (server, entry.tool):
-                owner = self.naming.renamed.get(entry.name)
-                table = "" if owner is None else "upstreams.{}.overrides.{}".format(*owner)
-                clashes.append(Clash("tool", entry.name, kept.server, server, table))
+            if (kept.server, kept.tool) == (server, entry.tool):
+                continue
+            owner, hidden = self.naming.renamed.get(entry.name), server
+            if owner == (server, entry.tool):
+                # The operator chose this tool's name; the other's was chosen by its server, maybe to get these calls.
+                hidden, kept = self.tools.pop(entry.name).server, entry
+                self.tools[entry.name] = entry
+            table = "" if owner is None else "upstreams.{}.overrides.{}".format(*owner)
+            clashes.append(Clash("tool", entry.name, kept.server, hidden, table))
 
     def _add_prompts(self, server: str, listed: Listed | None, prompts: dict[str, str], clashes: list[Clash]) -> None:
         for prompt in _items(listed):

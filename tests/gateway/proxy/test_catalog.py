@@ -57,6 +57,21 @@ def test_tool_that_is_renamed_to_another_ones_name_clashes_with_it():
     ]
 
 
+@pytest.mark.parametrize(("order", "shown"), [("one two", ["safe", "y", "z"]), ("two one", ["z", "safe", "y"])])
+def test_name_that_the_operator_gave_a_tool_goes_to_no_other_server(order, shown):
+    lists = {"one": {"tools": listed("name", "rm", "y")}, "two": {"tools": listed("name", "safe", "z")}}
+    overrides = {"one": {"rm": ToolOverride("safe")}, "two": {}}
+    upstreams = tuple(UpstreamConfig(name, command="x", overrides=overrides[name]) for name in order.split())
+    catalog = Catalog(Naming(GatewayConfig(upstreams=upstreams, prefix="never")))
+    catalog.rebuild({name: lists[name] for name in order.split()})
+
+    assert (catalog.tools["safe"].server, catalog.tools["safe"].tool) == ("one", "rm")
+    assert list(catalog.tools) == shown
+    assert list(map(str, catalog.clashes)) == [
+        "upstreams.one.overrides.rm.name: tool 'safe' is offered by server 'one' and by server 'two': choose another"
+    ]
+
+
 def test_server_that_lists_one_tool_twice_clashes_with_nobody():
     assert catalog_of({"one": {"tools": listed("name", "a", "a")}}).clashes == ()
 
