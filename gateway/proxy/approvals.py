@@ -14,7 +14,7 @@ from gateway.config.overrides import ApprovalsConfig, AskLevel
 from gateway.errors import NotApproved, RpcError
 from gateway.escape import INVISIBLE, escape_text
 from gateway.proxy.bridge import is_parked
-from gateway.proxy.caller import Caller
+from gateway.proxy.caller import Caller, ShareRule
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import ToolEntry, overridden, usual_alias
 from gateway.proxy.resolver import Resolver
@@ -170,6 +170,10 @@ _WAIT: Final = 600.0
 _SHOWN: Final = 200
 _TIMES: Final = 3
 """How often a user is asked about one call."""
+_WAITING: Final = 256 * 1024 * 1024
+"""Bytes that all calls take that wait for an approval: unlike others, they need no place at a server."""
+_VALUE_BYTES: Final = 100
+"""Bytes that a list, an object or a member takes besides its JSON, roughly."""
 
 
 @dataclass(slots=True)
@@ -185,6 +189,8 @@ class GuardedCall:
     relist: Callable[[], Awaitable[object]] | None
     """Has the server list its tools on a new session of the caller's own; None: what it lists to all counts, and that
     is known again whenever it was restarted."""
+    size: int = 0
+    """Bytes that it takes while it waits for an approval, roughly."""
 
     def judge_anew(self) -> bool:
         """Whether it needs an approval for the same reason as before, or none. If not, the new reason is noted."""
@@ -212,8 +218,9 @@ class GuardedCall:
 class UserApprovals:
     """The approvals that users of MCP clients give."""
 
-    def __init__(self, settings: ApprovalsConfig, resolver: Resolver, catalog: Catalog) -> None:
-        """`settings`: those in force until `use`."""
+    def __init__(self, settings: ApprovalsConfig, resolver: Resolver, catalog: Catalog, rule: ShareRule) -> None:
+        """`settings`: those in force until `use`; `rule`: how much one principal's calls may take while they wait."""
+        self._waiting = rule.shares("parked_call", _WAITING, "bytes for calls that wait for an approval")
         self._catalog = catalog
         self._resolver = resolver
         self.use(settings)
@@ -276,7 +283,8 @@ class UserApprovals:
             raise NotApproved(question.refusal("nobody can be asked here"))
         lists_own = caller.capabilities and self._goes_by_annotations(upstream, own, caller)
         relist = partial(upstream.lists.get, "tools", caller) if lists_own else None
-        guarded = GuardedCall(question, judge, decision == "ask", relist)
+        is_open = decision == "ask"
+        guarded = GuardedCall(question, judge, is_open, relist, _size_of(params) if is_open else 0)
         if guarded.is_open and not caller.modern:
             await self.approve(guarded, caller)
         return guarded
@@ -298,15 +306,21 @@ class UserApprovals:
         """Return once the caller's user has approved the call, by what its server says of the tool then.
 
         Raises:
-            NotApproved: the user did not, or could not be asked, or the time is over.
+            NotApproved: the user did not, or could not be asked, or the time is over, or too many wait already.
             UnknownTool: the tool is no longer offered to the caller.
         """
-        for _ in range(_TIMES):
-            await self._ask(call.question, caller)
-            self._resolver.tool(call.question.public, caller)
-            # Its server may have been restarted meanwhile, and say worse of the tool.
-            if call.judge_anew():
-                return
+        principal = caller.principal
+        if (over := self._waiting.take(principal, call.size)) is not None:
+            raise NotApproved(call.question.refusal(f"nobody was asked: {over.message}"))
+        try:
+            for _ in range(_TIMES):
+                await self._ask(call.question, caller)
+                self._resolver.tool(call.question.public, caller)
+                # Its server may have been restarted meanwhile, and say worse of the tool.
+                if call.judge_anew():
+                    return
+        finally:
+            self._waiting.give_back(principal, call.size)
         raise NotApproved(call.question.refusal("what its server says of it keeps changing"))
 
     async def _ask(self, question: Question, caller: Caller) -> None:
@@ -320,3 +334,8 @@ class UserApprovals:
             raise NotApproved(question.refusal(cause)) from None
         if answer.get("action") != "accept":
             raise NotApproved(question.refusal("the user did not approve this one"))
+
+
+def _size_of(params: Mapping[str, Any]) -> int:
+    text = _json(params)
+    return len(text) + _VALUE_BYTES * sum(map(text.count, "[{:,"))

@@ -94,6 +94,7 @@ class Proxy:
             bridge,
             searching=lambda: self.config.tool_search is True,
             approvals=config.approvals,
+            rule=share_rule,
         )
         self.grants = self._connector.grants
         """The sign-ins at servers."""

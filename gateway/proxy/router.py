@@ -30,7 +30,7 @@ from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT
 from gateway.proxy import tool_search as finder
 from gateway.proxy.approvals import GuardedCall, UserApprovals
 from gateway.proxy.bridge import Bridge, Parked, answer_rounds, ask_alone, is_parked, to_client, to_server
-from gateway.proxy.caller import Caller, Principal
+from gateway.proxy.caller import Caller, Principal, ShareRule
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.lists import Lists
 from gateway.proxy.naming import ToolEntry, filled
@@ -73,6 +73,7 @@ class Router:
         bridge: Bridge,
         searching: Callable[[], bool],
         approvals: ApprovalsConfig,
+        rule: ShareRule,
     ) -> None:
         """Needs no running servers.
 
@@ -81,6 +82,7 @@ class Router:
             watch, ready: see `Proxy`.
             searching: whether clients see the two tools of `tool_search.py` in place of all tools.
             approvals: which calls need an approval, until `approvals.use`.
+            rule: how much one principal's calls may take while they wait for one.
         """
         self._bridge = bridge
         self._searching = searching
@@ -91,7 +93,7 @@ class Router:
         self._starting = True
         self._lists = Lists(catalog)
         self.resolver = Resolver(upstreams, catalog)
-        self.approvals = UserApprovals(approvals, self.resolver, catalog)
+        self.approvals = UserApprovals(approvals, self.resolver, catalog, rule)
         self.resources = Resources(self.resolver, watch, self._ask)
         self._handlers: Mapping[str, Handler] = {
             "tools/call": self._call_result,

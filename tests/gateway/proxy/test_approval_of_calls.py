@@ -175,6 +175,51 @@ async def test_calls_that_wait_for_approval_take_no_place_at_their_server(guarde
     assert [line for line in noted() if line.startswith("call ")] == ["call look"] * 3 + ["call wipe"]
 
 
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("long", [{"text": "x" * 30_000}, {str(n): {} for n in range(100)}], ids=["long", "many"])
+async def test_calls_that_wait_for_approval_take_no_more_memory_than_their_principals_share(
+    guarded, client, noted, monkeypatch, modern, long
+):
+    monkeypatch.setattr("gateway.proxy.approvals._WAITING", 320_000)
+    waiting, decided = [], anyio.Event()
+
+    async def ask(number, principal):
+        one = client(modern=modern, principal=principal, **ASKS)
+
+        async def think(*_):
+            waiting.append(number)
+            await decided.wait()
+            return YES
+
+        one.asked = think
+        return one, await answer(proxy, one, arguments={"n": number, **long})
+
+    async def note(number):
+        said.append((await ask(number, ANN))[1])
+
+    async with guarded() as proxy:
+        said = []
+        async with anyio.create_task_group() as tasks:
+            for number in range(5):
+                tasks.start_soon(note, number)
+            while len(said) + len(waiting) < 5:
+                await anyio.lowlevel.checkpoint()
+            refused = [each for each in said if each.get("isError")]
+            asked = 5 - len(refused)
+            decided.set()
+        for each in (each for each in said if "requestState" in each):
+            await rounds(proxy, client(modern=True, principal=ANN, **ASKS), each, YES)
+        # What was decided makes room again, and nobody takes it from others.
+        other, last = await ask(9, BOB)
+        if modern:
+            last = await rounds(proxy, other, last, YES)
+
+    assert asked == 2
+    assert all("bytes for calls that wait for an approval" in each["content"][0]["text"] for each in refused)
+    assert not last.get("isError")
+    assert noted().count("call wipe") == asked + 1
+
+
 async def test_approval_makes_one_call_however_often_it_is_sent(guarded, client, noted):
     async with guarded() as proxy:
         first = await answer(proxy, client(modern=True, principal=ANN, **ASKS))
