@@ -267,13 +267,15 @@ class Router:
         reference: object = params.get("ref")
         ref = cast("dict[str, Any]", reference) if isinstance(reference, dict) else {}
         name, uri = ref.get("name"), ref.get("uri")
-        if isinstance(name, str):
+        # Of both, only one is looked up; the other may be hidden, and the server would go by the type.
+        rest = {key: value for key, value in ref.items() if key not in ("name", "uri")}
+        if isinstance(name, str) and ref.get("type") != "ref/resource":
             upstream, own = self.resolver.prompt(name, caller)
-            return await self._ask(upstream, method, {**params, "ref": {**ref, "name": own}}, caller)
+            return await self._ask(upstream, method, {**params, "ref": {**rest, "name": own}}, caller)
         if isinstance(uri, str):
             located = self.resolver.locate(uri, caller.principal, caller)
             if located is not None:
-                params = {**params, "ref": {**ref, "uri": located.uri}}
+                params = {**params, "ref": {**rest, "uri": located.uri}}
                 upstream = self.resolver.upstream(located.server, caller.principal)
                 return await self._ask(upstream, method, params, caller)
         raise rpc_error(

@@ -146,6 +146,22 @@ async def test_completion_for_a_resource_goes_to_a_server_that_the_client_may_us
     assert "one:{x}" in mine["completion"]["values"][0]
 
 
+@pytest.mark.parametrize("kind", ["ref/prompt", "ref/resource"])
+async def test_completion_reaches_nothing_hidden_beside_what_the_client_may_see(obeying, proxy_of, ask, kind):
+    offer = {"prompts": ["p", "secret"], "templates": ["page:{x}", "secret:{x}"]}
+    hidden = {
+        "ref/prompt": {"name": "one__p", "uri": "secret:{x}"},
+        "ref/resource": {"name": "secret", "uri": "page:{x}"},
+    }
+    async with proxy_of(obeying("one", offer, exclude=("secret*",))) as proxy:
+        answer = await ask(proxy, "completion/complete", {"ref": {"type": kind, **hidden[kind]}, "argument": {}})
+        ref = {"type": "ref/resource", "name": "one__p", "uri": "secret:{x}"}
+        with pytest.raises(RpcError, match="that exists"):
+            await ask(proxy, "completion/complete", {"ref": ref, "argument": {}})
+
+    assert "secret" not in answer["completion"]["values"][0]
+
+
 async def test_tool_that_no_pattern_fits_can_not_be_called(both, ask, noted):
     async with both() as proxy:
         with pytest.raises(RpcError, match="unknown tool 'one__undo'"):
