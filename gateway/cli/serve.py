@@ -7,12 +7,12 @@ from typing import Annotated
 import anyio
 import typer
 
+from gateway.app.options import ServeOptions
 from gateway.app.process import run_gateway
 from gateway.cli.model import need_model
 from gateway.config.programs import refuse_nesting
 from gateway.config.show import secrets_of
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.workers.handover import ServeOptions
 
 log = get_logger("serve")
 

@@ -17,12 +17,13 @@ from typing import Final, Self
 import anyio
 from anyio.abc import Process, TaskStatus
 
+from gateway.app.options import ServeOptions
 from gateway.config.replicas import WorkerConfig
 from gateway.errors import GatewayError
 from gateway.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.supervision.lifecycle import Backoff
-from gateway.workers.handover import Descriptors, Handed, Order, ServeOptions, fault_of, order_line
+from gateway.workers.handover import Descriptors, Handed, Order, fault_of, order_line
 
 # Where the workers of one machine find each other: a loopback port for each, for as long as the parent lives.
 #

@@ -18,6 +18,7 @@ from typing import Final, Literal
 import anyio
 from anyio.abc import TaskGroup
 
+from gateway.app.options import ServeOptions
 from gateway.app.process import admin_connections
 from gateway.app.role import ALONE, Shutdown
 from gateway.config.model import GatewayConfig
@@ -29,7 +30,7 @@ from gateway.proxy.upstream.supervision.lifecycle import Backoff
 from gateway.serve.auth.gateway_token import guard_admin
 from gateway.serve.http.http_server import http_server, raise_soft_limit, url_of_socket
 from gateway.workers.embedded_engines import check_engines, running_engines
-from gateway.workers.handover import ServeOptions, socket_folder
+from gateway.workers.handover import socket_folder
 from gateway.workers.minder import LoopbackPorts, Minder, WorkerPlan, started
 from gateway.workers.stdio.shared_process import StdioHost
 from gateway.workers.worker_pages import Sums, WorkerPages

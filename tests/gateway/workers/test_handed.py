@@ -4,18 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.app.options import ServeOptions
 from gateway.config.replicas import WorkerConfig
 from gateway.errors import ConfigError, GatewayError
-from gateway.workers.handover import (
-    ORDERS,
-    READY,
-    Descriptors,
-    Handed,
-    ServeOptions,
-    failure_line,
-    fault_of,
-    order_line,
-)
+from gateway.workers.handover import ORDERS, READY, Descriptors, Handed, failure_line, fault_of, order_line
 from gateway.workers.parent import cores, count_of
 
 

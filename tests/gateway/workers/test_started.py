@@ -9,8 +9,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from gateway.app.options import ServeOptions
 from gateway.errors import GatewayError
-from gateway.workers.handover import ServeOptions
 from gateway.workers.minder import LoopbackPorts, WorkerPlan, started
 
 pytestmark = pytest.mark.anyio
