@@ -13,7 +13,7 @@ import json
 import secrets
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -65,7 +65,7 @@ def other_server(url: str, root: Answer, models: Answer) -> str:
             f"the server at {url!r} answers {models[0]} to /v1/models: set engine.api_key to the key that it asks for, "
             f"or correct {_SETTING}"
         )
-    if _is_sglang(*models):
+    if _is_sglang(models):
         return f"SGLang answers at {url!r}, which the gateway can't speak to: serve the model with llama-server or vLLM"
     if _lists_models(models):
         return (
@@ -93,6 +93,19 @@ def _lists_models(models: Answer) -> bool:
             return True
         case _:
             return False
+
+
+def _first_model(models: Answer) -> Mapping[str, Any]:
+    """The first model of a list as OpenAI has it, with what the server adds; empty if there is none."""
+    match json_of(models[1]) if models[0] == _OK else None:
+        case {"data": [{**model}, *_]}:
+            return model
+        case _:
+            return {}
+
+
+def _is_sglang(models: Answer) -> bool:
+    return _first_model(models).get("owned_by") == "sglang"
 
 
 # The first questions to a server at a URL: does anything answer, is its model loaded, and which kind is it?
@@ -142,7 +155,7 @@ async def _api_of(shown: str, get: Get) -> Api:
         return "llama_cpp"
     models = await get("/v1/models")
     # Its list of models is vLLM's, but what it takes and sends is not.
-    if not _is_sglang(*models) and (_is_vllm(*models) or _has_version(*await get("/version"))):
+    if not _is_sglang(models) and ("max_model_len" in _first_model(models) or _has_version(*await get("/version"))):
         return "vllm"
     raise EngineRefused(other_server(shown, await get("/"), models), 502)
 
@@ -218,22 +231,6 @@ def _is_llama_cpp(status: int, body: bytes) -> bool:
         return not is_page(body)
     props = json_of(body)
     return isinstance(props, dict) and any(key in props for key in _PROPS)
-
-
-def _is_vllm(status: int, body: bytes) -> bool:
-    match json_of(body) if status == _OK else None:
-        case {"data": [{"max_model_len": _}, *_]}:
-            return True
-        case _:
-            return False
-
-
-def _is_sglang(status: int, body: bytes) -> bool:
-    match json_of(body) if status == _OK else None:
-        case {"data": [{"owned_by": "sglang"}, *_]}:
-            return True
-        case _:
-            return False
 
 
 def _has_version(status: int, body: bytes) -> bool:
