@@ -24,7 +24,7 @@ from gateway.proxy.upstream.upstream import OwnUpstreams, Upstream
 
 # Whose tokens requests carry at a server where each principal is itself: those of its own sign-in, or exchanged ones.
 #
-# Turns a principal into its account there, and an account into what authorizes requests. `per_user.py` opens one
+# Turns a principal into its account there, and an account into what authorizes requests. `PerUser` opens one
 # upstream for each account.
 
 _TRIES: Final = 4

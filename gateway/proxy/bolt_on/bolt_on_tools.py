@@ -229,8 +229,6 @@ def _address(endpoint: str) -> Address:
 # bytes or of the tokenizer.json that it was built from: both are in use. The accepted maps are injected from above,
 # since `proxy` and `engine` may not import each other.
 
-# Whether a bolt-on has ids for a map, a call to it in the form that it understands, and its answer as a result.
-
 _SHOWN: Final = 12
 """Hex digits of a hash that are shown to people."""
 

@@ -43,9 +43,6 @@ from gateway.workers.stdio.seats import NEVER_CANCELLED, OURS, Seat, Seats, Turn
 # goes to all that wait; the next worker that asks causes a new request. Pure.
 
 
-# What all workers share of one process: its handshake, what they want of it together, and what it says unasked.
-
-
 class Greeting:
     """The handshake of one process."""
 
