@@ -130,28 +130,9 @@ class Router:
         seconds: float | None = None,
         written: WrittenIds | None = None,
         approved: bool = False,
+        again: bool = True,
     ) -> CallOutcome:
-        """See `Proxy.call_tool`."""
-        call = partial(self._call_tool, params, caller, seconds, written, approved)
-        try:
-            return await call(call)
-        except UpstreamUnavailable as error:
-            return CallOutcome(failure(error.message, modern=caller.modern), "unavailable", error.server)
-
-    async def _call_tool(
-        self,
-        params: dict[str, Any],
-        caller: Caller,
-        seconds: float | None,
-        written: WrittenIds | None,
-        approved: bool,
-        again: Callable[[], Awaitable[CallOutcome]] | None = None,
-    ) -> CallOutcome:
-        """`again`: repeats the call, if its user signs in again before it begins; None: it fails then.
-
-        Raises:
-            UpstreamUnavailable: whose tool it is can't be learned.
-        """
+        """See `Proxy.call_tool`. `again`: whether it is repeated if its user signs in again before it begins."""
         called, arguments = _read_call(params)
         catalog, overriding = self._catalog, self._catalog.naming.has_overrides
         name = catalog.meant(called, caller.principal.view) if overriding else called
@@ -160,7 +141,10 @@ class Router:
         if called in finder.NAMES and self._searching() and (entry is None or len(self._upstreams) > 1):
             return await self._find(params, arguments, caller)
         if entry is None:
-            name, entry = await self._learn(name, caller)
+            try:
+                name, entry = await self._learn(name, caller)
+            except UpstreamUnavailable as error:
+                return CallOutcome(failure(error.message, modern=caller.modern), "unavailable", error.server)
         upstream, own = self.resolver.tool(name, caller, called)
         server = upstream.config.name
         if upstream.per_user is not None and not caller.principal.alone:
@@ -177,18 +161,22 @@ class Router:
         began = perf_counter()
         ended: Ending
         try:
-            guarded = None
-            if self.approvals.needed:
-                guarded = await self.approvals.guard(name, entry, sent, caller, (upstream, own), approved=approved)
-                # The time in which its user decides is not the call's.
-                began = perf_counter()
+            guarded = (
+                await self.approvals.guard(name, entry, sent, caller, (upstream, own), approved=approved)
+                if self.approvals.needed
+                else None
+            )
+            # The time in which its user decides is not the call's.
+            began = perf_counter()
             # `Mcp-Param-*`, where the tool's schema asks for it (2026-07-28, "Custom headers").
             headers = headers_for(entry.annotations, _read_call(sent)[1]) if entry and entry.annotations else None
             result = await self._ask_once(upstream, "tools/call", sent, caller, seconds, headers, written, guarded)
             ended = ending_of(result)
         except (NotApproved, UpstreamTimeout, UpstreamUnavailable) as error:
-            if again is not None and self._is_replaced(upstream, error, params, caller):
-                return await again()
+            if again and self._is_replaced(upstream, error, params, caller):
+                return await self.call_tool(
+                    params, caller, seconds=seconds, written=written, approved=approved, again=False
+                )
             result, ended = failure(error.message, modern=caller.modern), ending_by(error)
         except BaseException as error:
             # If it is not the server's error, the caller has cancelled the call.

@@ -1,6 +1,7 @@
 """The parts of a request: its headers by name, which web pages they let call the gateway, and its bounded body."""
 
 import re
+from collections import Counter
 from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -54,17 +55,17 @@ def headers_of(scope: Scope) -> RequestHeaders:
 
 
 def _read(raw: list[tuple[bytes, bytes]]) -> RequestHeaders:
-    values: dict[str, str] = {}
-    repeated: set[str] = set()
-    for raw_name, raw_value in raw:
-        name, value = _USUAL.get(raw_name) or raw_name.decode("latin-1"), raw_value.strip(b" \t").decode("latin-1")
-        if name not in values:
-            values[name] = value
-            continue
-        repeated.add(name)
-        if name == "accept":
-            values[name] += ", " + value
-    return RequestHeaders(raw, values, repeated)
+    # From the last to the first: of a header that came more than once, the first value stays.
+    values = {
+        _USUAL.get(name) or name.decode("latin-1"): value.strip(b" \t").decode("latin-1")
+        for name, value in reversed(raw)
+    }
+    if len(values) == len(raw):
+        return RequestHeaders(raw, values, set())
+    times = Counter(name.decode("latin-1") for name, _ in raw)
+    if times["accept"] > 1:
+        values["accept"] = ", ".join(value.strip(b" \t").decode("latin-1") for name, value in raw if name == b"accept")
+    return RequestHeaders(raw, values, {name for name, count in times.items() if count > 1})
 
 
 # Lets web pages of origins that the operator names call `/mcp`, `/sse` and `/v1` (Fetch, "CORS protocol").

@@ -312,7 +312,7 @@ class McpCore:
         if method != "tools/call":
             return self._of_request(request_id, method, params, call, token_map)
         try:
-            named = self._links.named_by(params, call)
+            named = self._links.named_limit(params, call.headers, call.session)
         except RpcError as error:
             return _refuse(error)
         if token_map is None and self._recorder is None and not self._links.limit_for(named):
@@ -370,7 +370,7 @@ class McpCore:
             await self.servers.ready()
 
     async def _discovered(self, params: dict[str, Any], call: ClientCall) -> dict[str, Any]:
-        limit = self._links.limit_for(self._links.named_by(params, call))
+        limit = self._links.limit_for(self._links.named_limit(params, call.headers, call.session))
         await self._wait()
         result: dict[str, Any] = {
             "resultType": "complete",

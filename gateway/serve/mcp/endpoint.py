@@ -169,9 +169,9 @@ class McpEndpoint:
                 await self._old.serve(request)
                 return
             version = headers.get(VERSION_HEADER)
+            is_handshake = version is None or version in HANDSHAKE_VERSIONS
             # A session's client that names an unknown version made a mistake in the header: the session tells it so.
-            is_lost = SESSION_HEADER in headers and version not in MODERN_VERSIONS
-            is_handshake = version is None or version in HANDSHAKE_VERSIONS or is_lost
+            is_handshake = is_handshake or (session is not None and version not in MODERN_VERSIONS)
             await (self._sessions if is_handshake else self._modern).serve(request)
         except Rejected as rejected:
             await send_rejection(send, rejected)

@@ -23,7 +23,7 @@ from gateway.escape import escape_text
 from gateway.protocol.eras import RESULT_LIMIT_KEY, meta_of
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.result_tokens import content_of, is_legacy, is_text, resource_text
-from gateway.serve.mcp.sessions import ClientCall
+from gateway.serve.mcp.sessions import ClientCall, McpSession
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 
 if TYPE_CHECKING:
@@ -86,31 +86,28 @@ class ResultLinks:
         self._kept = dict[str, KeptText]()
         self._most_names = _MOST_NAMES
 
-    def named_by(self, params: Mapping[str, Any], call: ClientCall) -> int | None:
-        """Return the limit that a request or its session names; None: they name none. Raises as `named_limit`."""
-        named = self.named_limit(params, call.headers)
-        return call.session.result_limit if named is None and call.session is not None else named
-
     def limit_for(self, named: int | None) -> int:
         """Return how many characters of a result a client takes that named this limit, or none; 0: all."""
         limit = 0 if self._store is None else self._limit if named is None else named
         return limit and max(limit, _LEAST)
 
-    def named_limit(self, params: Mapping[str, Any], headers: Mapping[str, str] | None) -> int | None:
-        """Return the limit that params or headers name; None: they name none.
+    def named_limit(
+        self, params: Mapping[str, Any], headers: Mapping[str, str] | None, session: McpSession | None = None
+    ) -> int | None:
+        """Return the limit that a request's params or headers name, or else its session; None: they name none.
 
         Raises:
             RpcError: it is no number of characters.
         """
         given: object = params["_meta"].get(RESULT_LIMIT_KEY) if isinstance(params.get("_meta"), dict) else None
-        if given is None and headers is not None:
-            given = headers.get(RESULT_LIMIT_HEADER)
+        if given is None and (headers is None or (given := headers.get(RESULT_LIMIT_HEADER)) is None):
+            return None if session is None else session.result_limit
         if isinstance(given, str) and _NUMBER.fullmatch(given):
             given = int(given)
         if isinstance(given, float) and given.is_integer():
             # JSON has one kind of number.
             given = int(given)
-        if given is None or (isinstance(given, int) and not isinstance(given, bool) and given >= 0):
+        if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
             return given
         raise rpc_error(
             INVALID_PARAMS,
