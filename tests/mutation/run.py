@@ -25,14 +25,16 @@ GATEWAY = ROOT / "gateway"
 TESTS = ROOT / "tests" / "gateway"
 _LEFT_OUT = "cli"
 """The package of commands: they print, and what they print is held by tests that run them as processes."""
+_APIS = ("serve/generation", "serve/messages", "serve/openai", "serve/responses")
+_AGENT = ("agent", "agent/calls", "agent/generate", "agent/results")
+_CONTEXT = ("context", "context/compose", "context/history", "context/memory")
+_SERVER = ("proxy/upstream/items", "proxy/upstream/session", "proxy/upstream/supervision")
 _ALSO = {
-    # Conversations are composed, remembered and read for the agent, which has most of their tests.
-    **dict.fromkeys(("context", "context/compose", "context/history", "context/memory", "agent/results"), ("agent",)),
+    # Conversations are composed, remembered and read for the agent, and shown by the APIs.
+    **dict.fromkeys((*_AGENT, *_CONTEXT), (*_AGENT, *_CONTEXT, *_APIS)),
+    **dict.fromkeys(_APIS, _APIS),
     # One server is mostly tested through the proxy, by real ones.
-    "proxy/upstream": ("proxy",),
-    **dict.fromkeys(
-        ("proxy/upstream/items", "proxy/upstream/session", "proxy/upstream/supervision"), ("proxy", "proxy/upstream")
-    ),
+    **dict.fromkeys(("proxy/upstream", *_SERVER), ("proxy", "proxy/upstream")),
     "toolcalls/schema": ("toolcalls/grammar",),
 }
 """By package: others whose tests should notice a change in it."""

@@ -31,9 +31,9 @@ from tests.mutation.plugin import Unimportable, changed_function, import_anew, s
 _QUICK = ("-k", "not uvloop", "-m", "not engine and not tokenizers and not faults and not frameworks and not families")
 _OPTIONS = ("-q", "--assert=plain", "-p", "no:cacheprovider", *_QUICK)
 _LEARNING = 3600
-_SLOW = 2
+_SLOW = 8
 """Seconds over which a test is left out: a promise that only such tests hold takes too long to be tried."""
-_ENOUGH = 20
+_ENOUGH = 40
 """Seconds that the tests of one mutant take on unchanged code, at most."""
 _LONGEST = 5
 """Times what a test takes on unchanged code, after which a mutant hangs: that is noticed too."""
