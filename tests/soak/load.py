@@ -137,7 +137,10 @@ class Soak:
 def soaked_gateway(folder: Path) -> Generator[RunningGateway]:
     """A gateway with the embedded engine and one server, as `soak` needs it."""
     servers = {"near": {"command": sys.executable, "args": [str(FAULTY)]}}
-    with running_gateway(folder, servers, "--engine", "embedded", env={"XDG_STATE_HOME": str(folder)}) as gateway:
+    # So that what is kept on purpose has reached its bound in the first half.
+    bounds = {f"CODEC_GATEWAY_LIMITS__{name}": str(1 << 20) for name in ("MEMORY_BYTES", "RESPONSES_BYTES")}
+    env = {"XDG_STATE_HOME": str(folder), **bounds}
+    with running_gateway(folder, servers, "--engine", "embedded", env=env) as gateway:
         yield gateway
 
 

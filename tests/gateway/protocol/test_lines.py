@@ -138,8 +138,10 @@ def test_portions_are_all_bytes_in_order_and_none_has_more_line_ends_than_others
     assert all(piece.count(b"\n") + piece.count(b"\r") <= PORTION for piece in pieces)
 
 
-def test_bytes_of_few_lines_are_one_portion_however_long_they_are():
-    data = b"x" * 100_000 + b"\n" * PORTION
+@pytest.mark.parametrize("length", [0, 500, 100_000])
+@pytest.mark.parametrize("ends", [b"\n" * PORTION, b"\r" * PORTION, b"x\r\n" * (PORTION // 2)])
+def test_bytes_of_few_lines_are_one_portion_however_long_they_are(length: int, ends: bytes):
+    data = b"x" * length + ends
 
     assert list(portions(data)) == [data]
-    assert len(list(portions(data + b"\n"))) == 2
+    assert [len(piece) for piece in portions(data + b"\n")] == [len(data), 1]
