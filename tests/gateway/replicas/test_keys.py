@@ -4,7 +4,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gateway.replicas.connected import OwnedNames
+from gateway.replicas import Replica
+from gateway.replicas.connected import Connected, OwnedNames
+from gateway.replicas.forwarder import FORWARDED
 from gateway.replicas.sealed_records import ReplicaKeys
 
 OLD, NEW = b"o" * 32, b"n" * 32
@@ -62,3 +64,41 @@ def test_name_tells_the_others_where_it_lives_and_nobody_else_anything() -> None
 def test_name_is_of_one_length_whosever_it_is(principal: str) -> None:
     names = OwnedNames(ReplicaKeys([NEW]), "10.0.0.1:8602")
     assert len(names.new("session", principal)) == len(names.new("session", "ann"))
+
+
+def test_name_that_is_too_long_to_be_read_is_nobody_s_though_it_was_sealed() -> None:
+    here, there = (OwnedNames(ReplicaKeys([NEW]), f"{'h' * length}:8602") for length in (2000, 1))
+    name = here.new("session", "ann")
+
+    assert len(name) > 1024
+    assert there.elsewhere("session", name, "ann") is None
+
+
+def test_keys_for_others_to_share_are_alike_everywhere_and_those_of_the_secret_before_still_open() -> None:
+    def shared(*secrets: bytes, purpose: str = "reasoning") -> list[bytes]:
+        return [*Connected(ReplicaKeys([*secrets]), "127.0.0.1", 8602).shared_keys(purpose)]
+
+    assert shared(NEW, OLD) == [*shared(NEW), *shared(OLD)]
+    assert shared(NEW) != shared(NEW, purpose="other")
+    assert NEW not in shared(NEW)
+
+
+def test_request_that_another_replica_sent_on_is_answered_where_it_arrives() -> None:
+    here, there = (Connected(ReplicaKeys([NEW]), f"10.0.0.{n}", 8602) for n in (1, 2))
+    name = there.name("session", "ann")
+    owner = here.owner("session", name, "ann", {})
+
+    assert owner is not None
+    assert owner.address == "10.0.0.2:8602"
+    assert here.owner("session", name, "ann", {FORWARDED: True}) is None
+    assert here.at("10.0.0.2:8602", {FORWARDED: True}) is None
+    assert here.at("10.0.0.1:8602", {}) is None
+    assert there.at("10.0.0.1:8602", {}) == Replica("10.0.0.1:8602", b"")
+
+
+def test_address_of_a_host_in_the_newer_form_is_written_in_brackets() -> None:
+    here, there = (Connected(ReplicaKeys([NEW]), host, 8602) for host in ("fd00::1", "10.0.0.2"))
+    owner = there.owner("session", here.name("session", "ann"), "ann", {})
+
+    assert owner is not None
+    assert owner.address == "[fd00::1]:8602"
