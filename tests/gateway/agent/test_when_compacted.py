@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from gateway.agent import NO_TOOL, AnswerOptions, Deferral, ToolChoice
+from gateway.agent.calls.request_tools import EVERY_TOOL
 from gateway.agent.calls.tool_finder import OURS
 from gateway.agent.compaction import CompactableAnswer, Compaction
 from gateway.agent.events import Compacted, Finished, ToolFinished
 from gateway.agent.generate.generation_options import FREE
+from gateway.agent.turn import NO_MORE
 from gateway.context.history.shortening import INSTRUCTION, after_summary, last_words, summary_text, words_behind
 from gateway.context.memory import FOUND_TOOLS
 from gateway.engine.interface import Message, Sampling
@@ -339,11 +341,12 @@ async def test_without_a_summary_nothing_is_replaced(open_stage, context, writte
 async def test_call_in_place_of_a_summary_is_not_made(open_stage):
     call = '<tool_call>{"name": "up__say", "arguments": {}}</tool_call>'
     async with open_stage(call, "A list.") as stage:
-        asked = Compaction(instructions=SHORT, ends=True)
-        await answered(stage, [ONE, FIRST], asked, gateway_tools=NO_TOOL)
-        await answered(stage, [ONE, FIRST], asked)
+        await answered(stage, [ONE, FIRST], Compaction(instructions=SHORT, ends=True), gateway_tools=EVERY_TOOL)
 
+    (told,) = stage.of(Compacted)
+    assert told.text == summary_text("A list.", last_words([ONE], 500))
     assert stage.of(ToolFinished) == []
+    assert NO_MORE in TINY.decode(stage.engine.asked[1].prompt)
 
 
 async def test_tools_that_were_found_are_told_once_and_only_those_that_are_deferred(open_stage):
