@@ -101,6 +101,7 @@ async def size_of(open_stage: Any, messages: Sequence[Message], **open_with: Any
         # So is one that does not follow an answer.
         ([ONE, called(CALL), RESULT, TWO], 4),
         ([ONE, FIRST, summary("All."), TWO], 4),
+        ([ONE, FIRST, summary("All.")], 3),
         # There is nothing to sum up.
         ([ONE], None),
         ([{"role": "system", "content": "Be kind."}, ONE, TWO], None),

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent import Deferral
-from gateway.agent.calls.tool_finder import OURS
 from gateway.agent.events import ContentSampled, IdsGenerated, TokenLogprob
-from gateway.agent.generate.generation_options import GenerationOptions
+from gateway.agent.generate.generation_options import GenerationOptions, ToolChoice, hold_for
 from gateway.agent.generate.model_output import EndHold, ModelOutput
 from gateway.context.compose.conversation import Conversation
 from gateway.context.memory import Call
@@ -144,24 +142,17 @@ async def test_id_that_may_end_the_turn_belongs_to_it_unless_it_did(open_stage, 
 
 @pytest.mark.anyio
 async def test_turn_that_a_client_has_begun_has_words_and_is_read_from_its_beginning(open_stage):
-    guess = '{"name": "paint_wall", "arguments": {}}'
-    messages = [*QUESTION, {"role": "assistant", "content": "Such as "}]
-    deferral = Deferral({"paint"}, OURS)
-    async with open_stage(context=9000, suggested_tools=0) as stage:
-        begun = await opened(stage, messages=messages, continues=True, deferral=deferral)
-        plain = await opened(stage, deferral=deferral)
-        told: list[list[Any]] = []
-        for each in (begun, plain):
-            output = output_of(each)
-            told.append([*fed(output, guess), *output.close(END)])
-        output = output_of(begun)
-        fed(output, SAY)
-        ended(output, CUT)
+    marker, rest = OWN[: OWN.index("{")], OWN[OWN.index("{") :]
+    required = ToolChoice("required")
+    async with open_stage() as stage:
+        begun = {"messages": [*QUESTION, {"role": "assistant", "content": marker}], "continues": True}
+        conversation = await opened(stage, **begun, choice=required)
+        output = output_of(conversation, hold=hold_for(conversation, required, parallel=None, always=False))
+        events = [*fed(output, rest), *ended(output, CUT)]
 
-    # The same words begin a call only at the beginning of an answer.
-    assert content_of(told[0]) == guess
-    assert content_of(told[1]) == ""
-    assert begun.context.last.content
+    assert [event.name for event in events if isinstance(event, CallClosed)] == ["paint"]
+    assert content_of(events) == ""
+    assert conversation.context.last.content
 
 
 @pytest.mark.anyio
