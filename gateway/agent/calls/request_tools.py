@@ -132,7 +132,7 @@ class ToolOffers:
         search = self._proxy.config.tool_search
         if search == "auto":
             return is_heavy(sum(self._costs.of(entry).tokens for entry in entries), context)
-        return search is True and len(entries) > 0
+        return search is True
 
 
 def is_heavy(tokens: int, context: int) -> bool:

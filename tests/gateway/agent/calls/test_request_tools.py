@@ -18,11 +18,14 @@ from gateway.agent.calls.request_tools import (
     with_suggestions,
 )
 from gateway.agent.calls.tool_finder import OURS
+from gateway.config import LimitsConfig
+from gateway.config.overrides import ApprovalsConfig, ToolOverride
 from gateway.context.compose.conversation import SearchTool
 from gateway.context.memory import FOUND_TOOLS
 from gateway.context.memory.defined_tools import ToolDigests
 from gateway.engine.interface import Message
-from gateway.proxy.naming import ToolEntry
+from gateway.proxy.caller import ANYBODY, Principal
+from gateway.proxy.naming import Aliases, ToolEntry
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import Diagnostic
 
@@ -149,6 +152,40 @@ def test_gateway_defers_tools_of_a_client_that_defers_none_as_configured(
         [each.name for each in tools], [], None
     ))
     assert (found.note is not None and "agent.defer_client_tools" in found.note.message) is deferred
+
+
+def test_gateway_that_defers_takes_the_search_that_the_client_brings() -> None:
+    assert names(offered([PAINT], Deferral((), THEIRS), deferring="always")) == (["find"], ["paint"], "find")
+
+
+@pytest.mark.anyio
+async def test_offers_are_those_of_the_servers_that_somebody_may_see(open_runner: Any) -> None:
+    nobody = Principal("eve", frozenset({"elsewhere"}))
+    async with open_runner(LimitsConfig(), tool_search=True) as (runner, _):
+        offers = runner.offers
+        assert [offers.servers(each) for each in (ANYBODY, nobody)] == [{"up"}, set()]
+        assert offers.to(nobody, ROOMY) == ((), {})
+        assert offers.aliases(ANYBODY) == {}
+        assert (offers.server_of("up__say"), offers.server_of("nope")) == ("up", None)
+        assert [each.name for each in offers.to(ANYBODY, ROOMY, (), ToolScope({"up": None}))[0]] == ["up__say"]
+        assert offers.to(ANYBODY, ROOMY, (), NO_TOOL) == ((), {})
+
+
+@pytest.mark.anyio
+async def test_aliases_are_of_tools_whose_names_no_other_tool_has(open_runner: Any) -> None:
+    async with open_runner(LimitsConfig(), overrides={"say": ToolOverride("say.it")}) as (runner, _):
+        alias = Aliases().alias_of("say.it")
+        assert runner.offers.aliases(ANYBODY) == {"say.it": alias}
+        assert runner.offers.aliases(ANYBODY, besides={"say.it"}) == {}
+        assert runner.offers.aliases(ANYBODY, besides={alias}) == {"say.it": alias}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("level", "asks"), [("never", False), ("always", True)])
+async def test_operator_says_which_calls_need_an_approval(open_runner: Any, level: Any, asks: bool) -> None:  # noqa: FBT001
+    async with open_runner(LimitsConfig(), approvals=ApprovalsConfig(ask=level)) as (runner, _):
+        (entry,) = runner.offers.entries(ANYBODY)
+        assert runner.offers.approval_rule()(entry) is asks
 
 
 @pytest.mark.parametrize(("beyond", "deferred"), [(0, False), (1, True)])
