@@ -277,9 +277,8 @@ def _fitting(ranked: Sequence[ToolEntry], digests: ToolDigests, room: int) -> li
 
 def _noted(offered: OfferedTools, names: Sequence[str]) -> OfferedTools:
     note = offered.note
-    if note is None:
-        return offered
-    return replace(offered, note=replace(note, message=f"{note.message}; the user's words suggest {', '.join(names)}"))
+    said = note and replace(note, message=f"{note.message}; the user's words suggest {', '.join(names)}")
+    return replace(offered, note=said)
 
 
 def _described(tool: ToolSpec) -> ToolSpec:
