@@ -505,7 +505,8 @@ async def test_a_plain_completion_goes_on_as_well(staged: Any, lost: int) -> Non
     assert stage.of(GenerationFinished)[0].moved == 1
 
 
-@pytest.mark.parametrize(("text", "lost"), [("one <|im_start|>two", 5), ("one <|im_start|>", 5), ("one <|im_start|>", 4)])
+@pytest.mark.parametrize("lost", [4, 5])
+@pytest.mark.parametrize("text", ["one <|im_start|>two", "one <|im_start|>"])
 async def test_a_control_token_that_was_sampled_and_not_told_is_sampled_again(
     staged: Any, text: str, lost: int
 ) -> None:

@@ -174,8 +174,8 @@ async def test_prompt_is_summed_up_when_three_quarters_of_the_context_are_taken(
 
 
 @pytest.mark.parametrize("tools", [(), (ToolSpec("paint", "é" * 400, {"type": "object"}),)])
-@pytest.mark.parametrize(("beyond", "due"), [(0, False), (1, True)])
-async def test_conversation_that_is_no_longer_than_a_summary_is_not_summed_up(open_stage, beyond, due, tools):
+@pytest.mark.parametrize(("more", "due"), [(7, False), (-1, True)])
+async def test_conversation_that_is_no_longer_than_a_summary_is_not_summed_up(open_stage, more, due, tools):
     """Its preamble would stay: the words of the system, and the tools."""
     alone = await size_of(open_stage, [{**SYSTEM, "content": ""}, ONE, FIRST, TWO])
     async with open_stage(context=20_000) as stage:
@@ -183,7 +183,7 @@ async def test_conversation_that_is_no_longer_than_a_summary_is_not_summed_up(op
         written = '{"type": "function", "function": {"name": "paint", "description": "%s", "parameters": %s}}'
         taken = [len(TINY.encode(written % (tool.description, '{"type": "object"}'))) for tool in tools]
         beside = len(plain.ids) - 900 - sum(taken)
-        made = await opened(stage, [SYSTEM, ONE, FIRST, TWO], at(8 * beside + 7 * (1 - beyond) - beyond), client_tools=tools)
+        made = await opened(stage, [SYSTEM, ONE, FIRST, TWO], at(8 * beside + more), client_tools=tools)
 
     assert beside >= alone
     assert bool(made.instructed) is due
@@ -230,18 +230,14 @@ async def test_of_what_does_not_fit_the_part_before_what_is_new_is_summed_up(ope
     assert len(made.begun) == 2
 
 
-@pytest.mark.parametrize(
-    "messages", [[{**ONE, "content": LONG}], [ONE, called(CALL), {**RESULT, "content": LONG}]]
-)
+@pytest.mark.parametrize("messages", [[{**ONE, "content": LONG}], [ONE, called(CALL), {**RESULT, "content": LONG}]])
 async def test_what_does_not_fit_and_follows_no_answer_is_refused(open_stage, messages):
     async with open_stage(context=500) as stage:
         with pytest.raises(ContextExceeded):
             await opened(stage, messages, at(1))
 
 
-@pytest.mark.parametrize(
-    ("asked", "told"), [("", INSTRUCTION), (" \n", INSTRUCTION), (f" {SHORT}\n", SHORT)]
-)
+@pytest.mark.parametrize(("asked", "told"), [("", INSTRUCTION), (" \n", INSTRUCTION), (f" {SHORT}\n", SHORT)])
 async def test_model_is_told_the_clients_words_or_else_the_gateways(open_stage, asked, told):
     async with open_stage() as stage:
         made = await opened(stage, [ONE, FIRST], Compaction(instructions=asked))

@@ -1,6 +1,7 @@
 """The ids of a call and of its result: exactly those that spell it, and exactly as many as there is room for."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import pytest
@@ -60,7 +61,7 @@ def test_ids_are_those_from_the_token_of_the_first_brace_to_that_of_the_last(
 @given(st.lists(st.integers(1, len(OBJECT) - 1), unique=True), st.integers(0, 3), st.integers(0, 3))
 def test_object_is_found_however_it_is_cut_into_tokens(cuts: list[int], before: int, behind: int) -> None:
     places = [0, *sorted(cuts), len(OBJECT)]
-    tokens = [OBJECT[start:end] for start, end in zip(places, places[1:], strict=False)]
+    tokens = [OBJECT[start:end] for start, end in pairwise(places)]
     region = (*[b"\n"] * before, *tokens, *[b"\n"] * behind)
 
     assert spelled(*region) == ArgumentIds(tuple(range(before, before + len(tokens))), None)
@@ -141,7 +142,7 @@ def test_pieces_are_cut_where_the_note_needs_the_room_and_keep_their_sources() -
 
 
 @given(st.lists(st.integers(0, 60), max_size=4), st.integers(0, 130), st.booleans())
-def test_what_is_shown_never_takes_more_than_it_may(lengths: list[int], most: int, shortened: bool) -> None:  # noqa: FBT001
+def test_what_is_shown_never_takes_more_than_it_may(lengths: list[int], most: int, shortened: bool) -> None:
     parts = tuple(map(piece, lengths))
     shown, whole = cut(parts, most, TINY, shortened=shortened)
     ids = [token for each in shown for token in each.ids]

@@ -33,9 +33,7 @@ def finished(name: str = "down__say", arguments: str = '{"a": 1}', leaf: int = 0
     return ToolFinished("call_1", name, arguments, "é\ud800", "shim", leaf, shim, False, 0.25)
 
 
-@pytest.mark.parametrize(
-    ("leaf", "shim", "source"), [(0, 0, "none"), (2, 0, "leaf"), (0, 3, "shim"), (2, 3, "mixed")]
-)
+@pytest.mark.parametrize(("leaf", "shim", "source"), [(0, 0, "none"), (2, 0, "leaf"), (0, 3, "shim"), (2, 3, "mixed")])
 def test_line_of_a_result_says_who_made_its_ids(leaf: int, shim: int, source: Any) -> None:
     lines = Lines()
     ledger(lines).told(ADA, finished(leaf=leaf, shim=shim), "a/map", "ok")

@@ -144,13 +144,13 @@ def test_deferred_tools_are_noted_with_their_number_and_become_entries_without_a
 def test_gateway_defers_tools_of_a_client_that_defers_none_as_configured(
     tools: list[ToolSpec],
     deferring: Deferring,
-    deferred: bool,  # noqa: FBT001
+    deferred: bool,
 ) -> None:
     found = offered(tools, deferring=deferring)
 
-    assert names(found) == (([FINDER], [each.name for each in tools], FINDER) if deferred else (
-        [each.name for each in tools], [], None
-    ))
+    assert names(found) == (
+        ([FINDER], [each.name for each in tools], FINDER) if deferred else ([each.name for each in tools], [], None)
+    )
     assert (found.note is not None and "agent.defer_client_tools" in found.note.message) is deferred
 
 
@@ -182,7 +182,7 @@ async def test_aliases_are_of_tools_whose_names_no_other_tool_has(open_runner: A
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("level", "asks"), [("never", False), ("always", True)])
-async def test_operator_says_which_calls_need_an_approval(open_runner: Any, level: Any, asks: bool) -> None:  # noqa: FBT001
+async def test_operator_says_which_calls_need_an_approval(open_runner: Any, level: Any, asks: bool) -> None:
     async with open_runner(LimitsConfig(), approvals=ApprovalsConfig(ask=level)) as (runner, _):
         (entry,) = runner.offers.entries(ANYBODY)
         assert runner.offers.approval_rule()(entry) is asks
@@ -193,7 +193,7 @@ async def test_operator_says_which_calls_need_an_approval(open_runner: Any, leve
 def test_gateway_defers_six_tools_or_more_that_take_over_half_of_the_context(
     count: int,
     beyond: int,
-    deferred: bool,  # noqa: FBT001
+    deferred: bool,
 ) -> None:
     """A token is estimated as four bytes; a template writes 70 around each definition."""
     taken = sum(70 + ToolDigests().of(tool)[1] for tool in SIX[:count])
@@ -281,7 +281,7 @@ async def test_only_tools_that_may_be_called_are_suggested() -> None:
 @pytest.mark.parametrize(("beyond", "found"), [(0, True), (1, False)])
 async def test_two_thousand_characters_at_the_end_of_a_message_are_searched(
     beyond: int,
-    found: bool,  # noqa: FBT001
+    found: bool,
 ) -> None:
     words = "wall paint"
     _, note = await suggested([user(f". {words}{' ' * (2000 - len(words) + beyond)}")])
@@ -320,7 +320,7 @@ async def test_definition_that_does_not_fit_leaves_its_room_to_the_next() -> Non
 @pytest.mark.parametrize(("beyond", "found"), [(0, True), (1, False)])
 async def test_nothing_is_suggested_once_half_of_the_context_is_written(
     beyond: int,
-    found: bool,  # noqa: FBT001
+    found: bool,
 ) -> None:
     context = 4000
     earlier = user("é" * ((2 * context - len(WORDS)) // 2) + "z" * (len(WORDS) % 2) + "z" * beyond)

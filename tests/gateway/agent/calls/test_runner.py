@@ -285,6 +285,12 @@ async def test_error_of_whoever_started_calls_is_raised_as_it_is(open_runner):
     assert not running.wanted
 
 
+async def break_off(runner: CallRunner, refused: CallClosed) -> None:
+    async with runner.running((SAY,)) as running:
+        running.refuse(refused, "no")
+        raise OSError("broke")
+
+
 async def test_only_calls_whose_outcome_nobody_gets_are_written_down_as_cancelled(open_runner, tmp_path):
     path = tmp_path / "audit"
     with Audit(path, Metrics().access, arguments=True) as audit:
@@ -293,9 +299,7 @@ async def test_only_calls_whose_outcome_nobody_gets_are_written_down_as_cancelle
                 running.start(call())
             assert not path.read_text()
             with pytest.raises(OSError, match="broke"):
-                async with runner.running((SAY,)) as running:
-                    running.refuse(call("nope", "[1]", 3), "no")
-                    raise OSError("broke")
+                await break_off(runner, call("nope", "[1]", 3))
 
     (line,) = map(json.loads, path.read_text().splitlines())
     assert line.pop("time")

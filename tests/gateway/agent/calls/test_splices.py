@@ -1,4 +1,4 @@
-"""Results between a turn's calls and the next turn: cut to what fits as the template shows them, and listed in order."""
+"""Results between a turn's calls and the next turn: cut to what fits as the template shows them, and in order."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -175,7 +175,7 @@ def test_repeated_turn_is_noted_beside_its_last_result_alone():
 
 
 @pytest.mark.parametrize(("other", "same"), [('{"a": 1', True), ('{"a":1', False), ("[" * 100_000, False)])
-def test_arguments_that_are_no_json_are_compared_as_they_are(other: str, same: bool):  # noqa: FBT001
+def test_arguments_that_are_no_json_are_compared_as_they_are(other: str, same: bool):
     repeats = Repeats(2)
     noted(repeats, finished("1", arguments='{"a": 1'))
 
