@@ -118,6 +118,15 @@ async def test_text_and_ids_are_told_where_they_are_asked_for_and_the_numbers_al
     assert (stats.prompt, stats.generated, stats.guessed) == (prompt, len(said), False)
     assert (stats.reinjected_leaf, stats.reinjected_shim, stats.scaffold, stats.held) == (0, 0, 0, 0)
     assert finished == Finished("stop", prompt, 0, len(said)) == stage.events[-1]
+    # A completion has neither reasoning nor tools.
+    assert (finished.reasoning_ids, finished.stop) == (0, None)
+    assert (stats.reasoning, stats.prefilled, stats.prefilled_seconds, stats.moved) == (0, 0, 0.0, 0)
+
+
+def test_completion_is_told_as_text_unless_something_else_is_asked_for():
+    options = CompletionOptions()
+
+    assert (options.max_tokens, options.stops, options.form, options.text, options.ids) == (None, (), None, True, False)
 
 
 async def test_what_a_completion_took_is_counted_once_it_ended_by_itself(open_stage):

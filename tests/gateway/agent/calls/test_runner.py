@@ -20,11 +20,14 @@ from gateway.config import LimitsConfig
 from gateway.context.compose.later_tools import definition_texts
 from gateway.errors import UnknownTool
 from gateway.observe.audit import Audit
+from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
+from gateway.observe.notices import TokenNotices
 from gateway.observe.tracing import Tracing
+from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.proxy.result_tokens import IdPiece
-from gateway.proxy.results import CallOutcome
+from gateway.proxy.result_tokens import IdPiece, ResultTokens
+from gateway.proxy.results import CallOutcome, WrittenIds
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.testing import tiny_map
@@ -172,11 +175,78 @@ def test_answer_says_how_it_ended_and_whether_it_defines_tools(outcome, found, e
 
 
 async def answer(runner: CallRunner, one: CallClosed, *offered: ToolSpec, **how: Any) -> Answered:
+    rights = {"principal": ANYBODY, "map_id": "", "allows": lambda name: True, "finder": None, "reader": None, **how}
     began = time.perf_counter()
-    answered = await runner.call(one, {tool.name: tool for tool in offered}, how.pop("principal", ANYBODY), **how)
+    answered = await runner.call(one, {tool.name: tool for tool in offered}, **{"approved": False, **rights})
     assert 0 <= answered.seconds <= time.perf_counter() - began
     assert answered.call is one
     return answered
+
+
+class Heard:
+    """A proxy that notes what it is asked, and whose tool may read ids."""
+
+    def __init__(self, *, takes_ids: bool) -> None:
+        self.asked: list[Any] = []
+        self.takes_ids = lambda name: takes_ids
+
+    async def call_tool(self, params: Any, caller: Any, *, written: Any, approved: bool) -> CallOutcome:
+        self.asked.append((params, caller.principal, caller.modern, written, approved))
+        return CallOutcome({}, "ok")
+
+
+ARGUMENTS = TINY.encode('{"n": 1}')
+WHOLE = TINY.encode('{"name": "up__say", "arguments": {"n": 1}}')
+
+
+@pytest.mark.parametrize(
+    ("region", "map_id", "takes_ids", "written"),
+    [
+        (WHOLE, TINY.map_id, True, WrittenIds(tuple(WHOLE), "up__say")),
+        (ARGUMENTS, TINY.map_id, True, WrittenIds(tuple(ARGUMENTS), None)),
+        (TINY.encode("n=1"), TINY.map_id, True, WrittenIds(None, None)),
+        (WHOLE, TINY.map_id, False, None),
+        (WHOLE, "unknown", True, None),
+        (WHOLE, "", True, None),
+    ],
+)
+@pytest.mark.parametrize("approved", [True, False])
+async def test_server_is_told_the_engines_map_and_the_ids_that_the_model_wrote(
+    region, map_id, takes_ids, written, approved
+):
+    notices = TokenNotices(get_logger("test.tokens"))
+    tokens = ResultTokens({TINY.map_id: TINY}, level="verify", metrics=Metrics(), notices=notices)
+    heard: Any = Heard(takes_ids=takes_ids)
+    one = CallClosed(0, "call_1", "up__say", '{"n": 1}', tuple(region))
+    runner = CallRunner(heard, tokens, LimitsConfig())
+    ada = Principal("ada")
+    answered = await answer(runner, one, SAY, map_id=map_id, principal=ada, approved=approved)
+
+    meta = {PROGRESS_KEY: "call_1", **({MAP_KEY: map_id} if map_id == TINY.map_id else {})}
+    params = {"name": "up__say", "arguments": {"n": 1}, "_meta": meta}
+    assert heard.asked == [(params, ada, False, written, approved)]
+    assert answered.outcome == CallOutcome({}, "ok")
+
+
+@pytest.mark.parametrize(("kept", "made"), [(10_000_000, 100_000), (10_000, 10 * 32)])
+async def test_result_that_can_not_be_kept_is_cut_before_it_becomes_ids(open_stage, open_runner, kept, made):
+    """As much of it is tokenized as may be shown, unless all of it is kept."""
+    limits = LimitsConfig(kept_result_bytes=kept)
+    text = "9" * 100_000
+    async with open_stage(context=9000) as stage, open_runner(limits) as (runner, metrics):
+        reader = runner.reader_of(await stage.agent.open(QUESTION))
+        outcome = CallOutcome(result(text), "ok", "up")
+        told = await runner.finish(Answered(call(), outcome, 0.5), TINY, 10 if kept == 10_000 else 4000, reader)
+        (counted,) = [v for k, v in metrics.get_shim_metrics()["by_map"][TINY.map_id].items() if "ids" in k and v > 0]
+
+    assert counted == made
+    assert (told.kept is not None) is (made == 100_000)
+    assert (told.finished.kept is not None) is (made == 100_000)
+    assert told.finished.text == text
+    if told.kept is not None:
+        figures = told.finished.kept
+        assert (figures.handle, figures.tokens, figures.shown) == (told.kept.result.handle, 100_000, told.kept.shown)
+        assert told.ids[: figures.shown] == tuple(TINY.encode(text))[: figures.shown]
 
 
 @pytest.mark.parametrize(
