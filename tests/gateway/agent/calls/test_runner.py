@@ -138,7 +138,6 @@ async def test_result_is_made_compact_where_the_operator_wants_it(open_runner, f
         (1000, 3, False, 300),
         (1000, 1, True, 1000),
         (1000, 4, True, 250),
-        (1000, 0, True, 1000),
         (7, 2, False, 3),
     ],
 )
