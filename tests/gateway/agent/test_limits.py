@@ -40,8 +40,8 @@ async def answered(stage: Any, *, tools: Any = (), **options: Any) -> Finished:
     return await stage.agent.answer(conversation, AnswerOptions(**options), stage.listen)
 
 
-@pytest.mark.parametrize(("room", "made"), [(ANSWER_ROOM, 0), (ANSWER_ROOM + 1, 1)])
-async def test_call_is_made_if_more_than_the_room_for_an_answer_is_left(open_stage, taken, room, made):
+@pytest.mark.parametrize(("room", "made"), [(64, 0), (65, 1)])
+async def test_call_is_made_if_more_than_64_tokens_are_left_for_its_result_and_an_answer(open_stage, taken, room, made):
     async with open_stage(SAY, context=taken + room) as stage:
         finished = await answered(stage)
 
@@ -66,18 +66,32 @@ async def test_result_is_spliced_as_far_as_the_answer_leaves_it_room(open_stage,
     assert finished.completion_ids == WROTE + ANSWER_ROOM + room - spliced
 
 
-async def test_answer_whose_tokens_are_all_used_ends_behind_its_results(open_stage):
+@pytest.mark.parametrize(("more", "generations"), [(0, 1), (1, 2)])
+async def test_answer_whose_tokens_are_all_used_ends_behind_its_results(open_stage, more, generations):
     async def events(prompt: list[int], most: int):
-        for token in TINY.encode(SAY, specials=True):
+        ids = TINY.encode(SAY, specials=True)[:most]
+        for token in ids:
             yield Generated((token,))
-        yield GenerationEnd("stop", None, Timings(len(prompt), 0, WROTE, 0.0, 0.0))
+        yield GenerationEnd("stop", None, Timings(len(prompt), 0, len(ids), 0.0, 0.0))
 
     async with open_stage(SAY) as stage:
         stage.engine._events = events
-        finished = await answered(stage, max_tokens=WROTE)
+        finished = await answered(stage, max_tokens=WROTE + more)
 
-    assert (finished.reason, finished.completion_ids) == ("length", WROTE)
-    assert len(stage.of(ToolFinished)) == len(stage.of(GenerationFinished)) == 1
+    assert len(stage.of(ToolFinished)) == 1
+    assert len(stage.of(GenerationFinished)) == generations
+    assert finished.completion_ids == WROTE + more
+
+
+@pytest.mark.parametrize(("room", "shown"), [(-64, 0), (0, 0), (3, 3), (50, 9)])
+async def test_result_of_a_generation_that_was_cut_off_leaves_room_for_an_answer_too(open_stage, taken, room, shown):
+    """The next request continues with it."""
+    async with open_stage(SAY + "z" * 200, context=taken + 70 + ANSWER_ROOM + room) as stage:
+        finished = await answered(stage, max_tokens=WROTE + 70)
+
+    (told,) = stage.of(ToolFinished)
+    assert (told.shim_ids, told.text) == (shown, "It is 42.")
+    assert (finished.reason, finished.completion_ids) == ("length", WROTE + 70)
 
 
 @pytest.mark.parametrize(("most", "made"), [(0, 0), (1, 1), (2, 2), (3, 3), (None, 3)])
