@@ -7,7 +7,10 @@ import pytest
 
 from gateway.agent import AnswerOptions
 from gateway.agent.events import Finished, GenerationFinished
+from gateway.agent.generate.generation import Generation
+from gateway.agent.generate.generation_options import GenerationOptions
 from gateway.engine.interface import Generated, GenerationEnd, Sampling, Timings
+from gateway.errors import EngineRefused, GrammarRefused
 from gateway.proxy.caller import Principal
 from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.testing import tiny_map
@@ -155,3 +158,59 @@ async def test_splices_are_told_of_one_generation_alone(open_stage):
     assert (first.reinjected_shim, second.reinjected_shim, third.reinjected_shim) == (0, 9, 9)
     assert first.scaffold == 0 < second.scaffold == third.scaffold
     assert (second.prefilled, second.prefilled_seconds, second.moved) == (0, 0.0, 0)
+
+
+async def test_prompt_that_the_engine_refused_tells_nothing_of_the_cache_when_it_is_asked_again(open_stage):
+    async def refuse(prompt: list[int], most: int):
+        raise EngineRefused("no", 400)
+        yield
+
+    async with open_stage("") as stage:
+        stage.engine._events = refuse
+        with pytest.raises(EngineRefused):
+            await answered(stage, name="eve")
+        prompt = len((await stage.agent.open(QUESTION)).ids)
+        stage.engine._events = reporting(Timings(1, prompt - 1, 1, 0.0, 0.0))
+        cached = [(await answered(stage, name="eve"))[1].cached_ids for _ in range(2)]
+
+    assert cached == [0, prompt - 1]
+
+
+async def test_engine_that_refuses_a_grammar_that_nobody_asked_for_is_an_error(open_stage):
+    async def refuse(prompt: list[int], most: int):
+        raise GrammarRefused("no", 400)
+        yield
+
+    async with open_stage("") as stage:
+        stage.engine._events = refuse
+        with pytest.raises(GrammarRefused):
+            await answered(stage)
+
+    assert len(stage.engine.asked) == 1
+
+
+async def test_nothing_follows_a_generation_that_has_to_be_words(open_stage):
+    async with open_stage(SAY, SAY, SAY, "Done.") as stage:
+        ready = stage.route.ready()
+        stage.route._ready = replace(ready, facts=replace(ready.facts, can=replace(ready.facts.can, retention=True)))
+        await answered(stage)
+
+    told = [asked.retention for asked in stage.engine.asked]
+    assert [each.continues for each in told] == [True, True, True, False]
+    assert len({each.conversation for each in told}) == 1
+
+
+async def test_identity_of_a_run_is_told_while_it_runs(open_stage):
+    async with open_stage("One.") as stage:
+        conversation = await stage.agent.open(QUESTION)
+        options = GenerationOptions(10, Sampling())
+        generation = Generation(conversation, options, stage.listen, stage.metrics)
+        assert (generation.conversation, generation.options) == (conversation, options)
+        assert (generation.generated, generation.ttft) == (0, None)
+        result = await generation.run({"traceparent": "00-1"})
+
+    assert generation.generated == 4
+    assert generation.ttft == result.stats.ttft > 0
+    assert (result.stopped, result.calls, result.started, result.stop, result.in_slot) == (True, (), 0, None, 0)
+    assert stage.engine.asked[0].trace == {"traceparent": "00-1"}
+    assert TINY.decode(conversation.ids).endswith("One.")
