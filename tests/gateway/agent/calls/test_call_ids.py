@@ -136,6 +136,8 @@ def test_pieces_are_cut_where_the_note_needs_the_room_and_keep_their_sources() -
 
     assert shown == (*parts[:2], piece(2, "leaf"), IdPiece(note, "shim"))
     assert whole is False
+    shown, _ = cut([piece(room - 1), piece(90)], 100, TINY, shortened=False)
+    assert shown == (piece(room - 1), piece(1), IdPiece(note, "shim"))
     # A piece that fills the room is the last one.
     assert cut([piece(room), piece(90)], 100, TINY, shortened=False)[0] == (piece(room), IdPiece(note, "shim"))
     assert cut([piece(3)], 100, TINY, shortened=True) == ((piece(3), IdPiece(note, "shim")), False)
