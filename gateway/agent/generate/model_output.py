@@ -57,7 +57,7 @@ class EndHold:
     def close(self, ended_by: int | None) -> Sequence[int]:
         """Return what is held, without the id that ended the turn, if one did."""
         held, self._held = self._held, ()
-        return held if ended_by is None else held[:-1]
+        return held if ended_by is None else ()
 
     def drop(self) -> None:
         """Forget what is held."""
