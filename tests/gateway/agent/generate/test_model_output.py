@@ -268,7 +268,7 @@ async def test_turn_that_broke_off_in_a_call_is_remembered_up_to_its_last_whole_
 
 
 @pytest.mark.anyio
-async def test_notes_of_a_call_that_is_not_told_belong_to_no_index(open_stage):
+async def test_notes_of_a_call_that_is_not_told_belong_to_no_index(open_stage, caplog):
     async with open_stage() as stage:
         for tells, index in ((True, 0), (False, None)):
             output = output_of(await opened(stage), tells=lambda name, tells=tells: tells)
@@ -276,6 +276,17 @@ async def test_notes_of_a_call_that_is_not_told_belong_to_no_index(open_stage):
             assert [(event.kind, event.index) for event in events if isinstance(event, Diagnostic)] == [
                 ("truncated", index)
             ]
+
+    # A fault of the model's is none of the parser's.
+    assert "the parser of a tool-call format failed" not in caplog.text
+
+
+@pytest.mark.anyio
+async def test_content_of_ids_that_came_together_is_one_event(open_stage):
+    async with open_stage() as stage:
+        output = output_of(await opened(stage))
+
+        assert output.feed(Generated(tuple(ids("zyx")))) == [Content("zyx")]
 
 
 def weighed(token_id: int) -> Generated:
