@@ -119,6 +119,7 @@ async def test_turn_is_remembered_as_the_model_wrote_it_and_as_the_client_saw_it
     assert "".join(event.text for event in events if isinstance(event, Reasoning)).strip() == reasoning
     assert lived.shown.content == content_of(events)
     assert lived.shown.reasoning.strip() == reasoning
+    assert output.reasoned == (len(ids("<think>\nHm.")) if reasoning else 0)
     assert lived.shown.calls == tuple(Call(call.id, "paint", call.arguments) for call in output.calls)
     assert lived.whole
     assert lived.last is not None
