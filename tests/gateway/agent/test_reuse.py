@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.agent import NO_TOOL, Deferral
 from gateway.agent.calls.runner import FinishedCall
 from gateway.agent.events import GenerationFinished, ToolFinished
 from gateway.agent.figures import Reuse, changes_of, note_call, note_generation, reuse_of
@@ -139,6 +140,16 @@ async def test_changes_are_those_of_the_request_and_the_definitions_that_it_defe
         change,
     )
     assert changes_of(plain) == (change,)
+
+
+async def test_first_definition_of_a_conversation_counts_as_loaded_too(open_stage: Callable[..., Any]) -> None:
+    deferral = Deferral({"paint"}, found={"paint"})
+    async with open_stage(suggested_tools=0) as stage:
+        conversation = await stage.agent.open(QUESTION, client_tools=[PAINT], deferral=deferral, gateway_tools=NO_TOOL)
+        conversation.define([PAINT])
+        size = conversation.asked.digests.of(PAINT)[1]
+
+    assert changes_of(conversation) == (ContextChange("loaded", size // 4, 1),)
 
 
 STATS = GenerationFinished(
