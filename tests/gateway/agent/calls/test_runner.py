@@ -309,6 +309,8 @@ async def test_what_answers_for_tools_that_are_not_defined_yet_answers_only_allo
         assert answered.found.names == ("paint",)
         text = answered.outcome if isinstance(answered.outcome, str) else answered.outcome.result["content"][0]["text"]
         assert text == answered.found.text
+        words = {"paint": "'paint' was not loaded yet", "paint_wall": "there is no tool 'paint_wall'"}
+        assert text.startswith(words.get(name, "You can call"))
         assert definition in text
         assert answered.ended == ("ok" if name == "codec_search_tools" else "refused")
     assert isinstance(refused.outcome, str)
