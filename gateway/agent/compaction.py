@@ -7,6 +7,7 @@ those show the summary (`Compacted`), and read it when it is sent back (`context
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -91,7 +92,7 @@ class CompactableAnswer:
     async def _begin_as_due(self, threshold: int) -> None:
         messages, place = self._messages, _place_of_question(self._messages)
         try:
-            plain = self.conversation = await self._begin(messages, self._choice)
+            self.conversation = await self._begin(messages, self._choice)
         except ContextExceeded:
             # What is new may be what is too long: results go with their calls.
             until = place if place < len(messages) else _place_of_answer(messages)
@@ -101,11 +102,9 @@ class CompactableAnswer:
             return
         if _place_of_answer(messages) == len(messages) or not self._is_full(threshold):
             return
-        try:
+        # If there is no room for the instruction, the answer may still fit.
+        with suppress(ContextExceeded):
             await self._begin_summary(place)
-        except ContextExceeded:
-            # There is no room for the instruction, but the answer may still fit.
-            self.conversation, self._until = plain, None
 
     def _is_full(self, threshold: int) -> bool:
         conversation = self.conversation
@@ -153,9 +152,9 @@ class CompactableAnswer:
             if isinstance(event, Content):
                 texts.append(event.text)
 
-        most = max(context // _SUMMARY, 1)
+        most = context // _SUMMARY
         # A call is no summary: it is read as a call, and not made.
-        asked = AnswerOptions(max_tokens=most, sampling=options.sampling, show_calls=False, max_calls=0)
+        asked = AnswerOptions(max_tokens=most, sampling=options.sampling, max_calls=0)
         finished = await self._agent.answer(conversation, asked, keep)
         summary = _whole("".join(texts), finished, most)
         now = self._asked is not None and self._asked.threshold is None
@@ -203,8 +202,7 @@ def _place_of_question(messages: Sequence[Message]) -> int:
 
 def _place_of_answer(messages: Sequence[Message]) -> int:
     """Position of the model's last answer; the end where there is none."""
-    places = (n for n in range(len(messages) - 1, -1, -1) if messages[n]["role"] == "assistant")
-    return next(places, len(messages))
+    return max((n for n, message in enumerate(messages) if message["role"] == "assistant"), default=len(messages))
 
 
 def _awaits_results(messages: Sequence[Message]) -> bool:

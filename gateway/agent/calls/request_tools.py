@@ -132,7 +132,7 @@ class ToolOffers:
         search = self._proxy.config.tool_search
         if search == "auto":
             return is_heavy(sum(self._costs.of(entry).tokens for entry in entries), context)
-        return search is True and len(entries) > 0
+        return search is True
 
 
 def is_heavy(tokens: int, context: int) -> bool:
@@ -277,9 +277,8 @@ def _fitting(ranked: Sequence[ToolEntry], digests: ToolDigests, room: int) -> li
 
 def _noted(offered: OfferedTools, names: Sequence[str]) -> OfferedTools:
     note = offered.note
-    if note is None:
-        return offered
-    return replace(offered, note=replace(note, message=f"{note.message}; the user's words suggest {', '.join(names)}"))
+    said = note and replace(note, message=f"{note.message}; the user's words suggest {', '.join(names)}")
+    return replace(offered, note=said)
 
 
 def _described(tool: ToolSpec) -> ToolSpec:

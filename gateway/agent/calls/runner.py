@@ -141,14 +141,14 @@ class CallRunner:
         call: CallClosed,
         offered: Mapping[str, ToolSpec],
         principal: Principal,
-        map_id: str = "",
-        allows: Callable[[str], bool] = lambda name: True,
-        finder: ToolFinder | None = None,
-        reader: ResultReader | None = None,
+        map_id: str,
+        allows: Callable[[str], bool],
+        finder: ToolFinder | None,
+        reader: ResultReader | None,
         *,
-        approved: bool = False,
+        approved: bool,
     ) -> "Answered":
-        """Run one call; an error is an answer too. `approved`: whether somebody has approved it."""
+        """Run one call; an error is an answer too. What it takes: see `running`."""
         started = time.perf_counter()
         try:
             if finder is not None and finder.holds(call.name) and allows(call.name):
@@ -270,7 +270,7 @@ class CallRunner:
 
         `defines`: of a result that defines tools. The search bounds it: cut, the tool could never be called.
         """
-        share = room // max(calls, 1)
+        share = room // calls
         return share if defines else min(self._limits.result_tokens, share)
 
 

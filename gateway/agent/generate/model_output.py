@@ -5,7 +5,7 @@ allowed, and at the end into the turn that memory and trajectories keep. It join
 and the hold on the id that may be the end of turn, which don't know each other. It knows no engine and never waits.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import starmap, zip_longest
 
@@ -57,12 +57,11 @@ class EndHold:
     def close(self, ended_by: int | None) -> Sequence[int]:
         """Return what is held, without the id that ended the turn, if one did."""
         held, self._held = self._held, ()
-        return held if ended_by is None else held[:-1]
+        return held if ended_by is None else ()
 
-    def drop(self) -> int:
-        """Forget what is held; return how many ids that was."""
-        dropped, self._held = len(self._held), ()
-        return dropped
+    def drop(self) -> None:
+        """Forget what is held."""
+        self._held = ()
 
 
 class StopFilter:
@@ -147,13 +146,14 @@ class ModelOutput:
         self.over = False
         """Whether no more output is wanted: a stop string appeared, or the only call allowed was made."""
         self.guessed = False
-        self._started = 0
-        self._known = 0
-        """Started calls that a client sends back."""
+        self._started = self._known = 0
+        """Started calls, and those of them that a client sends back."""
         self._shown: dict[int, int] = {}
         """The index of each reported call in this generation, and its index in the response."""
         self._logprobs: list[float | None] = []
         """Log-probabilities of all ids that arrived, including those that end a turn."""
+        self._waiting: list[TokenLogprob] = []
+        """Ids that have not been read yet, where probabilities are asked for."""
         self._weighed: list[TokenLogprob] = []
         """Ids since the last reported text, where probabilities are asked for."""
         self._content: list[str] = []
@@ -202,22 +202,34 @@ class ModelOutput:
 
     def rewind(self) -> None:
         """Forget ids that were sampled but not reported: they are sampled again."""
-        dropped = self._hold.drop()
-        del self._logprobs[len(self.ids) :], self._weighed[len(self._weighed) - min(dropped, len(self._weighed)) :]
+        self._hold.drop()
+        del self._logprobs[len(self.ids) :]
+        self._waiting.clear()
 
     def _weigh(self, event: Generated) -> None:
         """Keep the ids' probabilities, for a trajectory and for the client."""
         self._logprobs += event.logprobs
         if self._options.logprobs is not None:
-            self._weighed += starmap(TokenLogprob, zip_longest(event.ids, event.logprobs, event.tops, fillvalue=()))
+            self._waiting += starmap(TokenLogprob, zip_longest(event.ids, event.logprobs, event.tops, fillvalue=()))
 
     def _read(self, ids: Sequence[int]) -> list[AgentEvent]:
         told: list[AgentEvent] = []
         self.ids += ids
         if ids and self._options.ids:
             told.append(IdsGenerated(tuple(ids)))
-        self._tell(self._parser.feed(ids), told)
+        for part in self._parts(ids):
+            self._tell(self._parser.feed(part), told)
         return told
+
+    def _parts(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
+        """The ids as the parser reads them: one by one where content is reported with the probabilities of its ids."""
+        if not self._waiting:
+            yield ids
+            return
+        for token_id in ids:
+            if self._waiting and self._waiting[0].token_id == token_id:
+                self._weighed.append(self._waiting.pop(0))
+            yield (token_id,)
 
     @property
     def _called_enough(self) -> bool:

@@ -5,12 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from gateway.agent import Completer, CompletionOptions
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated
 from gateway.config import LimitsConfig
-from gateway.engine.interface import Generated, GenerationEnd, Timings
+from gateway.engine.interface import Generated, GenerationEnd, Sampling, Timings
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused, RequestInvalid
+from gateway.observe.tracing import Tracing
 from gateway.proxy.caller import Principal
 from gateway.toolcalls.formats.answer import AnswerForm
 from gateway.toolcalls.stream.output_events import Content
@@ -114,6 +118,15 @@ async def test_text_and_ids_are_told_where_they_are_asked_for_and_the_numbers_al
     assert (stats.prompt, stats.generated, stats.guessed) == (prompt, len(said), False)
     assert (stats.reinjected_leaf, stats.reinjected_shim, stats.scaffold, stats.held) == (0, 0, 0, 0)
     assert finished == Finished("stop", prompt, 0, len(said)) == stage.events[-1]
+    # A completion has neither reasoning nor tools.
+    assert (finished.reasoning_ids, finished.stop) == (0, None)
+    assert (stats.reasoning, stats.prefilled, stats.prefilled_seconds, stats.moved) == (0, 0, 0.0, 0)
+
+
+def test_completion_is_told_as_text_unless_something_else_is_asked_for():
+    options = CompletionOptions()
+
+    assert (options.max_tokens, options.stops, options.form, options.text, options.ids) == (None, (), None, True, False)
 
 
 async def test_what_a_completion_took_is_counted_once_it_ended_by_itself(open_stage):
@@ -224,3 +237,120 @@ async def test_control_token_amid_a_text_is_not_shown_but_can_be_a_stop_string(o
         finished = await completed(stage, CompletionOptions(stops=stops))
         assert "".join(event.text for event in stage.of(Content)) == shown
         assert finished.reason == "stop"
+
+
+async def test_control_token_at_the_very_end_of_the_room_is_the_models(open_stage):
+    wrote = TINY.encode("one <|im_start|>", specials=True)
+    async with open_stage("one <|im_start|>two") as stage:
+        finished = await completed(stage, CompletionOptions(max_tokens=len(wrote), ids=True))
+
+    assert [i for event in stage.of(IdsGenerated) for i in event.ids] == wrote
+    assert (finished.reason, finished.completion_ids) == ("length", len(wrote))
+
+
+async def test_text_that_may_begin_a_stop_string_is_shown_once_the_end_tells_that_it_does_not(open_stage):
+    async with open_stage("one STO") as stage:
+        await completed(stage, CompletionOptions(stops=("STOP",)))
+
+    assert "".join(event.text for event in stage.of(Content)) == "one STO"
+    assert all(event.text for event in stage.of(Content))
+
+
+async def test_engine_gets_the_prompt_and_what_the_client_wants_of_it(open_stage):
+    sampling = Sampling(temperature=0.5)
+    async with open_stage("one", "two") as stage:
+        await completed(stage, CompletionOptions(sampling=sampling))
+        await completed(stage, CompletionOptions(form=COLOURS))
+
+    first, second = stage.engine.asked
+    assert first == replace(
+        second, sampling=sampling, grammar=None, prompt=TINY.encode("Say it: "), max_tokens=first.max_tokens
+    )
+    assert (first.session, first.trace, first.triggers, first.logprobs, first.gather) == (b"", {}, (), False, True)
+
+
+async def test_completion_names_its_conversation_where_the_engine_asks_for_it(open_stage):
+    async with open_stage("one", "two", "three") as stage:
+        ready = stage.route.ready()
+        stage.route._ready = replace(ready, facts=replace(ready.facts, can=replace(ready.facts.can, sessions=True)))
+        completer = Completer(stage.pool, LimitsConfig(), stage.metrics)
+        for name in ("ada", "ada", "bob"):
+            prompt = completer.open("Say it: ", Principal(name))
+            await completer.answer(prompt, CompletionOptions(), stage.listen)
+
+    one, two, three = [request.session for request in stage.engine.asked]
+    assert one == two
+    assert b"" not in (one, three)
+    assert one != three
+
+
+async def test_figures_of_a_completion_are_what_the_engine_reported_within_the_prompt(open_stage):
+    async def report(prompt: list[int], most: int):
+        yield Generated((5,))
+        yield GenerationEnd("length", None, Timings(1, 10_000, 1, 0.5, 0.25), padded=4)
+
+    async with open_stage("") as stage:
+        stage.engine._events = report
+        finished = [await completed(stage, CompletionOptions()) for _ in range(2)]
+
+    prompt = len(TINY.encode("Say it: "))
+    *_, stats = stage.of(GenerationFinished)
+    # Of an unknown cache only what the slot is known to hold is told.
+    assert finished[1] == Finished("length", prompt, prompt, 1)
+    assert stats.timings == Timings(0, prompt, 1, 0.5, 0.25)
+    assert stats.moved == 0
+    cached = sum(each.cached_ids for each in finished)
+    assert stage.metrics.get_prompt_tokens() == {"prompt_tokens": 2 * prompt, "cached_tokens": cached}
+    assert figure(stage, "codec_padded_ids_total") == 8
+    assert figure(stage, "codec_generation_prompt_ids_total") == 0
+    assert figure(stage, "codec_generation_reused_ids_total") == 2 * prompt
+
+
+async def test_answer_without_a_report_counts_for_nothing(open_stage):
+    async def end(prompt: list[int], most: int):
+        yield Generated((5,))
+        yield GenerationEnd.unreported(1)
+
+    async with open_stage("") as stage:
+        stage.engine._events = end
+        finished = await completed(stage, CompletionOptions())
+
+    (stats,) = stage.of(GenerationFinished)
+    assert (stats.timings, finished.cached_ids) == (None, 0)
+    assert stage.metrics.get_prompt_tokens() == {"prompt_tokens": 0, "cached_tokens": 0}
+
+
+async def test_span_of_a_completion_says_what_was_asked_and_what_came_of_it(open_stage):
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    async with open_stage("one two", "never") as stage:
+        completer = Completer(stage.pool, LimitsConfig(), stage.metrics, Tracing(provider))
+        options = CompletionOptions(max_tokens=50, sampling=Sampling(temperature=0.5, seed=7))
+        await completer.answer(completer.open("Say it: "), options, stage.listen)
+        stage.engine._breaks = True
+        with pytest.raises(EngineUnavailable):
+            await completer.answer(completer.open("Say it: "), CompletionOptions(max_tokens=50), stage.listen)
+
+    answered, failed = [dict(span.attributes or {}) for span in exporter.get_finished_spans()]
+    common = {
+        "gen_ai.operation.name": "text_completion",
+        "gen_ai.provider.name": "llama_cpp",
+        "gen_ai.request.model": "scripted",
+        "gen_ai.request.max_tokens": 50,
+        "gen_ai.request.stream": True,
+        "gen_ai.response.model": "scripted",
+        "codec.engine": stage.route.ready().name,
+    }
+    assert answered == {
+        **common,
+        "gen_ai.request.temperature": 0.5,
+        "gen_ai.request.seed": 7,
+        "gen_ai.response.finish_reasons": ("stop",),
+        "gen_ai.usage.input_tokens": len(TINY.encode("Say it: ")),
+        "gen_ai.usage.output_tokens": len(TINY.encode("one two")),
+        "gen_ai.usage.cache_read.input_tokens": 0,
+    }
+    assert failed.pop("error.type", None) == "EngineUnavailable"
+    assert failed == {**common, "gen_ai.response.finish_reasons": ("error",)}
+    assert all("traceparent" in request.trace for request in stage.engine.asked)

@@ -505,6 +505,35 @@ async def test_a_plain_completion_goes_on_as_well(staged: Any, lost: int) -> Non
     assert stage.of(GenerationFinished)[0].moved == 1
 
 
+@pytest.mark.parametrize("lost", [4, 5])
+@pytest.mark.parametrize("text", ["one <|im_start|>two", "one <|im_start|>"])
+async def test_a_control_token_that_was_sampled_and_not_told_is_sampled_again(
+    staged: Any, text: str, lost: int
+) -> None:
+    stage = staged(all_lossy(Script(text), lost))
+    completer = Completer(stage.pool, LimitsConfig(), Metrics())
+    prompt = completer.open("Say: ")
+    stage.script.prompt = len(prompt.ids)
+
+    finished = await completer.answer(prompt, CompletionOptions(ids=True), stage.listen)
+
+    assert (stage.ids(), finished.reason) == (TINY.encode(text, specials=True), "stop")
+
+
+async def test_a_plain_completion_that_is_lost_behind_its_last_id_asks_no_other_engine(staged: Any) -> None:
+    stage = staged(all_lossy(Script(STORY), 4))
+    completer = Completer(stage.pool, LimitsConfig(), Metrics())
+    prompt = completer.open("Say: ")
+    stage.script.prompt = len(prompt.ids)
+
+    finished = await completer.answer(prompt, CompletionOptions(max_tokens=4, ids=True), stage.listen)
+
+    assert (stage.ids(), stage.text()) == (TINY.encode(STORY)[:4], TINY.decode(TINY.encode(STORY)[:4]))
+    assert (finished.reason, finished.completion_ids, finished.cached_ids) == ("length", 4, 0)
+    assert sum(len(engine.asked) for engine in stage.engines.values()) == 1
+    assert stage.of(GenerationFinished)[0].timings is None
+
+
 @pytest.mark.parametrize("lost", [0, 4])
 async def test_a_plain_completion_under_a_form_goes_on_only_from_its_beginning(staged: Any, lost: int) -> None:
     stage = staged(all_lossy(Script(STORY), lost))

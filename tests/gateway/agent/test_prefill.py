@@ -16,8 +16,10 @@ from gateway.agent import AnswerOptions, CallRunner
 from gateway.agent.calls.runner import Answered
 from gateway.agent.events import Finished, GenerationFinished
 from gateway.agent.generate.generation_options import ToolChoice
+from gateway.agent.turn import ANSWER_ROOM
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
+from gateway.context.compose.conversation import Conversation
 from gateway.engine.interface import Filled, Generated, GenerationEnd, Sampling
 from gateway.engine.slots.prefill import Prefill, Told
 from gateway.engine.slots.rates import Rates
@@ -222,6 +224,29 @@ async def test_nothing_is_processed_where_the_template_reads_the_result(open_sta
     async with open_stage(SAY, "Done.") as stage:
         monkeypatch.setattr(stage.route.ready().template, "reads_results", reads)
         assert await asked_ahead(stage, Ahead()) == []
+
+
+@pytest.mark.usefixtures("slow_tools")
+async def test_nothing_is_processed_where_the_engine_will_go_back_to_the_question(open_stage, monkeypatch):
+    hints = Conversation.hints
+
+    async def returning(conversation: Conversation) -> Any:
+        return replace(await hints(conversation), returns=True)
+
+    monkeypatch.setattr(Conversation, "hints", returning)
+    async with open_stage(SAY, "Done.") as stage:
+        assert await asked_ahead(stage, Ahead()) == []
+
+
+@pytest.mark.parametrize(("beyond", "ahead"), [(0, 0), (1, 1)])
+@pytest.mark.usefixtures("slow_tools")
+async def test_nothing_is_processed_where_no_result_would_fit_behind_it(open_stage, beyond, ahead):
+    async with open_stage(SAY, "Done.") as stage:
+        conversation = await stage.agent.open(QUESTION)
+        taken = len(conversation.ids) + len(TINY.encode(SAY, specials=True)) + ANSWER_ROOM
+        after = len(TINY.encode("<|im_end|>\n<|im_start|>assistant\n", specials=True))
+    async with open_stage(SAY, "Done.", context=taken + len(BEFORE) + after + beyond) as stage:
+        assert len(await asked_ahead(stage, Ahead())) == ahead
 
 
 @pytest.mark.usefixtures("slow_tools")

@@ -87,6 +87,60 @@ async def test_tool_of_a_server_that_no_form_helps_is_left_out_and_everything_el
     assert "template" not in told.message
 
 
+@pytest.mark.parametrize(
+    ("renders", "template", "tools", "found", "asked"),
+    [
+        (fails_on_true, SHOWS, [], False, 0),
+        # Where the gateway writes the definitions itself, the engine is not to blame.
+        (fails_on_true, "", [ANY], False, 0),
+        (fails_on_true, SHOWS, [GOOD], False, 1),
+        (lambda tools: "Error: no", SHOWS, [GOOD], False, 2),
+        (fails_on_true, SHOWS, [ANY], True, None),
+    ],
+)
+async def test_forms_are_sought_where_the_engine_refuses_the_tools_and_nothing_else(
+    open_stage, renders, template, tools, found, asked
+):
+    async with open_stage(renders=renders, tools_template=template) as stage:
+        assert await find_forms(tools, stage.route.ready(), lambda name: None) is found
+
+    assert asked is None or len(stage.engine.rendered) == asked
+
+
+async def test_each_tool_gets_the_first_form_that_the_engine_renders_and_its_own_reason(open_stage):
+    schema = {"type": "object", "properties": {"é": True}}
+    words = {"tidy": "tidied form", "plain": "plain types alone", "said": "as JSON in the tool's description"}
+    tools = [ToolSpec(name, "About it.", schema) for name in (*words, "never")]
+
+    def shown(tool: Any) -> int:
+        """Which form it is."""
+        if "Parameters, as JSON Schema" in tool["function"]["description"]:
+            return 3
+        part = parameters(tool)["properties"]["é"]
+        return 0 if part is True else 1 if part == {} else 2
+
+    def renders(tools: Sequence[Any]) -> str | None:
+        least = {"tidy": 1, "plain": 2, "said": 3, "never": 4}
+        names = [tool["function"]["name"] for tool in tools]
+        broken = [name for name, tool in zip(names, tools, strict=True) if name in least and shown(tool) < least[name]]
+        return f"Error: {broken[0]} of {len(tools)}" if broken else None
+
+    async with open_stage(renders=renders, tools_template=SHOWS) as stage:
+        ready = stage.route.ready()
+        assert await find_forms([*tools, GOOD], ready, lambda name: "up" if name == "never" else None)
+
+    faults = {fault.tool: fault for fault in ready.forms.faults(tools, lambda name: None)}
+    assert [*faults] == [tool.name for tool in tools]
+    for name, said in words.items():
+        reason, _, outcome = faults[name].message.partition("; ")
+        assert reason.endswith(f"({name} of 1)")
+        assert said in outcome
+    assert faults["never"].message.endswith("(never of 1); the model is not offered the tool")
+    assert ready.forms.offered([*tools, GOOD]) == (*tools[:3], GOOD)
+    written = ready.forms.rendered(tools[2:3])[0]
+    assert written.description == f"About it.\nParameters, as JSON Schema: {json.dumps(schema, ensure_ascii=False)}"
+
+
 async def test_choice_that_names_a_tool_that_is_left_out_is_refused_with_the_reason(open_stage):
     async with open_stage(renders=fails_on("stubborn"), tools_template=SHOWS) as stage:
         with pytest.raises(RequestInvalid, match="'stubborn' of the request: the engine can't render its definition"):
