@@ -91,14 +91,14 @@ def _segment(path: str, at: int) -> _Segment | None:
 
 
 def _chosen(text: str, value: Value, segment: _Segment) -> Iterator[Value]:
-    kind, members, written = text[value.start], _members(text, value), segment.written
+    members, written = _members(text, value), segment.written
     chosen: Iterable[_Member] = ()
     if segment.name is not None:
         # Of several members with one name the last one counts, as for most readers.
-        chosen = deque((member for member in members if kind == "{" and member.key == segment.name), maxlen=1)
+        chosen = deque((member for member in members if member.key == segment.name), maxlen=1)
     elif written["all"]:
         chosen = members
-    elif kind == "[":
+    elif text[value.start] == "[":
         chosen = islice(members, *_bounds(written, lambda: sum(1 for _ in _members(text, value))))
     for member in chosen:
         yield Value(value.path + _written(member.key), member.start, member.end)

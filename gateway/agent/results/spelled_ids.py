@@ -188,8 +188,8 @@ def _find(spelled: SpelledIds, words: str, offset: int, *, is_regex: bool) -> Fo
             first, last = _shown(text, begins, ends)
             # Each search may look at all that is left of the window.
             left -= price * (end - at)
-            count, seen = count + 1, max(last, at + 1)
-            at = seen
+            count += 1
+            at = seen = last
             if len(parts) < MOST_SHOWN:
                 parts.append(spelled.part(first, last))
     return Found(tuple(parts), count, is_whole=True, is_split=is_split)
