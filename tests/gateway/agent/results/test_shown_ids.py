@@ -84,8 +84,11 @@ def test_selected_places_stand_with_what_they_are_and_how_to_go_on(shown: Select
             selection("offset", SpelledPart(0, 15, 1)),
             f"\n[from line 1: tokens 0 to 14 of 15 in r_222222; {READ_ON.format(14)}]",
         ),
-        (selection("path", *values()), f"\n[0 of 3 values in r_222222; {READ_ON.format(14)}; {FEWER}]"),
-        (selection("search", *LINES), f"\n[0 of 3 places in r_222222; {GO_ON.format(14)}]"),
+        (
+            selection("path", SpelledPart(0, 11, 1, "$[0]"), SpelledPart(11, 15, 3, "$[1]")),
+            f"\n[0 of 2 values in r_222222; {READ_ON.format(10)}; {FEWER}]",
+        ),
+        (selection("search", *LINES), f"\n[0 of 3 places in r_222222; {GO_ON.format(15)}]"),
         (
             selection("search", *LINES * 4, is_whole=False, count=100),
             f"\n[12 of 100 or more places in r_222222; {GO_ON.format(14)}]",
