@@ -104,7 +104,7 @@ def _chosen(text: str, value: Value, segment: _Segment) -> Iterator[Value]:
         yield Value(value.path + _written(member.key), member.start, member.end)
 
 
-def _bounds(written: re.Match[str], count: Callable[[], int]) -> tuple[int | None, int | None]:
+def _bounds(written: re.Match[str], count: Callable[[], int]) -> tuple[int | None, ...]:
     """The first item of an index or a slice, and the one behind the last; `count` tells how many items there are."""
     if written["index"]:
         first = int(written["index"])
@@ -113,7 +113,7 @@ def _bounds(written: re.Match[str], count: Callable[[], int]) -> tuple[int | Non
         bounds = slice(*(int(each) if each else None for each in (written["start"], written["end"])))
     if (bounds.start or 0) >= 0 and (bounds.stop or 0) >= 0:
         return bounds.start, bounds.stop
-    return bounds.indices(count())[:2]
+    return bounds.indices(count())
 
 
 def _members(text: str, value: Value) -> Iterator[_Member]:

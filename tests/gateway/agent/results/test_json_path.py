@@ -110,6 +110,7 @@ def paths(text: str, path: str) -> list[str]:
     ("text", "path", "named"),
     [
         ('{"a": 1}', "$", ["$"]),
+        ('{"é b": 1}', "$.*", ['$["é b"]']),
         ('{"a": [5, {"b c": 1, "é": 2}]}', "$.*[*].*", ['$.a[1]["b c"]', "$.a[1].é"]),
         ('[[1, 2], "x", [3, 4]]', "[*][-1]", ["$[0][1]", "$[2][1]"]),
         ('[[1, 2], "x", {"a": 3}]', "$[:][0]", ["$[0][0]"]),
@@ -197,4 +198,16 @@ def test_error_names_the_path_and_the_place_that_cannot_be_read(path, shown, pla
 def test_name_in_single_quotes_may_have_both_kinds_and_escapes(path, key):
     assert [json.loads(json.dumps({key: 7})[each.start : each.end]) for each in select(json.dumps({key: 7}), path)] == [
         7
+    ]
+
+
+def test_values_need_no_blanks_between_them():
+    text = '{"a":1,"b":[2,{"c":3}]}'
+
+    assert [text[each.start : each.end] for path in ("$.*", "$.b[*]", "$.b[1].c") for each in select(text, path)] == [
+        "1",
+        '[2,{"c":3}]',
+        "2",
+        '{"c":3}',
+        "3",
     ]
