@@ -206,3 +206,7 @@ def test_result_with_ids_in_the_older_form_stays_as_it_is() -> None:
     result = {"content": [block("[ 1 ]"), {"type": LEGACY_BLOCK_TYPE}]}
 
     assert compacted(result, "minified", TINY) == (result, 0)
+
+
+def test_one_token_is_worth_a_shorter_text() -> None:
+    assert compacted({"content": [block("[ 1]")]}, "minified", TINY) == ({"content": [block("[1]")]}, 1)
