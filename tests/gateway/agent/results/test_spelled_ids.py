@@ -367,22 +367,40 @@ def test_expression_is_refused_where_its_length_times_the_texts_is_more_than_250
     assert str(raised.value).startswith(f"the regular expression {words[:80]!r} is")
 
 
-def test_search_ends_once_its_searches_may_have_taken_500_million_steps() -> None:
-    words, text = "q|" + "a{1000}" * 30, "q\n" * 4000
-    left, count = 500_000_000, 0
+@pytest.mark.parametrize("others", [0, 3000])
+def test_search_ends_once_its_searches_may_have_taken_500_million_steps(others: int) -> None:
+    """Each may look at all that is left of the window."""
+    words, text = "q|" + "a{1000}" * 30, "z\n" * others + "q\n" * (4000 - others)
+    left, at, count = 500_000_000, 0, 0
     while left >= 0:
-        left -= steps(words) * (len(text) - 2 * count)
+        left -= steps(words) * (len(text) - at)
+        at = 2 * (others + count) + 1
         count += 1
 
     found = find(SpelledIds(TINY.encode(text), TINY), words, is_regex=True)
     assert (found.count, found.is_whole, len(found.parts)) == (count, False, count)
 
 
-def test_words_are_searched_to_the_end_however_many_they_are() -> None:
-    found = find(SpelledIds(TINY.encode("q\n" * 900), TINY), "q", is_regex=False)
+@pytest.mark.parametrize("words", ["q", "q" * 300])
+def test_words_are_searched_to_the_end_however_many_they_are(words: str) -> None:
+    found = find(SpelledIds(TINY.encode(f"{words}\n" * 900), TINY), words, is_regex=False)
 
+    size = len(words)
     assert (found.count, len(found.parts), found.is_whole) == (900, 100, True)
-    assert found.parts[99] == SpelledPart(198, 199, 100)
+    assert found.parts[99] == SpelledPart(99 * (size + 1), 100 * (size + 1) - 1, 100)
+
+
+def test_words_are_found_where_windows_meet_in_a_case_of_three_times_as_many_bytes() -> None:
+    text = "x" * 7500 + "\N{KELVIN SIGN}" * 400 + "y" * 9000
+
+    assert find(SpelledIds(TINY.encode(text), TINY), "k" * 400, is_regex=False).count == 1
+
+
+@pytest.mark.parametrize("text", ['\\"c', 'a\\"', "\\u00fcc", "a\\u00fc"])
+def test_words_are_found_as_json_escapes_them_only_if_all_of_them_are_there(text: str) -> None:
+    spelled = SpelledIds(TINY.encode(text), TINY)
+
+    assert find(spelled, 'a"c' if '"' in text else "aüc", is_regex=False) == Found((), 0, is_whole=True)
 
 
 @pytest.mark.parametrize(("count", "is_whole"), [(1000, True), (1001, False)])
@@ -435,3 +453,10 @@ def test_part_is_widened_to_whole_tokens_and_characters() -> None:
 )
 def test_lines_are_given_by_their_bytes(first: int, last: int, place: tuple[int, int] | None) -> None:
     assert SpelledIds(TINY.encode("ab\n\nc\n"), TINY).lines(first, last) == place
+
+
+def test_line_of_a_part_counts_the_line_ends_before_it() -> None:
+    spelled = SpelledIds(TINY.encode("\n\na\n"), TINY)
+
+    assert [spelled.line_at(place) for place in range(4)] == [1, 2, 3, 3]
+    assert spelled.part(2, 3) == SpelledPart(2, 3, 3)
