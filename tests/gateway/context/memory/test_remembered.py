@@ -10,6 +10,7 @@ from gateway.context.memory import (
     AnswerRecord,
     Call,
     CallRecord,
+    ContextChange,
     GenerationRecord,
     KeptResult,
     Lived,
@@ -167,3 +168,13 @@ def test_size_of_a_message_is_counted_to_the_byte() -> None:
 
     assert Lived(message, array("I", [1, 2, 3]), spans=(Span("model", 1),) * 3).size == 600 + 12 + texts + calls + 480
     assert Lived({"role": "tool", "tool_calls": None}, array("I")).size == 600 + sys.getsizeof("tool")
+
+
+def test_what_is_not_known_of_a_turn_or_an_answer_is_nothing() -> None:
+    plain = node(None, 0)
+
+    assert LivedTurn() == LivedTurn((), True, False, None, False, "", None, ())
+    assert ContextChange("cleared", 5) == ContextChange("cleared", 5, 0)
+    assert Miss("not_seen_before") == Miss("not_seen_before", 0, None, None, "", "", False)
+    assert (plain.original_ids, plain.followers, plain.size, plain.engine_name) == (0, 0, 0, "engine")
+    assert (plain.strangers, plain.digest, plain.summary, plain.answer_id) == (b"", b"", b"", "")
