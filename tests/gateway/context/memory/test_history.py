@@ -108,6 +108,8 @@ def test_tokens_are_lost_only_where_some_were_recomputed(recomputed: int, loss: 
         ('{"of": 1}', '{"of": {"a": 1}}'),
         ('{"of": [1]}', '{"of": {"0": 1}}'),
         ('{"of": [1, {"a": true}]}', '{"of": [1, {"a": false}]}'),
+        ('{"of": [1]}', '{"of": [true]}'),
+        ('{"of": {"a": 1}}', '{"of": {"a": true}}'),
         ("[1]", "{}"),
         ("{}", "[1]"),
         ("[" * 100_000, "[" * 99_999),
