@@ -174,6 +174,7 @@ def test_what_is_not_known_of_a_turn_or_an_answer_is_nothing() -> None:
     plain = node(None, 0)
 
     assert LivedTurn() == LivedTurn((), True, False, None, False, "", None, ())
+    assert LivedAnswer() == LivedAnswer([], [], [], [], 0, True)
     assert ContextChange("cleared", 5) == ContextChange("cleared", 5, 0)
     assert Miss("not_seen_before") == Miss("not_seen_before", 0, None, None, "", "", False)
     assert (plain.original_ids, plain.followers, plain.size, plain.engine_name) == (0, 0, 0, "engine")
