@@ -328,3 +328,14 @@ def test_answer_that_is_not_remembered_is_what_its_client_sent_for_it() -> None:
 
     assert [turn.message for turn in back.lived] == [user("q"), *parts, said("yes")]
     assert back.new == (Turn(user("tool_call_id")),)
+
+
+def test_results_are_lost_with_a_conversation_that_lost_those_of_one_answer() -> None:
+    memory, messages = ConversationMemory(2 * (1200 + TEXT_BYTES) + 1000), [user("a")]
+    first = answered(memory, messages, lived=(Lived({"role": "tool"}, array("I")),))
+    messages.append(user("b"))
+    answered(memory, messages, before=first)
+    for text in "cd":
+        answered(memory, [user(text)])
+
+    assert memory.forgotten(History(b"root", messages)) is True
