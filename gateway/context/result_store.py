@@ -55,8 +55,8 @@ def _json_shape(text: str) -> str:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
         return ""
-    if not isinstance(value, dict):
-        return f"JSON, {_described(value)}"
+    if not isinstance(value, dict) or not value:
+        return f"JSON, {_described(cast('object', value))}"
     members = cast("dict[str, Any]", value)
     return f"JSON, an object with {_listed([f'{_name(key)} ({_described(each)})' for key, each in members.items()])}"
 
@@ -157,7 +157,7 @@ class SpilledIds:
         """Read the ids. Raises `OSError`, also where some are missing."""
         ids: array[int] = array(self._typecode)
         while (size := len(ids) * ids.itemsize) < self._size:
-            if not (data := os.pread(self._descriptor, self._size - size, size)):
+            if not (data := os.pread(self._descriptor, self._size, size)):
                 raise OSError("the file of a kept result is too short")
             ids.frombytes(data)
         return ids

@@ -9,6 +9,7 @@ from typing import Final
 _BOUND = "how much work is too much is no promise: a little more is as good"
 _KEPT = "how many are remembered is no promise: one more is as good"
 _LENGTH = "how long a part of a message may be, or a random name"
+_SHORT_CUT = "a short cut"
 _MADE_UP = "equal only for a sum that no clock gives: the bound lies a millionth beside the numbers that mean something"
 
 EQUIVALENT: Final = {
@@ -16,8 +17,15 @@ EQUIVALENT: Final = {
         "the same text, made now or when read"
     ),
     "gateway/agent/generate/model_output.py: if not self._held and ids[-1] not in self._specials:  ->  if False:": (
-        "a short cut"
+        _SHORT_CUT
     ),
+    "gateway/agent/results/json_path.py: if (bounds.start or 0) >= 0 and (bounds.stop or 0) >= 0:  ->  if False:": (
+        _SHORT_CUT
+    ),
+    "gateway/agent/results/json_path.py: (bounds.start or 0) >= 0  ->  (bounds.start or 0) > 0": _SHORT_CUT,
+    "gateway/agent/results/json_path.py: (bounds.stop or 0) >= 0  ->  (bounds.stop or 0) > 0": _SHORT_CUT,
+    "gateway/agent/results/spelled_ids.py: left < 0  ->  left <= 0": _BOUND,
+    "gateway/context/memory/history.py: if len(results) < 2:  ->  if False:": _SHORT_CUT,
     "gateway/engine/wire/adapter.py: 32  ->  64": _LENGTH,
     "gateway/engine/wire/engine_answers.py: 80  ->  160": _LENGTH,
     "gateway/engine/wire/event_stream.py: len(whole) < _ERROR_BODY  ->  len(whole) <= _ERROR_BODY": _BOUND,

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
 _OURS = ("gateway", "leaf_sdk", "tests", "conftest")
+_TESTS = Path(__file__).parents[1]
 
 
 class _MutantLoader(SourceFileLoader):
@@ -46,8 +47,9 @@ class Unimportable(Exception):
 
 def import_anew(path: str, tree: ast.Module) -> None:
     """Let the module be this tree, and all of this project be imported anew. Raises `Unimportable`."""
-    for name in [*sys.modules]:
-        if name.partition(".")[0] in _OURS and not name.startswith("tests.mutation"):
+    for name, module in [*sys.modules.items()]:
+        ours = name.partition(".")[0] in _OURS or _is_test(module)
+        if ours and not name.startswith("tests.mutation"):
             del sys.modules[name]
     name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     sys.meta_path.insert(0, _MutantFinder(name, Path(path).resolve(), tree))
@@ -55,6 +57,11 @@ def import_anew(path: str, tree: ast.Module) -> None:
         import_module(name)
     except Exception:
         raise Unimportable(name) from None
+
+
+def _is_test(module: ModuleType) -> bool:
+    """Whether it lies among the tests: of a folder with an `__init__.py`, its name begins with this folder's alone."""
+    return Path(getattr(module, "__file__", None) or "/").is_relative_to(_TESTS)
 
 
 def changed_function(path: Path, tree: ast.Module) -> CodeType | None:

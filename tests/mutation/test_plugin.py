@@ -2,7 +2,9 @@
 
 import ast
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -32,12 +34,28 @@ def test_function_is_swapped_unless_it_closes_over_something_else(tmp_path: Path
     assert (changed_function(path, mutant.tree) is not None) is swapped
 
 
-def test_module_that_can_not_be_imported_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is imported, and how, is afterwards as it was."""
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     before = {**sys.modules}
-    try:
-        with pytest.raises(Unimportable):
-            import_anew("gateway/escape.py", ast.parse("no_such_name"))
-    finally:
-        sys.modules.clear()
-        sys.modules.update(before)
+    yield
+    sys.modules.clear()
+    sys.modules.update(before)
+
+
+@pytest.mark.usefixtures("imports")
+def test_module_that_can_not_be_imported_is_noticed() -> None:
+    with pytest.raises(Unimportable):
+        import_anew("gateway/escape.py", ast.parse("no_such_name"))
+
+
+@pytest.mark.usefixtures("imports")
+@pytest.mark.parametrize("name", ["tests.gateway.test_escape", "recall.talk"])
+def test_test_that_was_imported_before_is_imported_anew_whatever_its_name(name: str) -> None:
+    test = ModuleType(name)
+    test.__file__ = str(Path("tests/gateway/agent/recall/talk.py").resolve())
+    sys.modules[name] = test
+    import_anew("gateway/escape.py", ast.parse(""))
+
+    assert name not in sys.modules

@@ -94,7 +94,7 @@ def _columns(items: list[object]) -> Sequence[str]:
 
 def _table(columns: Sequence[str], items: Sequence[Mapping[str, object]]) -> str:
     rows = (_list([each[key] for key in columns], tables=True) for each in items)
-    return f'{{"columns":{_list(columns, tables=False)},"rows":[{",".join(rows)}]}}'
+    return f'{{"columns":[{",".join(map(_text, columns))}],"rows":[{",".join(rows)}]}}'
 
 
 def _list(items: Sequence[object], *, tables: bool) -> str:

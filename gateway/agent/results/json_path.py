@@ -91,20 +91,20 @@ def _segment(path: str, at: int) -> _Segment | None:
 
 
 def _chosen(text: str, value: Value, segment: _Segment) -> Iterator[Value]:
-    kind, members, written = text[value.start], _members(text, value), segment.written
+    members, written = _members(text, value), segment.written
     chosen: Iterable[_Member] = ()
     if segment.name is not None:
         # Of several members with one name the last one counts, as for most readers.
-        chosen = deque((member for member in members if kind == "{" and member.key == segment.name), maxlen=1)
+        chosen = deque((member for member in members if member.key == segment.name), maxlen=1)
     elif written["all"]:
         chosen = members
-    elif kind == "[":
+    elif text[value.start] == "[":
         chosen = islice(members, *_bounds(written, lambda: sum(1 for _ in _members(text, value))))
     for member in chosen:
         yield Value(value.path + _written(member.key), member.start, member.end)
 
 
-def _bounds(written: re.Match[str], count: Callable[[], int]) -> tuple[int | None, int | None]:
+def _bounds(written: re.Match[str], count: Callable[[], int]) -> tuple[int | None, ...]:
     """The first item of an index or a slice, and the one behind the last; `count` tells how many items there are."""
     if written["index"]:
         first = int(written["index"])
@@ -113,7 +113,7 @@ def _bounds(written: re.Match[str], count: Callable[[], int]) -> tuple[int | Non
         bounds = slice(*(int(each) if each else None for each in (written["start"], written["end"])))
     if (bounds.start or 0) >= 0 and (bounds.stop or 0) >= 0:
         return bounds.start, bounds.stop
-    return bounds.indices(count())[:2]
+    return bounds.indices(count())
 
 
 def _members(text: str, value: Value) -> Iterator[_Member]:

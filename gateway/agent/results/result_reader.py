@@ -214,13 +214,11 @@ def _by_path(result: KeptResult, ids: "array[int]", spelled: SpelledIds, path: s
 
 
 def _byte_places(text: str) -> Callable[[int], int]:
-    """Return what tells where a character's bytes begin, asked from the first to the last."""
-    if text.isascii():
-        return lambda place: place
+    """Return what tells where a character's bytes begin, asked in their order, as they are selected."""
     seen = [0, 0]
 
     def place_of(place: int) -> int:
-        start, counted = seen if place >= seen[0] else (0, 0)
+        start, counted = seen
         seen[:] = place, counted + len(text[start:place].encode())
         return seen[1]
 

@@ -105,13 +105,12 @@ class Selection:
             found += [IdPiece(tuple(label), "shim")] if label else []
             found += _sourced(self.result, own, part.first)
             shown, end = number + 1, part.first + len(own)
-        last = self.parts[max(shown - 1, 0)]
-        note = token_map.encode(self._note(last, shown, end))
+        note = token_map.encode(self._note(shown, end))
         return (*found, IdPiece(tuple(note[:most]), "shim"))
 
     def _longest_note(self, token_map: TokenMap) -> int:
-        count, tokens = len(self.parts), self.result.tokens
-        notes = (self._note(self.parts[-1], shown, end) for shown in (0, count) for end in (0, tokens - 1, tokens))
+        ends = self.parts[0].last - 1, self.result.tokens
+        notes = (self._note(shown, end) for shown in (0, len(self.parts)) for end in ends)
         return max(len(token_map.encode(note)) for note in notes) + _DIGITS
 
     def _label(self, part: SpelledPart, number: int) -> str:
@@ -120,21 +119,21 @@ class Selection:
         place = f"line {part.line}, offset {part.first}" if self.by == "search" else part.label
         return f"{_NEXT if number else ''}[{place}] "
 
-    def _note(self, last: SpelledPart, shown: int, end: int) -> str:
-        """What is said behind the places. `last`: the last of the `shown` ones; `end`: where it ends here."""
-        result, handle = self.result, self.result.handle
-        whole = end >= last.last
+    def _note(self, shown: int, end: int) -> str:
+        """What is said behind the places. `end`: where the last one of those that are shown ends here."""
+        result, handle, first = self.result, self.result.handle, self.parts[0]
         if self.by == "search":
             count = f"{self.count} or more" if not self.is_whole else self.count
             more = f'; go on with {_SEARCH}(handle="{handle}", ..., offset={end})'
             more = "" if self.is_whole and shown == self.count else more
             return f"\n[{shown} of {count} places in {handle}{more}]"
         if self.by == "path":
-            more = "" if whole else f'; read on with {_READ}(handle="{handle}", offset={end})'
+            # Only the first one is ever shown in part.
+            more = "" if end >= first.last else f'; read on with {_READ}(handle="{handle}", offset={end})'
             fewer = "; select fewer, as in [0:9], to see the others" if shown < self.count else ""
             return f"\n[{shown} of {self.count} values in {handle}{more}{fewer}]"
         more = "the end" if end >= result.tokens else f'read on with {_READ}(handle="{handle}", offset={end})'
-        return f"\n[from line {last.line}: tokens {last.first} to {end} of {result.tokens} in {handle}; {more}]"
+        return f"\n[from line {first.line}: tokens {first.first} to {end} of {result.tokens} in {handle}; {more}]"
 
 
 def _sourced(result: KeptResult, ids: Sequence[int], first: int) -> Iterator[IdPiece]:

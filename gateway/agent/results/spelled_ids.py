@@ -96,7 +96,7 @@ def fitting(ids: Sequence[int], most: int, token_map: TokenMap) -> Sequence[int]
         return ids
     cut = ids[:most]
     for n in range(len(cut), len(cut) - len(cut) // _NEAR, -1):
-        if token_map.decode_bytes(cut[n - 1 : n]).endswith(b"\n"):
+        if token_map.decode_bytes([cut[n - 1]]).endswith(b"\n"):
             return cut[:n]
     return whole_characters(cut, token_map)
 
@@ -188,8 +188,8 @@ def _find(spelled: SpelledIds, words: str, offset: int, *, is_regex: bool) -> Fo
             first, last = _shown(text, begins, ends)
             # Each search may look at all that is left of the window.
             left -= price * (end - at)
-            count, seen = count + 1, max(last, at + 1)
-            at = seen
+            count += 1
+            at = seen = last
             if len(parts) < MOST_SHOWN:
                 parts.append(spelled.part(first, last))
     return Found(tuple(parts), count, is_whole=True, is_split=is_split)
@@ -199,7 +199,7 @@ def _is_in_no_line(text: bytes, start: int, end: int, seen: int) -> bool:
     """Whether an empty place is the end of the line before `seen`, or is behind the last line's end."""
     follows_line_end = text[start - 1 : start] == b"\n"
     if start == len(text):
-        return start == end and follows_line_end
+        return follows_line_end
     return start == end == seen and text[start : start + 1] == b"\n" and not follows_line_end
 
 

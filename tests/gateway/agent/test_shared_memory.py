@@ -1,5 +1,6 @@
 """Answers that replicas remember for each other: the same when they come back, and nobody else's."""
 
+import sys
 from array import array
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 from gateway.config import LimitsConfig
 from gateway.context.memory import Call, ConversationMemory, History, Lived, LivedTurn, Remembered, Shown, root_digest
+from gateway.context.memory.defined_tools import BEGINNING, DefinedTool, DefinedTools
 from gateway.context.memory.remembered import NO_ENGINE
 from gateway.context.shared_memory import SharedMemory, deserialize, serialize
 from gateway.observe.trajectories import Span
+from gateway.shared import StoreRecord
 from gateway.toolcalls.stream.output_events import CallClosed
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import SECRET, Direct, shared_in_memory
@@ -96,7 +99,9 @@ class Replica:
         found = self.memory.recall(owner, histories[0], {})
         return None if found is None else found.last.ids()
 
-    async def answer(self, owner: str, messages: list[dict[str, Any]], text: str, *ids: int, name: str = "") -> None:
+    async def answer(
+        self, owner: str, messages: list[dict[str, Any]], text: str, *ids: int, name: str = ""
+    ) -> Remembered:
         """Answer a request, and remember it."""
         history = self.history(owner, messages)
         found = self.memory.recall(owner, history, {})
@@ -119,6 +124,7 @@ class Replica:
         self.memory.remember(node, history.with_answer(node.shown))
         await self.shared.keep(node)
         messages.append(message)
+        return node
 
 
 @asynccontextmanager
@@ -234,3 +240,93 @@ async def test_what_is_remembered_here_is_not_taken_over_again() -> None:
             await one.recall("ann", messages)
 
         assert one.memory.size == other.memory.size
+
+
+@pytest.mark.parametrize(("later", "found"), [(63, True), (64, False)])
+async def test_last_64_answers_of_a_history_are_looked_up(later: int, found: bool) -> None:
+    async with replicas(Direct(Memory()), (SECRET,), (SECRET,)) as (one, other):
+        messages = [user("a")]
+        await one.answer("ann", messages, "b", 1)
+        messages += [message for _ in range(later) for message in (user("c"), {"role": "assistant", "content": "d"})]
+
+        assert await other.recall("ann", [*messages, user("e")]) == ([1] if found else None)
+
+
+@pytest.mark.parametrize(("behind", "found"), [(-1, True), (0, True), (1, False)])
+async def test_only_answers_behind_the_last_one_that_is_remembered_are_looked_up(behind: int, found: bool) -> None:
+    async with replicas(Direct(Memory()), (SECRET,), (SECRET,)) as (one, other):
+        messages = [user("a")]
+        await one.answer("ann", messages, "b", 1)
+        history = other.history("ann", [*messages, user("c")])
+
+        assert await other.shared.recall(other.memory, "ann", [history], behind, lambda: 5) is found
+        assert (other.memory.size > 0) is found
+
+
+async def test_missing_answers_of_one_conversation_get_one_number() -> None:
+    async with replicas(Direct(Memory()), (SECRET,), (SECRET,)) as (one, other):
+        messages = [user("a")]
+        for text in ("b", "d"):
+            await one.answer("ann", messages, text, 1)
+            messages.append(user("c"))
+        numbers = iter([5])
+
+        assert await other.shared.recall(other.memory, "ann", [other.history("ann", messages)], -1, numbers.__next__)
+        (last,) = other.memory.conversations(9)
+        assert [(node.number, node.place, node.answer_id) for node in last.chain()] == [
+            (5, 1, "ann b"),
+            (5, 3, "ann d"),
+        ]
+
+
+async def test_answer_that_does_not_stand_in_the_history_is_not_accepted() -> None:
+    """As where the store gives another answer for a name than was kept under it."""
+    async with replicas(Direct(Memory()), (SECRET,), (SECRET,)) as (one, other):
+        messages = [user("a")]
+        node = await one.answer("ann", messages, "b", 1)
+        record = StoreRecord("forged", None, serialize(node, b"one"), (node.digest.hex(),))
+        forged = Replica(SharedMemory(Answering(record), other.shared.keys, LimitsConfig(), 60.0))
+
+        assert await forged.recall("ann", [*messages, user("c")]) == [1]
+        forged.memory = ConversationMemory(10_000_000)
+        for others in ([user("x"), *messages[1:]], [user("x"), user("a"), *messages[1:]]):
+            history = forged.history("ann", [*others, user("c")])
+            assert await forged.shared.recall(forged.memory, "ann", [history], -1, lambda: 5) is False
+        assert forged.memory.size == 0
+
+
+class Answering:
+    """A store that gives one record, whatever it is asked for."""
+
+    def __init__(self, record: StoreRecord) -> None:
+        self._record = record
+
+    async def find_alias(self, *_: object) -> list[StoreRecord]:
+        return [self._record]
+
+
+def test_ids_are_written_alike_on_all_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    lived = Lived({"role": "tool", "tool_call_id": "c"}, array("I", [5]))
+    node = Remembered("ann", None, 1, Shown("yes"), (lived,), 0, array("I", [1, 258]), 0, 0, 0)
+    here, other = sys.byteorder, {"little": "big", "big": "little"}[sys.byteorder]
+    written = serialize(node, b"one")
+    swapped = array("I", [1, 258])
+    swapped.byteswap()
+
+    monkeypatch.setattr(sys, "byteorder", other)
+    back = deserialize(written, "ann", "id", None, 3, b"one")
+    assert (back.added, deserialize(serialize(node, b"one"), "ann", "id", None, 3, b"one").added) == (
+        swapped,
+        node.added,
+    )
+    monkeypatch.setattr(sys, "byteorder", here)
+    assert deserialize(written, "ann", "id", None, 3, b"one").added == node.added == array("I", [1, 258])
+
+
+def test_definitions_and_the_model_s_names_of_calls_come_back() -> None:
+    tools = DefinedTools((DefinedTool("paint", b"d", BEGINNING), DefinedTool("say", b"e", 4)))
+    lived = Lived({"role": "assistant"}, array("I"), LivedTurn(model_ids=("m1", "m2"), form="|<call>"))
+    node = Remembered("ann", None, 1, Shown("yes"), (lived,), 0, array("I"), 0, 0, 0, tools=tools)
+
+    back = deserialize(serialize(node, b"one"), "ann", "id", None, 3, b"one")
+    assert (back.tools, back.lived, back.number, back.before) == (tools, node.lived, 3, None)

@@ -3,11 +3,15 @@
 import gc
 import os
 import stat
+import tempfile
+import threading
 from array import array
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
+import anyio.lowlevel
 import pytest
 
 from gateway.config import LimitsConfig
@@ -199,3 +203,175 @@ async def test_making_room_does_not_look_through_what_others_keep():
     assert compared < 1000
     assert [each.content is None for each in mine] == [True] * 200
     assert all(each.content is not None for each in [*others, *large])
+
+
+async def test_what_is_kept_beside_the_ids_takes_room_in_memory_and_in_files(tmp_path):
+    where = store(160, tmp_path)
+    results = [KeptResult("r", "a", "t", "m", 1, (("leaf", 1),) * n, b"", "") for n in (0, 1, 1)]
+    for each in results[:2]:
+        await where.keep(each, array("I", [1]))
+    assert where.size == 4 + 4 + 96
+
+    # In files 8 * 160 bytes have room: twelve results of 4 bytes and 96 beside them.
+    others = [KeptResult("r", "a", "t", "m", 1, (("leaf", 1),), b"", "") for _ in range(20)]
+    for each in others:
+        await where.keep(each, array("I", [1]))
+    in_files = [each for each in (*results[:2], *others) if isinstance(each.content, SpilledIds)]
+    assert in_files == others[7:19]
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(60, 0), (60.5, None)])
+@pytest.mark.parametrize("most", [400, 40])
+async def test_result_is_dropped_once_its_time_without_use_is_over(tmp_path, most, seconds, left):
+    clock = Clock()
+    where = store(most, tmp_path, clock, kept_result_seconds=60, principal_share=1.0)
+    results = await kept(where, 2)
+    clock.now = seconds
+
+    assert (await contents(where, results))[0] == left
+
+
+async def test_reading_a_result_in_a_file_counts_as_use(tmp_path):
+    clock = Clock()
+    where = store(40, tmp_path, clock, kept_result_seconds=60, principal_share=1.0)
+    results = await kept(where, 3)
+    clock.now = 50
+    assert await contents(where, results[:1]) == [0]
+    clock.now = 100
+
+    assert await contents(where, results) == [0, None, None]
+
+
+async def test_files_make_room_for_what_was_read_last(tmp_path):
+    where = store(40, tmp_path, principal_share=1.0)
+    results = await kept(where, 9)
+    assert await contents(where, results[:1]) == [0]
+    results += await kept(where, 1)
+
+    assert await contents(where, results) == [0, None, *range(2, 9), 0]
+
+
+async def test_principal_that_has_the_most_makes_room_for_all():
+    where = store(400, principal_share=1.0)
+    (theirs,) = await kept(where, 1, owner="b")
+    mine = await kept(where, 9)
+    assert where.size == 400
+    (more,) = await kept(where, 1, owner="b")
+
+    assert await contents(where, [theirs, more, *mine]) == [0, 0, None, *range(1, 9)]
+
+
+async def test_principal_may_fill_its_share_to_the_last_byte():
+    where = store(400, principal_share=0.25)
+    (theirs,) = await kept(where, 1, 10, owner="b")
+    mine = await kept(where, 5, 5)
+
+    assert await contents(where, [theirs, *mine]) == [0, *range(5)]
+    await kept(where, 1, 1)
+    assert await contents(where, [theirs, *mine]) == [0, None, *range(1, 5)]
+
+
+async def test_share_is_bounded_only_beside_others_that_still_keep_something():
+    where = store(400, principal_share=0.25)
+    theirs = await kept(where, 1, owner="b")
+    theirs.clear()
+    gc.collect()
+
+    assert None not in await contents(where, await kept(where, 10))
+
+
+async def test_bytes_are_kept_like_ids(tmp_path):
+    where = store(16, tmp_path)
+    results = [result() for _ in range(2)]
+    for each in results:
+        await where.keep(each, array("B", b"\x00\xff" * 8))
+
+    assert isinstance(results[0].content, SpilledIds)
+    assert await where.ids_of(results[0]) == array("B", b"\x00\xff" * 8)
+
+
+async def test_file_is_read_to_its_end_in_as_many_reads_as_that_takes(tmp_path, monkeypatch):
+    ids = SpilledIds(array("I", range(10)), tmp_path)
+    read = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, most, place: read(file, min(most, 8), place))
+
+    assert ids.read() == array("I", range(10))
+
+
+async def test_file_is_written_to_its_end_in_as_many_writes_as_that_takes(tmp_path, monkeypatch):
+    make = tempfile.TemporaryFile
+
+    class Slow:
+        """Takes a few bytes at a time, as a full disk does."""
+
+        def __init__(self, **options: Any) -> None:
+            self._file = make(**options)
+
+        def __enter__(self) -> "Slow":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self._file.close()
+
+        def write(self, data: memoryview) -> int:
+            return self._file.write(data[:7])
+
+        def fileno(self) -> int:
+            return self._file.fileno()
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", Slow)
+
+    assert SpilledIds(array("I", range(10)), tmp_path).read() == array("I", range(10))
+
+
+async def test_result_that_is_kept_anew_while_it_is_moved_stays_in_memory(tmp_path, monkeypatch):
+    where = store(160, tmp_path)
+    results = await kept(where, 4)
+    moving, go_on, make = anyio.Event(), threading.Event(), tempfile.TemporaryFile
+
+    def waiting(**options: Any) -> Any:
+        anyio.from_thread.run_sync(moving.set)
+        go_on.wait()
+        return make(**options)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", waiting)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(kept, where, 1)
+        await moving.wait()
+        monkeypatch.setattr(tempfile, "TemporaryFile", make)
+        tasks.start_soon(where.keep, results[0], array("I", [7]) * 10)
+        while results[0].content != array("I", [7]) * 10:
+            await anyio.lowlevel.checkpoint()
+        go_on.set()
+
+    assert isinstance(results[0].content, array)
+    assert await contents(where, results) == [7, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        ("missing", "a kept result can't be moved to a file and is dropped"),
+        ("cut", "the file of a kept result can't be read"),
+    ],
+)
+async def test_log_says_why_a_result_is_lost(tmp_path, caplog, spoil, said):
+    where = store(160, tmp_path / "missing" if spoil == "missing" else tmp_path)
+    results = await kept(where, 5)
+    if spoil == "cut":
+        assert isinstance(results[0].content, SpilledIds)
+        os.ftruncate(results[0].content._descriptor, 8)
+    await where.ids_of(results[0])
+
+    assert [said in each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == [True]
+
+
+async def test_metrics_count_what_is_kept():
+    metrics = Metrics()
+    where = ResultStore(LimitsConfig(kept_result_bytes=160), metrics, clock=Clock())
+    results = await kept(where, 5)
+
+    assert len(results) == 5
+    page = metrics.render().decode()
+    assert "codec_results_kept_total 5.0" in page
+    assert "codec_kept_result_bytes 160.0" in page

@@ -11,7 +11,7 @@ from gateway.agent import AnswerOptions
 from gateway.agent.events import ToolFinished
 from gateway.agent.results.compact_form import compact, compacted
 from gateway.agent.results.result_reader import SPECS
-from leaf_sdk.leaf.contract import CODEC_META_KEY
+from leaf_sdk.leaf.contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE
 from leaf_sdk.testing import tiny_map
 from tests.gateway.agent.test_memory import QUESTION, SAY, answered, prompts
 
@@ -137,3 +137,76 @@ async def test_large_result_is_kept_once_as_it_was_sent_with_the_tools_that_read
     assert told.kept.handle == result.handle
     assert result.tokens == len(TINY.encode(text))
     assert SPECS[0].description in TINY.decode(prompts(stage)[-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "written"),
+    [
+        ('  { "é" : [ true , null , "ü" ] }', "minified", '{"é":[true,null,"ü"]}'),
+        ('["\\u00e9\\u0001"]', "minified", '["é\\u0001"]'),
+        (f'[{{"{"x" * 99}": 1}}, {{"{"x" * 99}": 2}}]', "table", None),
+        (
+            '[{"amount": 1, "number": 2}, {"number": 3, "amount": 4}, {"amount": 5, "number": 6}]',
+            "table",
+            '{"columns":["amount","number"],"rows":[[1,2],[4,3],[5,6]]}',
+        ),
+        (
+            '{"all": [{"a long key": [{"another key": 1}, {"another key": 2}, {"another key": 3}]},'
+            ' {"a long key": 2}, {"a long key": 3}]}',
+            "table",
+            '{"all":{"columns":["a long key"],"rows":[[{"columns":["another key"],"rows":[[1],[2],[3]]}],[2],[3]]}}',
+        ),
+        ('[{"number": 1}, {"number": 2}, {"number": 3, "at": 4}]', "table", None),
+        ('[{"number": 1}, {"number": 2, "at": 4}, {"number": 3}]', "table", None),
+        ('[{"number": 1}, {"number": 2}, {"other": 3}]', "table", None),
+        ('[{"number": 1}, {"number": 2}, 3]', "table", None),
+        ('[3, {"number": 1}, {"number": 2}]', "table", None),
+        ("[{ }, { }, { }]", "table", None),
+        ("[1, 2, 3]", "table", None),
+    ],
+)
+def test_list_of_three_objects_with_equal_keys_is_a_table(text: str, form: Any, written: str | None) -> None:
+    assert compact(text, form) == (written or text.replace(", ", ",").replace(": ", ":").replace("{ }", "{}"))
+
+
+def test_text_of_the_same_length_stays_as_it_was_written() -> None:
+    assert compact('["\\u001F"]', "minified") == '["\\u001F"]'
+    assert compact('["\\u001F" ]', "minified") == '["\\u001f"]'
+
+
+def test_text_of_more_than_4_mib_stays_as_it_is() -> None:
+    longest = f'[ "{"x" * (4 * 1024 * 1024 - 5)}"]'
+
+    assert len(compact(longest, "minified")) == 4 * 1024 * 1024 - 1
+    assert compact(f"{longest} ", "minified") == f"{longest} "
+
+
+def block(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def test_each_text_of_a_result_gets_shorter_and_what_else_it_has_stays() -> None:
+    image = {"type": "image", "data": "[ 1 ]"}
+    result = {"content": [block("[ 1 ]"), image, block("Ann [ 1 ]"), block("{ }")], "isError": True}
+
+    assert compacted(result, "minified", TINY) == (
+        {"content": [block("[1]"), image, block("Ann [ 1 ]"), block("{}")], "isError": True},
+        3,
+    )
+
+
+@pytest.mark.parametrize("blocks", [[block("[1, true]")], [block("Ann")], []])
+def test_result_of_which_no_token_is_saved_stays_as_it_is(blocks: list[dict[str, str]]) -> None:
+    result = {"content": blocks}
+
+    assert compacted(result, "minified", TINY) == (result, 0)
+
+
+def test_result_with_ids_in_the_older_form_stays_as_it_is() -> None:
+    result = {"content": [block("[ 1 ]"), {"type": LEGACY_BLOCK_TYPE}]}
+
+    assert compacted(result, "minified", TINY) == (result, 0)
+
+
+def test_one_token_is_worth_a_shorter_text() -> None:
+    assert compacted({"content": [block("[ 1]")]}, "minified", TINY) == ({"content": [block("[1]")]}, 1)

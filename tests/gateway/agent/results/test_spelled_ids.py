@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.results.shown_ids import ResultBeginning, Selection
-from gateway.agent.results.spelled_ids import Found, SpelledIds, find, fitting
+from gateway.agent.results.spelled_ids import Found, SpelledIds, SpelledPart, find, fitting
 from gateway.context.memory import KeptResult
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import TokenMap
@@ -261,3 +262,205 @@ def test_most_places_are_counted_and_the_first_are_shown():
     assert (len(found.parts), found.count, found.is_whole) == (100, 1000, False)
     pieces = Selection(kept([1] * 9), array("I", [1] * 9), found.parts[:1], found.count, "search", found.is_whole)
     assert "1 of 1000 or more places" in TINY.decode(pieces.pieces(500, TINY)[-1].ids)
+
+
+def places(text: str, words: str, *, is_regex: bool = True, offset: int = 0) -> list[tuple[int, int]]:
+    """The places that are found in a text of which each character is a token."""
+    found = find(SpelledIds(TINY.encode(text), TINY), words, is_regex=is_regex, offset=offset)
+    assert found.is_whole
+    assert found.count == len(found.parts)
+    return [(part.first, part.last) for part in found.parts]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "place"),
+    [
+        ("aaa\nbqb\naaa\n", "q", (4, 7)),
+        ("bqb", "q", (0, 3)),
+        # Of a long line 200 bytes on each side.
+        ("b" * 300 + "qq" + "b" * 300, "qq", (100, 502)),
+        ("\n" + "b" * 199 + "q" + "b" * 199 + "\n", "q", (1, 400)),
+        ("\n" + "b" * 200 + "q" + "b" * 200 + "\n", "q", (1, 402)),
+        ("\n" + "b" * 201 + "q" + "b" * 201 + "\n", "q", (2, 403)),
+        # Of a long place its beginning.
+        ("b" * 300 + "q" * 300 + "b" * 300, "q+", (100, 700)),
+        ("aaa\nbq\nccc\naaa", "q\nc", (4, 10)),
+        ("aaa\nbq\nccc\n", "q\n", (4, 6)),
+    ],
+)
+def test_place_is_shown_with_its_line_or_with_what_is_near_it(text: str, words: str, place: tuple[int, int]) -> None:
+    assert places(text, words) == [place]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "found"),
+    [
+        ("aqaqa\nq\n", "q", [(0, 5), (6, 7)]),
+        ("ab\n\nab", "", [(0, 2), (3, 4), (4, 6)]),
+        ("ab\n\nab\n", "", [(0, 2), (3, 4), (4, 6)]),
+        ("\n\n", "", [(0, 1), (1, 2)]),
+        ("ab", "$", [(0, 2)]),
+        ("a\nb", r"\n", [(0, 2)]),
+        ("a\n\n\nb", r"\n", [(0, 2), (2, 3), (3, 4)]),
+        ("a\n\n\nb", r"\n\n", [(0, 2), (2, 3)]),
+        ("b" * 300 + "q" * 500 + "b" * 300, "q+", [(100, 700), (500, 1000)]),
+        ("a\n\n\nb", "^$", [(2, 3), (3, 4)]),
+        ("ab", "q", []),
+    ],
+)
+def test_each_line_is_found_once(text: str, words: str, found: list[tuple[int, int]]) -> None:
+    assert places(text, f"(?:{words})") == found
+
+
+@pytest.mark.parametrize(("offset", "found"), [(0, [(0, 1), (2, 3)]), (1, [(2, 3)]), (2, [(2, 3)]), (3, [])])
+def test_search_begins_at_its_offset(offset: int, found: list[tuple[int, int]]) -> None:
+    assert places("q\nq", "q", offset=offset) == found
+
+
+def test_words_are_not_an_expression_and_are_found_in_either_case() -> None:
+    text = "A.B\naxb\n"
+
+    assert places(text, "a.b", is_regex=False) == [(0, 3)]
+    assert places(text, "a.b") == [(4, 7)]
+
+
+def test_first_spelling_that_is_found_is_looked_for_alone() -> None:
+    text = 'say "b"\nsay \\"b\\"\n'
+
+    assert places(text, '"b"', is_regex=False) == [(0, 7)]
+    assert places(text[8:], '"b"', is_regex=False) == [(0, 9)]
+    assert find(SpelledIds(TINY.encode(text), TINY), "none", is_regex=False) == Found((), 0, is_whole=True)
+
+
+def test_up_to_500_characters_are_looked_for() -> None:
+    spelled = SpelledIds(TINY.encode("b" * 501), TINY)
+
+    assert find(spelled, "b" * 500, is_regex=False).count == 1
+    for words in ("", "b" * 501):
+        with pytest.raises(ValueError, match=f"expected 1 to 500 characters to look for; got {len(words)}$"):
+            find(spelled, words, is_regex=False)
+
+
+@pytest.mark.parametrize("words", ["(", f"{'x' * 100}("])
+def test_expression_that_cannot_be_used_is_named_up_to_its_80th_character(
+    words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ValueError, match="can't be used") as raised:
+        find(SpelledIds([1], TINY), words, is_regex=True)
+    assert str(raised.value).startswith(f"the regular expression {words[:80]!r} can't be used: missing ): ")
+    assert str(raised.value).endswith(f"{words} (RE2's syntax)")
+    # RE2 would write it to standard error.
+    assert capfd.readouterr().err == ""
+
+
+def steps(words: str) -> int:
+    """The instructions of an expression."""
+    return int(re2.compile(f"(?m){words}").programsize)
+
+
+def test_expression_is_refused_where_its_length_times_the_texts_is_more_than_250_million() -> None:
+    # What else it has takes a few instructions.
+    words = next(each for n in range(990, 1000) if steps(each := "a{1000}" * 24 + f"a{{{n}}}") == 25_000)
+    text = "z" * 10_001
+
+    assert places(text[:-1], words) == []
+    assert places(text, words, offset=1) == []
+    assert places(text, words[:500], is_regex=False) == []
+    with pytest.raises(ValueError, match="is too complex for a result this large; use `text`") as raised:
+        find(SpelledIds(TINY.encode(text), TINY), words, is_regex=True)
+    assert str(raised.value).startswith(f"the regular expression {words[:80]!r} is")
+
+
+@pytest.mark.parametrize("others", [0, 3000])
+def test_search_ends_once_its_searches_may_have_taken_500_million_steps(others: int) -> None:
+    """Each may look at all that is left of the window."""
+    words, text = "q|" + "a{1000}" * 30, "z\n" * others + "q\n" * (4000 - others)
+    left, at, count = 500_000_000, 0, 0
+    while left >= 0:
+        left -= steps(words) * (len(text) - at)
+        at = 2 * (others + count) + 1
+        count += 1
+
+    found = find(SpelledIds(TINY.encode(text), TINY), words, is_regex=True)
+    assert (found.count, found.is_whole, len(found.parts)) == (count, False, count)
+
+
+@pytest.mark.parametrize("words", ["q", "q" * 300])
+def test_words_are_searched_to_the_end_however_many_they_are(words: str) -> None:
+    found = find(SpelledIds(TINY.encode(f"{words}\n" * 900), TINY), words, is_regex=False)
+
+    size = len(words)
+    assert (found.count, len(found.parts), found.is_whole) == (900, 100, True)
+    assert found.parts[99] == SpelledPart(99 * (size + 1), 100 * (size + 1) - 1, 100)
+
+
+def test_words_are_found_where_windows_meet_in_a_case_of_three_times_as_many_bytes() -> None:
+    text = "x" * 7500 + "\N{KELVIN SIGN}" * 400 + "y" * 9000
+
+    assert find(SpelledIds(TINY.encode(text), TINY), "k" * 400, is_regex=False).count == 1
+
+
+@pytest.mark.parametrize("text", ['\\"c', 'a\\"', "\\u00fcc", "a\\u00fc"])
+def test_words_are_found_as_json_escapes_them_only_if_all_of_them_are_there(text: str) -> None:
+    spelled = SpelledIds(TINY.encode(text), TINY)
+
+    assert find(spelled, 'a"c' if '"' in text else "aüc", is_regex=False) == Found((), 0, is_whole=True)
+
+
+@pytest.mark.parametrize(("count", "is_whole"), [(1000, True), (1001, False)])
+def test_thousand_places_are_counted(count: int, is_whole: bool) -> None:
+    found = find(SpelledIds(TINY.encode("q\n" * count), TINY), "q", is_regex=False)
+
+    assert (found.count, found.is_whole) == (1000, is_whole)
+
+
+@pytest.mark.parametrize(("words", "is_regex", "is_split"), [("q", False, False), ("q", True, True)])
+def test_only_an_expression_sees_parts_of_a_long_line(words: str, is_regex: bool, is_split: bool) -> None:
+    long = "b" * 9000
+    spelled = SpelledIds(TINY.encode(long), TINY)
+
+    assert find(spelled, words, is_regex=is_regex).is_split is is_split
+    assert not find(SpelledIds(TINY.encode("b\n" * 4500), TINY), words, is_regex=is_regex).is_split
+    assert not find(SpelledIds(TINY.encode(long[:8192]), TINY), words, is_regex=is_regex).is_split
+    assert find(SpelledIds(TINY.encode(long[:8193]), TINY), words, is_regex=is_regex).is_split is is_split
+
+
+@pytest.mark.parametrize(("before", "shown"), [(13, 16), (14, 15), (15, 16)])
+def test_cut_is_moved_back_to_a_line_end_that_costs_at_most_an_eighth(before: int, shown: int) -> None:
+    ids = TINY.encode("a" * before + "\n" + "b" * 20)
+
+    assert [*fitting(ids, 16, TINY)] == ids[:shown]
+
+
+def test_ids_that_fit_are_all_shown_though_they_end_inside_a_character_or_a_line() -> None:
+    ids = TINY.encode("a\né")[:-1]
+
+    assert fitting(ids, len(ids), TINY) == ids
+    assert fitting(TINY.encode("aéb"), 2, TINY) == TINY.encode("a")
+    assert fitting(TINY.encode("é"), 1, TINY) == []
+    assert fitting(TINY.encode("a😀"), 4, TINY) == TINY.encode("a")
+
+
+def test_part_is_widened_to_whole_tokens_and_characters() -> None:
+    spelled = SpelledIds(TINY.encode("hello\né world"), TINY)
+
+    assert spelled.part(1, 2, "label") == SpelledPart(0, 1, 1, "label")
+    assert spelled.part(5, 6) == SpelledPart(1, 2, 1)
+    assert spelled.part(6, 7) == SpelledPart(2, 4, 2)
+    assert spelled.part(7, 9) == SpelledPart(2, 5, 2)
+    assert [spelled.byte_of(number) for number in range(6)] == [0, 5, 6, 7, 8, 14]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "place"),
+    [(1, 1, (0, 2)), (1, 2, (0, 3)), (2, 2, (3, 4)), (3, 3, (4, 5)), (2, 9, (3, 6)), (4, 4, None), (5, 5, None)],
+)
+def test_lines_are_given_by_their_bytes(first: int, last: int, place: tuple[int, int] | None) -> None:
+    assert SpelledIds(TINY.encode("ab\n\nc\n"), TINY).lines(first, last) == place
+
+
+def test_line_of_a_part_counts_the_line_ends_before_it() -> None:
+    spelled = SpelledIds(TINY.encode("\n\na\n"), TINY)
+
+    assert [spelled.line_at(place) for place in range(4)] == [1, 2, 3, 3]
+    assert spelled.part(2, 3) == SpelledPart(2, 3, 3)
