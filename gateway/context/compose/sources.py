@@ -52,7 +52,7 @@ class SourceTrail:
         """Note the sources of ids that are appended."""
         for span in spans:
             last = self.spans[-1] if self.spans else None
-            if last is not None and last.source == span.source and last.is_like(span):
+            if last is not None and last.is_like(span):
                 self.spans[-1] = last.of(last.count + span.count)
             elif span.count:
                 self.spans.append(span)
@@ -142,7 +142,7 @@ class Definitions:
         at = 0
         for place in self._places(text):
             # An id belongs to where its first byte is.
-            start, end = bisect_left(ends, place.start, 0, len(ids)), bisect_left(ends, place.end, 0, len(ids))
+            start, end = bisect_left(ends, place.start), bisect_left(ends, place.end)
             server = None if place.tool is None else self._servers.get(place.tool)
             found = [Span(around, start - at), Span("tools", end - max(start, at), place.tool, server)]
             spans += [span for span in found if span.count > 0]

@@ -116,6 +116,7 @@ def test_fields_of_a_part_are_named_with_its_type() -> None:
         ("tool", 7, "7"),
         ("tool", {"a": "é"}, '{"a": "é"}'),
         ("tool", ["one", {"type": "text", "text": "two"}, 3, {"n": "é"}, None], 'one\ntwo\n3\n{"n": "é"}\nnull'),
+        ("tool", [["é"]], '["é"]'),
         ("tool", None, ""),
         ("tool", "", ""),
     ],
