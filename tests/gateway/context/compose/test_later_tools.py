@@ -1,7 +1,7 @@
 """Where each tool of a request is defined in its prompt, and the words that define it behind a message."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -21,14 +21,12 @@ from gateway.context.history.template_messages import tool_definitions
 from gateway.context.memory import BEGINNING, FOUND_TOOLS, NO_TOOLS, RETOLD, DefinedTools
 from gateway.context.memory.defined_tools import DefinedTool, ToolDigests
 from gateway.engine.rendering.template_forms import ToolFault
-from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.proxy.naming import ToolEntry
-from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.schema.spec import ToolSpec
 
-HERMES = format_named("hermes")
+from .written_turns import HERMES, Renderer, make_ready
+
 WORDS = "You can call these tools now:"
-Make = Callable[..., ReadyEngine]
 
 
 def spec(name: str, description: str = "") -> ToolSpec:
@@ -206,7 +204,7 @@ def test_of_a_message_that_stands_for_several_the_one_that_found_a_tool_gets_it_
 
 
 @pytest.mark.anyio
-async def test_only_definitions_behind_messages_get_a_text_and_each_once(make_ready: Make) -> None:
+async def test_only_definitions_behind_messages_get_a_text_and_each_once() -> None:
     entries = (
         *(later("a", 0, tool=spec("a")), later("b", 1, "<b>", spec("b")), later("c", 2)),
         *(later("d", BEGINNING, tool=spec("d")), later("e", 3, tool=spec("e"))),
@@ -226,15 +224,15 @@ async def test_only_definitions_behind_messages_get_a_text_and_each_once(make_re
 
 
 @pytest.mark.anyio
-async def test_definition_is_written_as_the_template_writes_it(make_ready: Make, renderer: Any) -> None:
-    ready = make_ready()
+async def test_definition_is_written_as_the_template_writes_it() -> None:
+    renderer = Renderer()
 
-    assert await definition_texts([spec("a")], ready) == [json.dumps(tool_definitions([spec("a")])[0])]
+    assert await definition_texts([spec("a")], make_ready(renderer)) == [json.dumps(tool_definitions([spec("a")])[0])]
     assert all(tools for _, tools in renderer.asked)
 
 
 @pytest.mark.anyio
-async def test_definition_that_the_template_can_not_show_has_another_form(make_ready: Make) -> None:
+async def test_definition_that_the_template_can_not_show_has_another_form() -> None:
     ready = make_ready()
     ready.forms.note(spec("a"), spec("a", "Plain."), ToolFault("up", "a", "no"))
     ready.forms.note(spec("b"), None, ToolFault("up", "b", "no"))
@@ -245,10 +243,9 @@ async def test_definition_that_the_template_can_not_show_has_another_form(make_r
 
 
 @pytest.mark.anyio
-async def test_engine_is_asked_for_64_definitions_of_a_request_and_the_rest_is_json(
-    make_ready: Make, renderer: Any
-) -> None:
-    texts = await definition_texts([spec(f"tool{n}") for n in range(66)], make_ready())
+async def test_engine_is_asked_for_64_definitions_of_a_request_and_the_rest_is_json() -> None:
+    renderer = Renderer()
+    texts = await definition_texts([spec(f"tool{n}") for n in range(66)], make_ready(renderer))
 
     assert [json.loads(text)["function"]["name"] for text in texts] == [f"tool{n}" for n in range(66)]
     shown = {tool["function"]["name"] for _, tools in renderer.asked for tool in tools}
@@ -256,8 +253,9 @@ async def test_engine_is_asked_for_64_definitions_of_a_request_and_the_rest_is_j
 
 
 @pytest.mark.anyio
-async def test_where_the_gateway_teaches_tools_the_engine_is_not_asked(make_ready: Make, renderer: Any) -> None:
-    (text,) = await definition_texts([spec("a", "<x>")], make_ready(preamble=True))
+async def test_where_the_gateway_teaches_tools_the_engine_is_not_asked() -> None:
+    renderer = Renderer()
+    (text,) = await definition_texts([spec("a", "<x>")], make_ready(renderer, preamble=True))
 
     assert json.loads(text) == {"name": "a", "description": "<x>", "parameters": {"type": "object"}}
     assert "<x>" not in text
@@ -274,7 +272,7 @@ def of_size(size: int, *tools: str | ToolSpec, place: int = BEGINNING) -> Define
     return DefinedTools(tuple(DefinedTool(each.name, digests.of(each)[0], place, each, size) for each in specs))
 
 
-def test_prompt_without_tools_is_rendered_anew_once_there_are_some(make_ready: Make) -> None:
+def test_prompt_without_tools_is_rendered_anew_once_there_are_some() -> None:
     assert are_replaced(NO_TOOLS, asked("x"), make_ready())
     assert not are_replaced(NO_TOOLS, asked(), make_ready())
     assert not are_replaced(NO_TOOLS, asked(deferred=DEFERRED), make_ready())
@@ -282,7 +280,7 @@ def test_prompt_without_tools_is_rendered_anew_once_there_are_some(make_ready: M
 
 @pytest.mark.parametrize(("size", "replaced"), [(500, False), (501, True)])
 def test_prompt_is_rendered_anew_if_more_than_an_eighth_of_the_context_defines_tools_that_are_gone(
-    make_ready: Make, size: int, replaced: bool
+    size: int, replaced: bool
 ) -> None:
     ready = make_ready(context=1000)
 
@@ -291,7 +289,7 @@ def test_prompt_is_rendered_anew_if_more_than_an_eighth_of_the_context_defines_t
         assert are_replaced(of_size(size, "gone"), request, make_ready(context=2000)) is False
 
 
-def test_tools_that_are_still_there_do_not_count(make_ready: Make) -> None:
+def test_tools_that_are_still_there_do_not_count() -> None:
     ready = make_ready(context=1000)
 
     assert not are_replaced(of_size(9999, "x", "y"), asked("x", "y"), ready)
@@ -303,7 +301,7 @@ def test_tools_that_are_still_there_do_not_count(make_ready: Make) -> None:
     assert are_replaced(of_size(9999, "r"), asked("x", result_tools=(spec("s"),)), ready)
 
 
-def test_request_without_tools_changes_nothing(make_ready: Make) -> None:
+def test_request_without_tools_changes_nothing() -> None:
     assert not are_replaced(of_size(9999, "gone"), asked(), make_ready(context=1000))
 
 

@@ -3,6 +3,7 @@
 import json
 from array import array
 from collections.abc import Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -47,8 +48,7 @@ SPANS = st.lists(
 
 def is_short(spans: Sequence[Span]) -> bool:
     """Whether no span is empty, or could be part of the one before it."""
-    neighbours = zip(spans, spans[1:], strict=False)
-    return all(span.count > 0 for span in spans) and not any(one.is_like(other) for one, other in neighbours)
+    return all(span.count > 0 for span in spans) and not any(one.is_like(other) for one, other in pairwise(spans))
 
 
 @given(SPANS, SPANS)
